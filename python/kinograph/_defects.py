@@ -1,4 +1,4 @@
-"""What is wrong with a recording, and what was done about it."""
+"""Defects of a recording, and what was done about them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Defect(NamedTuple):
 
 
 class Packed(NamedTuple):
-    """What packing made, and what was wrong with the source."""
+    """The result of packing, and the defects of the source."""
 
     version: int
     id: str

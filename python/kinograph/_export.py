@@ -19,7 +19,7 @@ To: TypeAlias = Literal[
 
 
 class Exported(NamedTuple):
-    """What an export wrote, and what the format could not hold."""
+    """The result of an export, and what the format could not hold."""
 
     episodes: int
     frames: int
@@ -33,7 +33,7 @@ def export(  # noqa: PLR0913 (each is a keyword of its own)
     to: To,
     split: str | Sequence[str] | None = None,
     episodes: Iterable[int | str] | None = None,
-    filter: str | None = None,  # noqa: A002 (the word of `Dataset.windows`)
+    filter: str | None = None,  # noqa: A002 (same name as in `Dataset.windows`)
     on_defect: Literal["error", "keep"] = "error",
     cameras: Literal["images", "video"] = "images",
     progress: Callable[[int, int], object] | None = None,
@@ -46,18 +46,18 @@ def export(  # noqa: PLR0913 (each is a keyword of its own)
 
     ``to`` is ``"robomimic"`` (one HDF5 file), ``"act"`` (a folder of HDF5 files, one per episode), ``"lerobot-v2.1"``,
     ``"lerobot-v3"``, ``"zarr"`` (diffusion_policy's arrays), ``"webdataset"``, ``"rlds"`` or ``"mcap"``.
-    The target must not exist, and appears in one step when all is written and synced; if another export or program makes it meanwhile, that is a
-    :class:`ConflictError`. What the format cannot hold is refused with a list, and in ``defects`` of the result with ``on_defect="keep"``. ``docs/guide/export.md``
-    says what becomes what.
+    The target must not exist, and appears in one step when everything is written and synced; if another program creates
+    it meanwhile, a :class:`ConflictError` is raised. If the format cannot hold something, the error lists it; with
+    ``on_defect="keep"`` it is in ``defects`` of the result. See ``docs/guide/export.md`` for the mapping.
 
-    :param split: only the episodes of these splits.
-    :param episodes: only these episodes, by row or id, in this order.
-    :param filter: only the episodes for which this holds, such as ``"success and frames >= 100"``.
+    :param split: export only the episodes of these splits.
+    :param episodes: export only these episodes, by row or id, in this order.
+    :param filter: export only the episodes that match this expression, such as ``"success and frames >= 100"``.
     :param on_defect: ``"error"`` writes nothing if the format cannot hold something, ``"keep"`` writes the rest.
     :param cameras: ``"images"`` keeps every pixel; ``"video"`` writes video files, which changes pixels
         (LeRobot only; needs ``pip install 'kinograph[video]'``).
-    :param progress: called with the bytes of frames done and in all; what it raises ends the export, which leaves
-        nothing behind.
+    :param progress: called with the bytes of frames done and the total; an exception raised by it stops the
+        export, which leaves nothing behind.
     """
     opened = dataset if isinstance(dataset, Dataset) else Dataset(dataset)
     options: _core.ExportArgs = {

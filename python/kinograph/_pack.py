@@ -1,4 +1,4 @@
-"""Packing recordings of other tools, and episodes that a program makes."""
+"""Packing recordings of other tools, and episodes from Python."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def pack(  # noqa: PLR0913 (each is a keyword of its own)
     *,
     mode: Mode = "new",
     rate_hz: float | None = None,
-    format: str | None = None,  # noqa: A002 (the word of the command)
+    format: str | None = None,  # noqa: A002 (same name as in the CLI)
     mapping: str | os.PathLike[str] | None = None,
     streams: str | Iterable[str] | None = None,
     exclude: str | Iterable[str] | None = None,
@@ -41,8 +41,8 @@ def pack(  # noqa: PLR0913 (each is a keyword of its own)
 ) -> Packed:
     """Pack a recording of another tool, a file or a folder of files, into a dataset; or episodes from any iterable.
 
-    Formats are in ``docs/guide/import.md``; the videos of LeRobot datasets need ``pip install 'kinograph[video]'``. Nothing is
-    skipped in silence: see ``defects`` of the result.
+    Formats are in ``docs/guide/import.md``; the videos of LeRobot datasets need ``pip install 'kinograph[video]'``. Nothing
+    is skipped silently: see ``defects`` of the result.
 
     >>> import pathlib
     >>> recording = pathlib.Path(kinograph.__file__).parents[2] / "tests" / "data" / "lift_3demos.hdf5"
@@ -52,17 +52,17 @@ def pack(  # noqa: PLR0913 (each is a keyword of its own)
     >>> kinograph.open("packed.kino")["demo_0"]
     Episode('demo_0': 36 frames, 1.75 s at 20 Hz, 17 streams)
 
-    Streams have the names of the file's datasets, splits those of its masks. Everything comes back bit for bit
-    unless a plan or a quality says otherwise; see :class:`Writer` for these and the other options.
+    Streams are named after the file's datasets, splits after its masks. Everything is lossless
+    unless you pass a plan or a quality; see :class:`Writer` for these and the other options.
 
-    A part of a recording is chosen by patterns for streams, in which ``*`` stays inside a part of a name and ``**``
-    crosses ``/``, and by numbers, ranges or ids of episodes. Files of what is excluded are not needed:
+    Select part of a recording with patterns for streams, in which ``*`` matches within one path component and ``**``
+    crosses ``/``, and with numbers, ranges or ids of episodes. Files of excluded streams and episodes are not needed:
 
     >>> part = kinograph.pack(recording, "part.kino", exclude="obs/*_image", episodes="0-1")
     >>> [episode.id for episode in kinograph.open("part.kino")]
     ['demo_0', 'demo_1']
 
-    An iterable gives one dict per episode, with ``streams`` and the other keywords of :meth:`Writer.add_episode`:
+    An iterable yields one dict per episode, with ``streams`` and the other keywords of :meth:`Writer.add_episode`:
 
     >>> def episodes():
     ...     for number in range(2):
@@ -70,25 +70,25 @@ def pack(  # noqa: PLR0913 (each is a keyword of its own)
     >>> kinograph.pack(episodes(), "takes.kino", rate_hz=20.0).episodes
     2
 
-    They are stored in the order in which they come. ``mode="resume"`` skips the ids that an interrupted pack had
-    finished; the iterable must give the same episodes again.
+    They are stored in order. ``mode="resume"`` skips the ids that an interrupted pack had
+    finished; the iterable must yield the same episodes again.
 
-    :param rate_hz: frames per second, instead of what the recording says, or for episodes that say nothing.
-    :param format: the recording's format, instead of the one it is recognised as; ``kinograph pack --help`` lists them.
-    :param mapping: a TOML file that says which part of the recording is which stream.
-    :param streams: only the streams that match one of these patterns.
-    :param exclude: without the streams that match one of these patterns; their files are neither needed nor opened.
-    :param episodes: only these episodes: numbers (those at the end of their ids, or else positions), ranges
+    :param rate_hz: frames per second; default: the recording's own rate. For an iterable, the rate of
+        episodes without one.
+    :param format: the recording's format; default: detected. ``kinograph pack --help`` lists them.
+    :param mapping: a TOML file that says which object of the recording becomes which stream.
+    :param streams: import only streams that match one of these patterns.
+    :param exclude: skip streams that match one of these patterns; their files are neither needed nor opened.
+    :param episodes: import only these episodes: numbers (those at the end of their ids, or positions), ranges
         (``"0-9"``, both ends included), ids, or patterns for ids.
-    :param follow_links: whether links that lead out of the recording's folder are followed, such as those of the Hugging
-        Face cache; without it they are refused, because a downloaded recording could name any of your files with one.
+    :param follow_links: whether to follow links that lead out of the recording's folder, such as those of the Hugging
+        Face cache. Refused by default, because a downloaded recording could link to any of your files.
     :param on_defect: ``"error"`` refuses a recording with defects and lists them all, ``"drop-episode"`` skips the
-        episodes that have one, ``"keep"`` keeps all that can be kept.
+        affected episodes, ``"keep"`` imports everything readable.
     :param seed: random seed for the on-disk episode order.
-    :param prefix: what the ids of the episodes begin with, so that two recordings with a ``demo_0`` go into one dataset.
-    :param progress: called with the bytes of frames written and in all (of an iterable, with the episodes done, and in all
-        where it has a length); what it raises ends the packing, which
-        ``mode="resume"`` can take up again.
+    :param prefix: prefix of the episode ids, so that two recordings with a ``demo_0`` fit into one dataset.
+    :param progress: called with the bytes of frames written and the total (for an iterable: episodes done, and the
+        total if it has a length). An exception raised by it stops the pack, which ``mode="resume"`` can continue.
     """
     rate_hz = None if rate_hz is None else to_number("rate_hz", rate_hz)
     if not isinstance(source, str | os.PathLike):
@@ -101,7 +101,7 @@ def pack(  # noqa: PLR0913 (each is a keyword of its own)
         ):
             if given is not None:
                 raise InvalidArgumentError(
-                    f"{option} is for files; an iterable gives the episodes that are packed"
+                    f"{option} applies to recordings on disk, not to an iterable of episodes; remove it"
                 )
         return pack_episodes(
             source,

@@ -1,4 +1,4 @@
-"""Packing episodes that a program makes: any iterable of dicts, so that a new source is twenty lines."""
+"""Packing episodes from Python: any iterable of dicts, so that a new source takes twenty lines."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ def pack_episodes(  # noqa: PLR0913 (each is a keyword of its own)
 ) -> Packed:
     """Write every episode in turn and commit; see :func:`kinograph.pack`."""
     if on_defect not in _POLICIES:
-        raise InvalidArgumentError(f"on_defect {on_defect!r} is not one of {', '.join(_POLICIES)}")
+        raise InvalidArgumentError(
+            f"on_defect={on_defect!r} is not a policy; use one of {', '.join(_POLICIES)}"
+        )
     total = len(episodes) if isinstance(episodes, Sized) else 0
     defects: list[Defect] = []
     settings = {
@@ -43,7 +45,7 @@ def pack_episodes(  # noqa: PLR0913 (each is a keyword of its own)
     with Writer(target, mode=mode, settings=settings, **writer_options) as writer:
         resumed = writer.resumed
         for number, episode in enumerate(_dicts(episodes)):
-            # The place in the iterable, so that an episode without an id keeps its own when others are skipped.
+            # The position in the iterable, so that an episode without an id keeps its name when others are skipped.
             given = episode.get("id")
             name = f"{prefix}{f'episode_{number}' if given is None else given}"
             if name not in resumed:
@@ -51,7 +53,7 @@ def pack_episodes(  # noqa: PLR0913 (each is a keyword of its own)
                 if found and on_defect == "error":
                     lines = "\n".join(f"  {defect.place}: {defect.what}" for defect in found)
                     raise CorruptDataError(
-                        f"episode {number} has defects; nothing is visible\n{lines}\n"
+                        f"episode {number} has defects; nothing was committed\n{lines}\n"
                         'fix it, or pass on_defect="drop-episode" or "keep"'
                     )
                 defects += found
@@ -66,7 +68,7 @@ def _dicts(episodes: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]
     for number, episode in enumerate(episodes):
         if not isinstance(episode, Mapping) or "streams" not in episode:
             raise InvalidArgumentError(
-                f"episode {number} is {type(episode).__name__}; an episode is a dict with `streams` and the other keywords of Writer.add_episode"
+                f"episode {number} is {type(episode).__name__}; it must be a dict with `streams` and the other keywords of Writer.add_episode"
             )
         yield episode
 
@@ -82,7 +84,7 @@ def _add(writer: Writer, number: int, episode: Mapping[str, Any]) -> None:
 
 
 def _find_defects(name: str, streams: object, on_defect: OnDefect) -> list[Defect]:
-    """Find NaN in values; in depth images it is a hole, as everywhere."""
+    """Find NaN in values; in depth images NaN is a valid hole."""
     if not isinstance(streams, Mapping):
         return []
     dropped = on_defect == "drop-episode"
@@ -95,7 +97,7 @@ def _find_defects(name: str, streams: object, on_defect: OnDefect) -> list[Defec
             continue
         frames = np.isnan(array).reshape(len(array), -1).any(axis=1)
         if frames.any():
-            what = f"holds NaN in {int(frames.sum())} of {len(frames)} frames, the first is frame {int(frames.argmax())}"
+            what = f"contains NaN in {int(frames.sum())} of {len(frames)} frames, first in frame {int(frames.argmax())}"
             place = f"{name}, stream `{stream}`"
             action = "dropped" if dropped else "kept"
             defects.append(Defect(place, what, name, action, dropped))

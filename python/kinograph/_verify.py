@@ -9,7 +9,7 @@ from kinograph import _core
 
 
 class Damage(NamedTuple):
-    """One thing that is wrong with a dataset."""
+    """One damaged or unreadable place of a dataset."""
 
     place: str
     what: str
@@ -19,11 +19,11 @@ class Damage(NamedTuple):
 
 
 def verify(path: str | os.PathLike[str], *, decode: bool = False) -> list[Damage]:
-    """Compare every byte of a dataset's newest version with its hash; gives what is wrong or cannot be read.
+    """Compare every byte of a dataset's newest version with its hash; return what is damaged or unreadable.
 
-    What the manifest, the episode table and the statistics say is compared with what the shards hold. With ``decode`` every
-    frame is decoded too, and the statistics are compared with the frames. A dataset whose manifest or table is damaged raises
-    ``CorruptDataError``, since nothing can be checked without them.
+    The manifest, the episode table and the statistics are compared with the shards. With ``decode`` every frame is
+    decoded too, and the statistics are compared with the frames. A dataset whose manifest or table is damaged raises
+    ``CorruptDataError``, because nothing can be checked without them.
 
     >>> kinograph.verify("lift.kino")
     []

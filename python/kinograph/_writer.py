@@ -29,7 +29,7 @@ MEMORY = 512 << 20
 
 
 class Committed(NamedTuple):
-    """What a commit made."""
+    """The result of a commit."""
 
     version: int
     id: str
@@ -39,7 +39,7 @@ class Committed(NamedTuple):
 class Writer:
     """Writes episodes into a dataset and makes them visible in one step.
 
-    Used in a ``with`` block it commits at its end; if the block raises, nothing is visible. Without one,
+    In a ``with`` block it commits at the end; if the block raises, nothing becomes visible. Otherwise,
     call :meth:`commit`.
 
     >>> with kinograph.Writer("pick.kino") as writer:
@@ -53,24 +53,24 @@ class Writer:
     >>> kinograph.open("pick.kino")[2]
     Episode('episode_2': 20 frames, 0.95 s at 20 Hz, 3 streams)
 
-    :param mode: ``"new"`` refuses a folder that holds something, ``"append"`` adds to a dataset, ``"resume"``
-        continues a writer that was interrupted, whose finished episodes are in :attr:`resumed`, ``"overwrite"`` replaces a
-        dataset: it is written beside the old one and takes its place in one step at the commit. Readers that have the
-        old one open must open it again. Nothing but a dataset is ever overwritten. Any number of writers may append at
+    :param mode: ``"new"`` refuses a non-empty folder, ``"append"`` adds to a dataset, ``"resume"``
+        continues an interrupted writer, whose finished episodes are in :attr:`resumed`, ``"overwrite"`` replaces a
+        dataset: the new one is written beside it and takes its place in one step at the commit. Readers that have the
+        old one open must reopen it. Only datasets are ever overwritten. Any number of writers may append at
         the same time.
-    :param plan: codecs per stream: the path of a TOML file, or the same as a dict. Without one, all comes
-        back bit for bit.
-    :param quality: images as JPEG of this quality (1 to 100) where the plan says nothing else; images that are given as
-        JPEG files stay as they are.
-    :param shard_size: the size at which a shard is closed, such as ``"128MB"``.
-    :param memory: memory for frames in flight and for encoding them, such as ``"512MB"``.
-    :param threads: worker threads; one per core if not given.
-    :param attributes: what is known of the whole dataset.
-    :param settings: what is being written and how, by name, so that ``"resume"`` only takes up work that was done under the
-        same; the plan always counts.
+    :param plan: codecs per stream: the path of a TOML file, or the same as a dict. Default: everything
+        is stored losslessly.
+    :param quality: store images as JPEG of this quality (1 to 100) unless the plan has a rule for them; images passed
+        as JPEG files are stored unchanged.
+    :param shard_size: target size of a shard, such as ``"128MB"``.
+    :param memory: memory limit for in-flight frames, such as ``"512MB"``.
+    :param threads: worker threads; default: one per core.
+    :param attributes: attributes of the dataset.
+    :param settings: names and values that identify the work, so that ``"resume"`` only continues work with the
+        same ones; the plan always counts.
     """
 
-    # Also there when the constructor raises.
+    # Also defined if the constructor raises.
     _is_open = False
 
     def __init__(  # noqa: PLR0913 (each is a keyword of its own)
@@ -103,19 +103,19 @@ class Writer:
         _open_writers.add(self)
         if interrupted := self._core.interrupted():
             warnings.warn(
-                f"{self._path} holds {interrupted} finished episodes of an interrupted writer, which are not visible; "
+                f"{self._path} has {interrupted} finished episodes of an interrupted writer, which are not visible; "
                 'mode="resume" adds them, kinograph.gc() lists and removes them',
                 stacklevel=2,
             )
 
     @property
     def path(self) -> Path:
-        """The folder that is written."""
+        """The dataset's folder."""
         return self._path
 
     @property
     def resumed(self) -> frozenset[str]:
-        """The ids of the episodes that the interrupted writer had finished: leave them out."""
+        """The ids of the episodes that the interrupted writer had finished: skip them."""
         self._check_process()
         return frozenset(self._core.resumed())
 
@@ -137,7 +137,7 @@ class Writer:
         consent: str | None = None,
         source: str | None = None,
     ) -> None:
-        """Write one episode; if this raises, the episode leaves no trace and the writer can go on.
+        """Write one episode; if this raises, nothing of the episode is kept and the writer can continue.
 
         >>> writer = kinograph.Writer("touch.kino")
         >>> writer.add_episode(
@@ -149,26 +149,26 @@ class Writer:
         1
 
         :param streams: arrays whose first axis is time; lists of ``str`` for text; lists of ``bytes`` for
-            images that are JPEG files already, which are kept as they are. Names may have parts: ``"obs/wrist"``. Images
+            JPEG files, which are stored unchanged. Names may be paths: ``"obs/wrist"``. Images
             are uint8 in HWC order; CHW and float images are refused with advice.
-        :param rate_hz: frames per second, one number for all streams or one for each. Their first frame is taken at the
-            earliest of ``timestamps_ns``, at 0 if there are none.
-        :param timestamps_ns: instead of a rate, the time of every frame in whole nanoseconds, never going back.
-        :param id: its name, unique in the dataset; ``episode_<n>`` if not given, with the next number that is free when the
+        :param rate_hz: frames per second, one number for all streams or one per stream. The first frame is at the
+            earliest of ``timestamps_ns``, or at 0 if there are none.
+        :param timestamps_ns: instead of a rate, the timestamp of every frame in integer nanoseconds, non-decreasing.
+        :param id: its name, unique in the dataset; default: ``episode_<n>``, with the next free number when the
             writer commits.
-        :param attributes: anything that JSON can hold; kept with the episode.
-        :param labels: columns of the episode table: numbers, strings, booleans.
-        :param kinds: ``"vector"``, ``"image"``, ``"depth"`` or ``"text"`` for streams whose shape does not tell, such as
-            ``kinds={"heatmap": "vector"}`` for an array that looks like images and is not.
-        :param protect: stretches of time, as first and last second from the episode's first frame, whose frames come back
-            bit for bit in streams that a plan stores with a bound and ``protect = ["given"]`` or ``["*"]``.
+        :param attributes: anything that JSON can hold; stored with the episode.
+        :param labels: columns of the episode table: numbers, text or bools.
+        :param kinds: ``"vector"``, ``"image"``, ``"depth"`` or ``"text"`` for streams whose shape is ambiguous, such as
+            ``kinds={"heatmap": "vector"}`` for an array that looks like images but is not.
+        :param protect: time ranges, in seconds from the episode's first frame, whose frames are stored
+            losslessly in streams that a plan stores with a bound and ``protect = ["given"]`` or ``["*"]``.
         :param licence: an SPDX expression.
         :param consent: what the people recorded agreed to.
         :param source: the file it comes from.
         """
         self._check_process()
         if isinstance(splits, str):
-            raise InvalidArgumentError(f"splits is a list of names, not one: [{splits!r}]")
+            raise InvalidArgumentError(f"splits must be a list of names: [{splits!r}]")
         episode: _core.EpisodeArgs = {
             "id": _to_optional_text("id", id),
             "splits": [to_text("a split", split) for split in to_list("splits", splits, "names")],
@@ -187,14 +187,14 @@ class Writer:
     def commit(self, message: str = "") -> Committed:
         """Make everything written visible as a new version; the writer is closed.
 
-        If it raises, all that was written stays in the dataset's ``staging/``, where ``mode="resume"`` finds it.
+        If it raises, everything written stays in the dataset's ``staging/``, where ``mode="resume"`` finds it.
         """
         self._check_process()
         self._close()
         return Committed(*self._core.commit(message))
 
     def abandon(self) -> None:
-        """Close without a commit: nothing of what was written is visible."""
+        """Close without a commit: nothing that was written becomes visible."""
         self._check_process()
         self._close()
         self._core.abandon()
@@ -237,7 +237,7 @@ class Writer:
     def _check_process(self) -> None:
         if os.getpid() != self._process:
             raise InvalidArgumentError(
-                f"{self!r} belongs to process {self._process}, which this one was forked from; make a Writer in each process, with its own path"
+                f"{self!r} belongs to process {self._process}, which this one was forked from; create a Writer in each process, with its own path"
             )
 
 
@@ -245,7 +245,7 @@ _open_writers: weakref.WeakSet[Writer] = weakref.WeakSet()
 
 
 def _disown_all() -> None:
-    """In a forked process: leave the parent's files alone when the copies of its writers die here."""
+    """In a forked process: do not touch the parent's files when the copies of its writers are collected here."""
     for writer in list(_open_writers):
         writer._close()
         writer._core.disown()
@@ -254,7 +254,7 @@ def _disown_all() -> None:
 os.register_at_fork(after_in_child=_disown_all)
 
 
-def to_options(  # noqa: PLR0913 (those of the constructor)
+def to_options(  # noqa: PLR0913 (same as in the constructor)
     *,
     mode: str,
     plan: Plan,
@@ -265,11 +265,11 @@ def to_options(  # noqa: PLR0913 (those of the constructor)
     attributes: Mapping[str, Any] | None,
     settings: Mapping[str, str] | None,
 ) -> _core.Options:
-    """Check a writer's options and turn them into what the core takes."""
+    """Check a writer's options and convert them for the core."""
     if quality is not None:
         quality = to_whole("quality", quality, least=1, most=100)
     if not (plan is None or isinstance(plan, str | os.PathLike | Mapping)):
-        raise InvalidArgumentError(f"the plan is {plan!r}; it must be a path or a dict")
+        raise InvalidArgumentError(f"plan is {plan!r}; it must be a path or a dict")
     return {
         "mode": mode,
         "plan_toml": _read_plan(plan) if isinstance(plan, str | os.PathLike) else None,
@@ -287,21 +287,21 @@ def _read_plan(path: str | os.PathLike[str]) -> str:
     try:
         return Path(path).read_text(encoding="utf-8")
     except FileNotFoundError as error:
-        raise NotFoundError(f"there is no plan {os.fspath(path)}") from error
+        raise NotFoundError(f"the plan {os.fspath(path)} does not exist; check the path") from error
     except OSError as error:
         raise StorageError(
             error.errno, f"cannot read the plan {os.fspath(path)}: {error}"
         ) from error
     except UnicodeDecodeError as error:
         raise InvalidArgumentError(
-            f"the plan {os.fspath(path)} is not a UTF-8 text file: {error}"
+            f"the plan {os.fspath(path)} is not UTF-8 text: {error}"
         ) from error
 
 
 def _to_json(what: str, value: Mapping[str, Any]) -> str:
     try:
         text = json.dumps(dict(value), default=_to_plain, allow_nan=False)
-        # What the core would take for something else: it rounds larger numbers, and keeps the last of two values.
+        # The core would misread these: it rounds larger integers, and keeps the last of two equal keys.
         json.loads(text, parse_int=_check_integer, object_pairs_hook=_check_keys)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidArgumentError(f"{what}: cannot be stored as JSON: {error}") from None
@@ -322,7 +322,7 @@ def _check_keys(pairs: list[tuple[str, object]]) -> None:
 
 
 def _to_plain(value: object) -> object:
-    """Turn numpy's numbers and arrays into Python's, for JSON."""
+    """Convert numpy scalars and arrays to Python's, for JSON."""
     if isinstance(value, np.generic | np.ndarray):
         plain: object = value.tolist()
         return plain
@@ -336,36 +336,38 @@ def _to_optional_text(name: str, value: object) -> str | None:
 def _to_success(success: object) -> bool | None:
     if success is None or isinstance(success, bool | np.bool_):
         return None if success is None else bool(success)
-    raise InvalidArgumentError(f"success is True, False or None, not {success!r}")
+    raise InvalidArgumentError(f"success must be True, False or None, not {success!r}")
 
 
 def _to_stretch(stretch: object) -> tuple[str, float, float]:
-    """Turn a pair of seconds into what the core takes: the stretches that come with an episode are `given`."""
+    """Convert a time range for the core: those passed with an episode are `given`."""
     try:
         start_s, end_s = (to_number("a second", second) for second in stretch)  # type: ignore[attr-defined]
     except (TypeError, ValueError):
         raise InvalidArgumentError(
-            f"protect has {stretch!r}; a stretch of time is its first and last second: (1.5, 2.0)"
+            f"protect has {stretch!r}; a time range is its first and last second: (1.5, 2.0)"
         ) from None
     if not 0 <= start_s <= end_s < 1e9:
         raise InvalidArgumentError(
-            f"protect has {stretch!r}; a stretch begins at second 0 or later and ends after that"
+            f"protect has {stretch!r}; a time range must begin at second 0 or later and end after that"
         )
     return "given", start_s, end_s
 
 
 def _to_label(name: str, value: object) -> Label:
-    """Turn a label into one of Python's own types."""
+    """Convert a label to a built-in Python type."""
     to_text("the name of a label", name)
     if name in BUILT_IN_COLUMNS:
-        raise InvalidArgumentError(f"label `{name}` has the name of a column that every table has")
-    # The item of a time is a whole number or a date of Python's, by its unit.
+        raise InvalidArgumentError(
+            f"label `{name}` has the name of a built-in column; choose another name"
+        )
+    # The item of a datetime64 is an int or a Python date, depending on its unit.
     is_time = isinstance(value, np.datetime64 | np.timedelta64)
     plain = value.item() if isinstance(value, np.generic) and not is_time else value
     if not isinstance(plain, bool | int | float | str):
         raise InvalidArgumentError(
-            f"label `{name}` is {value!r}; a label is a number, text, True or False (anything else goes into attributes=)"
+            f"label `{name}` is {value!r}; a label must be a number, text, True or False (pass anything else as attributes=)"
         )
     if isinstance(plain, int) and not -(1 << 63) <= plain < 1 << 63:
-        raise InvalidArgumentError(f"label `{name}` is {value!r}, which 64 bits cannot hold")
+        raise InvalidArgumentError(f"label `{name}` is {value!r}, which does not fit into 64 bits")
     return to_text(f"label `{name}`", plain) if isinstance(plain, str) else plain

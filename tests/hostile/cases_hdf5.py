@@ -25,7 +25,7 @@ for style in ("earliest", "v114"):
         f"soft_link_to_itself_{style}",
         lambda demo, file: demo.update({"obs/x": h5py.SoftLink("x")}),
         libver=style,
-        says="links that lead to each other",
+        says="or a cycle",
     )
     file_case(
         f"hard_link_to_the_group_above_{style}",
@@ -37,7 +37,7 @@ for style in ("earliest", "v114"):
         f"external_link_to_nothing_{style}",
         lambda demo, file: demo.update({"obs/x": h5py.ExternalLink("no.h5", "/x")}),
         libver=style,
-        says="is an external link to `/x` of `no.h5`, which is not there",
+        says="is an external link to `/x` of `no.h5`, which does not exist",
     )
     file_case(
         f"demo_behind_a_dangling_link_{style}",
@@ -130,7 +130,7 @@ add(
 )
 
 
-@case("hdf5", codes=(3,), commands=(KEEP,), says="is deeper than 16 groups")
+@case("hdf5", codes=(3,), commands=(KEEP,), says="is nested deeper than 16 groups")
 def groups_in_groups(folder: Path) -> Path:
     with start(folder) as file:
         demo(file).create_group("/".join(["g"] * 200))
@@ -145,7 +145,7 @@ def huge_attribute(demo: h5py.Group, file: h5py.File) -> None:
 
 
 file_case(
-    "attribute_of_16_mib", huge_attribute, libver="v114", says="attributes of more than 4 MiB"
+    "attribute_of_16_mib", huge_attribute, libver="v114", says="more than 4 MiB of attributes"
 )
 file_case(
     "attribute_of_16_mib_kept",
@@ -158,12 +158,12 @@ file_case(
 file_case(
     "attribute_of_16_mib_of_text",
     lambda demo, file: demo.attrs.create("huge", "x" * (16 * MIB)),
-    says="attributes of more than 4 MiB",
+    says="more than 4 MiB of attributes",
 )
 file_case(
     "attribute_of_json_that_swells",
     lambda demo, file: demo.attrs.create("json", "[" + "0," * 1_900_000 + "0]"),
-    says="more than 4 MiB of them",
+    says="more than 4 MiB of attributes",
 )
 file_case(
     "attribute_of_deep_json",
@@ -173,17 +173,17 @@ file_case(
 file_case(
     "attribute_that_is_not_utf8",
     lambda demo, file: demo.attrs.create("a", b"\xff\xfe", dtype=h5py.string_dtype()),
-    says="is an attribute of text that is not UTF-8",
+    says="is a text attribute that is not UTF-8",
 )
 file_case(
     "attribute_of_a_compound",
     lambda demo, file: demo.attrs.create("a", np.zeros(3, [("x", "f4"), ("y", "i8")])),
-    says="no form in JSON",
+    says="JSON cannot represent",
 )
 file_case(
     "attribute_of_references",
     lambda demo, file: demo.attrs.create("a", demo.ref, dtype=h5py.ref_dtype),
-    says="no form in JSON",
+    says="JSON cannot represent",
 )
 file_case(
     "attribute_of_arrays_of_any_length",
@@ -235,7 +235,7 @@ for title, rows in ROWS.items():
             low_level(group, "actions", (rows,), chunk=(1024,))
         return folder / "demos.hdf5"
 
-    says = "were never written" if rows < 1 << 32 else "the limit of a stream is 4294967294"
+    says = "were never written" if rows < 1 << 32 else "the limit is 4294967294 per stream"
     add(Case("hdf5", f"unwritten_rows_{title}", unwritten, says=says))
     add(Case("hdf5", f"unwritten_chunks_{title}", unwritten_chunks, says=says))
 file_case(
@@ -246,7 +246,7 @@ file_case(
 file_case(
     "unwritten_frames_of_256_mib",
     lambda demo, file: low_level(demo, "x", (FRAMES, 1 << 26)),
-    says="has frames of 268435456 bytes, the limit is 67108864",
+    says="has frames of 268435456 bytes; the limit is 67108864",
 )
 file_case(
     "unwritten_frames_of_32_mib",
@@ -278,7 +278,7 @@ def four_thousand_links_to_one_dataset(folder: Path) -> Path:
     return folder / "demos.hdf5"
 
 
-@case("hdf5", says="has 5001 streams, the limit of an episode is 4096")
+@case("hdf5", says="has 5001 streams; the limit is 4096 per episode")
 def datasets_5000(folder: Path) -> Path:
     with start(folder, "v114") as file:
         group = file["data"].create_group("demo_0")

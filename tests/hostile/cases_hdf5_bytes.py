@@ -45,10 +45,12 @@ def rename(old: bytes, new: bytes) -> Callable[[bytearray], None]:
 
 
 patched("name_that_is_not_utf8", rename(b"joints", b"\xff\xfe\xfdnts"), says="damaged")
-patched("name_with_a_slash", rename(b"joints", b"jo/nts"), says="is not a name in HDF5")
-patched("name_that_is_empty", rename(b"joints", b"\x00oints"), says="is not a name in HDF5")
+patched("name_with_a_slash", rename(b"joints", b"jo/nts"), says="is not valid in HDF5")
+patched("name_that_is_empty", rename(b"joints", b"\x00oints"), says="is not valid in HDF5")
 patched(
-    "name_that_is_a_dot", rename(b"joints\x00", b".\x00\x00\x00\x00\x00\x00"), says="is not a name"
+    "name_that_is_a_dot",
+    rename(b"joints\x00", b".\x00\x00\x00\x00\x00\x00"),
+    says="is not valid in HDF5",
 )
 
 
@@ -60,7 +62,7 @@ patched(
     "two_of_one_name",
     twice,
     fill=lambda demo, file: demo.create_dataset("obs/second", data=np.zeros(FRAMES)),
-    says="is the second object of this name",
+    says="is a second object of the same name",
 )
 
 # Bytes.
@@ -85,7 +87,7 @@ for fraction in (0.02, 0.3, 0.7, 0.99):
 patched("superblock_of_version_9", put(8, b"\x09"))
 patched("superblock_with_offsets_of_1_byte", put(13, b"\x01"))
 patched(
-    "superblock_that_ends_beyond_the_file", put(40, struct.pack("<Q", 1 << 50)), says="is cut short"
+    "superblock_that_ends_beyond_the_file", put(40, struct.pack("<Q", 1 << 50)), says="is truncated"
 )
 patched("superblock_with_a_base_far_away", put(24, struct.pack("<Q", 1 << 62)))
 patched("root_in_the_superblock", put(64, struct.pack("<Q", 0)))
@@ -201,7 +203,7 @@ def link_to_dev_zero(folder: Path) -> Path:
     return folder / "demos.hdf5"
 
 
-@case("hdf5", says="leads out of the source")
+@case("hdf5", says="is a link out of the source")
 def link_to_dev_zero_in_a_folder(folder: Path) -> Path:
     source = folder / "source"
     source.mkdir()

@@ -24,7 +24,7 @@ def flat(folder: Path, rows: int) -> h5py.File:
     return file
 
 
-@case("hdf5", commands=(AT_20_HZ,), says="has no room for more than")
+@case("hdf5", commands=(AT_20_HZ,), says="cannot hold more than")
 def an_episode_per_row(folder: Path) -> Path:
     with flat(folder, 1 << 20) as file:
         index = np.arange(1 << 20, dtype="i4")
@@ -39,14 +39,14 @@ def ends_of_episodes_that_were_never_written(folder: Path) -> Path:
     return folder / "flat.h5"
 
 
-@case("hdf5", commands=(AT_20_HZ,), says="goes back at entry 1")
+@case("hdf5", commands=(AT_20_HZ,), says="decreases at index 1")
 def ends_of_episodes_that_overflow(folder: Path) -> Path:
     with flat(folder, 1 << 10) as file:
         file["episode_ends"] = np.array([np.iinfo("i8").max, np.iinfo("i8").min, 1024])
     return folder / "flat.h5"
 
 
-@case("hdf5", says="ends at row")
+@case("hdf5", says="ends the last episode at row")
 def lengths_of_episodes_that_overflow(folder: Path) -> Path:
     with flat(folder, 1 << 10) as file:
         file["episode_lengths"] = np.array([np.iinfo("i8").max] * 3)

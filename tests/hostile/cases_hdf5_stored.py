@@ -99,9 +99,9 @@ def types(demo: h5py.Group, file: h5py.File) -> None:
 
 
 file_case(
-    "types_that_are_not_frames", types, command=KEEP, codes=(3,), says="holds compound values"
+    "types_that_are_not_frames", types, command=KEEP, codes=(3,), says="contains compound values"
 )
-file_case("types_that_are_not_frames_refused", types, says="holds references")
+file_case("types_that_are_not_frames_refused", types, says="contains references")
 file_case(
     "enum_that_is_no_bool",
     lambda demo, file: demo.create_dataset(
@@ -112,7 +112,7 @@ file_case(
 file_case(
     "named_type",
     lambda demo, file: demo.update({"type": np.dtype("f8")}),
-    says="is a named type, not data",
+    says="is a named datatype, not data",
 )
 file_case(
     "array_type_of_2_to_28_values",
@@ -193,7 +193,7 @@ file_case(
 file_case(
     "num_samples_of_2_to_63",
     lambda demo, file: demo.attrs.create("num_samples", np.uint64(1 << 63)),
-    says="the limit of a stream is 4294967294",
+    says="the limit is 4294967294 per stream",
 )
 file_case(
     "num_samples_below_zero",
@@ -226,7 +226,7 @@ file_case(
 )
 
 
-@case("hdf5", says="keeps its values in another file")
+@case("hdf5", says="stores its values in another file")
 def values_in_another_file(folder: Path) -> Path:
     with start(folder) as file:
         demo(file).create_dataset("x", (FRAMES,), "f4", external=[("/etc/passwd", 0, 4 * FRAMES)])

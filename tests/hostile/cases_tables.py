@@ -76,11 +76,11 @@ table("csv_no_rows", "a,b\n")
 table("csv_empty", "")
 table("csv_only_newlines", "\n" * 100_000)
 table("csv_binary", bytes(range(256)) * 64)
-table("csv_name_dots", "a,..\n1,2\n3,4\n", says="not a name of a stream")
+table("csv_name_dots", "a,..\n1,2\n3,4\n", says="not a valid stream name")
 table("csv_name_dots_kept", "a,..\n1,2\n3,4\n", KEEP, (0,), "called `_`")
 table("csv_name_control", "a,\x1b]0;x\x07\n1,2\n3,4\n", KEEP, (0,))
 table("csv_name_long", "a," + "x" * 70_000 + "\n1,2\n3,4\n", KEEP, (0,))
-table("csv_name_backslash", "a,b\\c\n1,2\n3,4\n", says="not a name of a stream")
+table("csv_name_backslash", "a,b\\c\n1,2\n3,4\n", says="not a valid stream name")
 table(
     "csv_60000_columns",
     ",".join(f"c{number}" for number in range(60_000)) + ("\n" + ",".join(["1"] * 60_000)) * 2,
@@ -366,7 +366,7 @@ def images(
 images("broken", png(8, 6)[:-20], text="episode `take_1`")
 images("broken_dropped", png(8, 6)[:-20], (3,), DROP, "take_1")
 images("broken_kept", png(8, 6)[:-20], (3,), KEEP, "take_1")
-images("of_another_size", png(8, 7), (3,), KEEP, "another size")
+images("of_another_size", png(8, 7), (3,), KEEP, "size differs from the first")
 images("a_bomb", png(60_000, 60_000, zlib.compress(bytes(1 << 20))), (3,), KEEP)
 images("a_body_that_lies", png(8, 6, zlib.compress(bytes(64 << 20))), (3, 0), KEEP)
 images("not_an_image", b"GIF89a" + b"\0" * 40, (3,), KEEP)

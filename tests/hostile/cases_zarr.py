@@ -171,9 +171,9 @@ case("fill_is_text", x(fill_value="zero"))
 case(
     "fill_nan",
     lambda store: (x(fill_value="NaN")(store), store.pop("data/x/0.0")),
-    says="none of its pieces",
+    says="none of its chunks",
 )
-case("piece_is_absent", lambda store: store.pop("data/x/0.0"), says="none of its pieces")
+case("piece_is_absent", lambda store: store.pop("data/x/0.0"), says="none of its chunks")
 case("piece_is_absent_kept", lambda store: store.pop("data/x/0.0"), (1,), KEEP)
 case("order_f", x(body=np.asfortranarray(X).tobytes("F"), order="F"), (0,))
 case("big_endian", x(body=X.astype(">f4").tobytes(), dtype=">f4"), (0,))

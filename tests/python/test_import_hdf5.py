@@ -179,8 +179,8 @@ BROKEN: dict[str, tuple[Callable[[h5py.File], None], str]] = {
         lambda file: file.update({"data/demo_1/obs/lost": h5py.SoftLink("joints/x")}),
         "which does not exist",
     ),
-    "loop": (loop, "links that lead to each other"),
-    "to each other": (to_each_other, "links that lead to each other"),
+    "loop": (loop, "or a cycle"),
+    "to each other": (to_each_other, "or a cycle"),
     "group that contains it": (
         lambda file: file.update({"data/demo_1/obs/lost": file["data"]}),
         "is a link to a group that contains it",
@@ -191,7 +191,7 @@ BROKEN: dict[str, tuple[Callable[[h5py.File], None], str]] = {
     ),
     "missing file": (
         lambda file: file.update({"data/demo_1/obs/lost": h5py.ExternalLink("no.h5", "/x")}),
-        "is an external link to `/x` of `no.h5`, which is not there",
+        "is an external link to `/x` of `no.h5`, which does not exist",
     ),
     "missing object": (
         lambda file: file.update({"data/demo_1/obs/lost": h5py.ExternalLink("other.h5", "/no")}),

@@ -116,7 +116,7 @@ def test_nested_groups_text_and_channels_first_are_understood(tmp_path):
                 one["success"] = number == 0
     packed = kinograph.pack(source, tmp_path / "nested.kino")
     assert [defect.action for defect in packed.defects] == ["note"]
-    assert "channels first" in packed.defects[0].what
+    assert "contains CHW images" in packed.defects[0].what
     ds = kinograph.open(tmp_path / "nested.kino")
     assert [one.id for one in ds] == ["close/traj0", "close/traj1", "open/traj0", "open/traj1"]
     one = ds["open/traj0"]
@@ -149,7 +149,7 @@ def test_image_files_in_rows_are_images(form, storage, tmp_path):
             one["timestamp"] = times
     packed = kinograph.pack(source, tmp_path / "files.kino")
     assert [defect.action for defect in packed.defects] == ["note"]
-    assert "taken as times in s" in packed.defects[0].what
+    assert "read as timestamps in s" in packed.defects[0].what
     one = kinograph.open(tmp_path / "files.kino")["ep_1"]
     assert sorted(one.streams) == ["action", "front"]
     assert one["front"].kind == "image"
@@ -183,7 +183,7 @@ def test_a_damaged_image_in_the_middle_names_its_row(tmp_path):
         one = file.create_group("demo_0")
         vlen(one, "front", files)
         one["action"] = np.zeros((12, 7))
-    with pytest.raises(kinograph.CorruptDataError, match="row 5 is not a whole JPEG file"):
+    with pytest.raises(kinograph.CorruptDataError, match="row 5 is not a complete JPEG file"):
         kinograph.pack(source, tmp_path / "no.kino", rate_hz=20)
 
 
@@ -271,7 +271,7 @@ def test_rows_of_flat_arrays_are_episodes(marker, tmp_path):
 
 
 def test_ends_that_do_not_fit_the_arrays_are_an_error(tmp_path):
-    for ends, what in [([30, 20, 40], "goes back at entry 1"), ([10, 30], "ends at row 30")]:
+    for ends, what in [([30, 20, 40], "decreases at index 1"), ([10, 30], "at row 30")]:
         source = tmp_path / "wrong.h5"
         with h5py.File(source, "w") as file:
             file["action"] = np.zeros((40, 7))
@@ -373,7 +373,7 @@ def test_a_video_in_bytes_is_named_as_what_it_is(tmp_path):
         file["env/cam0_video/frames"] = np.frombuffer(video, "u1")
         file["env/state"] = np.zeros((31, 5))
         file["policy/actions"] = np.zeros((30, 4))
-    with pytest.raises(kinograph.CorruptDataError, match="holds an MP4 file as bytes"):
+    with pytest.raises(kinograph.CorruptDataError, match="contains an MP4 file as bytes"):
         kinograph.pack(source, tmp_path / "no.kino", rate_hz=5)
 
 
@@ -445,10 +445,10 @@ def test_a_mapping_says_where_everything_is(tmp_path):
         ('episodes = "take_*"', r"episodes = .take_\*. matches no group"),
         ('[[stream]]\nfrom = "torque"', "line 1: no episode has .torque."),
         ('[[stream]]\nfrom = "action"\ncolour = "red"', "colour"),
-        ('[[stream]]\nfrom = "action"\nlayout = "chw"', "layout = .chw. needs uint8 images"),
+        ('[[stream]]\nfrom = "action"\nlayout = "chw"', "layout = .chw. requires uint8 images"),
         ('[[stream]]\nfrom = "action"\nkind = "image"', "cannot be of kind image"),
         ('task = { from = "lang" }', "task = .*: no episode has this attribute"),
-        ('[[stream]]\nfrom = "action"\nindex = 9', "no entry 9 on its second axis"),
+        ('[[stream]]\nfrom = "action"\nindex = 9', "no index 9 on its second axis"),
         ('[[stream]]\nname = "x"\nfrom = "*"', "names 2 datasets; without a `name`"),
         (
             'timestamps = "observation"\ntimestamps_unit = "s"\n[[stream]]\nfrom = "action"',
@@ -456,7 +456,7 @@ def test_a_mapping_says_where_everything_is(tmp_path):
         ),
         (
             'timestamps = "clock"\ntimestamps_unit = "s"\n[[stream]]\nfrom = "action"',
-            "the mapping takes times from it",
+            "the mapping takes timestamps from it",
         ),
     ],
 )
@@ -480,7 +480,7 @@ def test_a_file_that_nothing_fits_says_what_is_in_it_and_what_to_do(tmp_path):
     with pytest.raises(kinograph.UnsupportedError) as refused:
         kinograph.pack(source, tmp_path / "no.kino", rate_hz=20)
     for words in [
-        "no layout that is understood",
+        "an unknown layout",
         "4 datasets: `/sensor_0` [100, 40]",
         "--suggest-mapping",
         "kinograph.pack(episodes(), target)",
@@ -532,4 +532,4 @@ def test_plain_folders_and_mcap_have_drafts_and_other_formats_say_why_not(tmp_pa
     (replay / ".zgroup").write_text('{"zarr_format": 2}')
     refused = suggest(replay)
     assert refused.returncode == 1
-    assert "`zarr` does not read a mapping" in refused.stderr
+    assert "`zarr` does not take a mapping" in refused.stderr

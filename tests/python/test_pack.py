@@ -125,8 +125,8 @@ def test_defects_are_refused_with_the_whole_list(tmp_path):
         kinograph.pack(faulty(tmp_path), tmp_path / "d.kino")
     text = str(raised.value)
     assert "2 defects; nothing was written" in text
-    assert "/data/demo_1, stream `actions`: holds NaN in 1 of" in text
-    assert "/mask/valid: names 1 demos that the file does not have: demo_7" in text
+    assert "/data/demo_1, stream `actions`: contains NaN in 1 of" in text
+    assert "/mask/valid: names 1 demos that are not in the file: demo_7" in text
     assert not (tmp_path / "d.kino").exists()
 
 
@@ -151,7 +151,7 @@ def test_the_command_tells_by_its_exit_code_that_something_was_left_out(tmp_path
         words = [*command, str(tmp_path / policy), "--on-defect", policy]
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         assert done.returncode == code, done.stderr
-        assert "holds NaN" in done.stderr
+        assert "contains NaN" in done.stderr
 
 
 @pytest.mark.parametrize("name", ALOHA)
@@ -286,7 +286,9 @@ def test_a_recording_that_is_written_to_while_it_is_packed_is_not_committed(tmp_
             file.write(SAMPLE.read_bytes()[:4096])
         os.utime(source, ns=(0, source.stat().st_mtime_ns + 1_000_000_000))
 
-    with pytest.raises(kinograph.InvalidArgumentError, match="was changed while it was packed"):
+    with pytest.raises(
+        kinograph.InvalidArgumentError, match="was modified while it was being packed"
+    ):
         kinograph.pack(source, target, progress=overwrite)
     assert not list(target.glob("versions/*"))
     assert kinograph.pack(source, target, mode="resume").episodes == 3

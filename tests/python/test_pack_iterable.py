@@ -74,7 +74,7 @@ def with_nan():
 
 def test_nan_is_an_error_at_its_episode_and_nothing_is_visible(tmp_path):
     with pytest.raises(
-        kinograph.CorruptDataError, match="e1, stream `force`: holds NaN in 2 of 10"
+        kinograph.CorruptDataError, match="e1, stream `force`: contains NaN in 2 of 10"
     ):
         kinograph.pack(with_nan(), tmp_path / "d.kino")
     with pytest.raises(kinograph.NotFoundError):
@@ -90,7 +90,7 @@ def test_nan_is_dropped_with_its_episode_or_kept(tmp_path, policy, ids, action):
     assert [episode.id for episode in kinograph.open(tmp_path / "d.kino")] == ids
     (defect,) = packed.defects
     assert (defect.episode, defect.action, defect.lost) == ("e1", action, action == "dropped")
-    assert defect.what == "holds NaN in 2 of 10 frames, the first is frame 4"
+    assert defect.what == "contains NaN in 2 of 10 frames, first in frame 4"
 
 
 def test_a_hole_in_depth_is_no_defect(tmp_path):
@@ -137,7 +137,9 @@ def test_what_is_no_episode_is_named(tmp_path, episodes, words):
 
 
 def test_options_for_files_are_refused(tmp_path):
-    with pytest.raises(kinograph.InvalidArgumentError, match="is for files; an iterable gives"):
+    with pytest.raises(
+        kinograph.InvalidArgumentError, match="applies to recordings on disk, not to an iterable"
+    ):
         kinograph.pack([], tmp_path / "d.kino", format="hdf5")
     with pytest.raises(kinograph.InvalidArgumentError, match="on_defect 'mend' is not one of"):
         kinograph.pack([], tmp_path / "d.kino", on_defect="mend")

@@ -59,7 +59,9 @@ def test_what_matches_nothing_is_refused(tmp_path, options, message):
 
 
 def test_an_iterable_has_no_parts(tmp_path):
-    with pytest.raises(kinograph.InvalidArgumentError, match="streams is for files"):
+    with pytest.raises(
+        kinograph.InvalidArgumentError, match="streams applies to recordings on disk"
+    ):
         kinograph.pack([], tmp_path / "d.kino", streams="x")
 
 
@@ -108,7 +110,7 @@ def test_a_dry_run_shows_what_the_policy_would_do(tmp_path, policy, episodes, co
     done = run(*words, "--json")
     assert (done.returncode, json.loads(done.stdout)["episodes"]) == (code, episodes)
     assert said in done.stderr
-    assert "holds NaN" in done.stderr
+    assert "contains NaN" in done.stderr
     shown = run(*words).stdout
     assert f"{episodes} episodes" in shown
     assert not (tmp_path / "d.kino").exists()
@@ -122,7 +124,7 @@ def test_many_defects_of_a_kind_are_one_line(tmp_path):
             demo["actions"] = np.full((5, 2), np.nan)
     with pytest.raises(kinograph.CorruptDataError) as raised:
         kinograph.pack(path, tmp_path / "d.kino", rate_hz=10.0)
-    lines = [line for line in str(raised.value).splitlines() if "holds NaN" in line]
+    lines = [line for line in str(raised.value).splitlines() if "contains NaN" in line]
     assert len(lines) == 1
     assert lines[0].strip().startswith("12 episodes: ")
     assert "demo_0–11" in lines[0]
@@ -159,7 +161,7 @@ def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(tmp_path):
         kinograph.open(tmp_path / "d.kino")
     again = run(*words, "--threads", "1", "--resume")
     assert again.returncode == 0, again.stderr
-    assert "were finished by the pack that was interrupted" in again.stdout
+    assert "were finished by the interrupted pack" in again.stdout
     assert len(kinograph.open(tmp_path / "d.kino")) == 6
 
 

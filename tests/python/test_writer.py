@@ -236,12 +236,12 @@ def test_a_wrong_plan_is_refused_with_the_reason(tmp_path):
     (tmp_path / "plan.toml").write_text("[[stream]]\nspeed = 3")
     with pytest.raises(kinograph.InvalidArgumentError, match="cannot parse the plan"):
         kinograph.Writer(path, plan=tmp_path / "plan.toml")
-    with pytest.raises(kinograph.NotFoundError, match=r"there is no plan .*missing\.toml"):
+    with pytest.raises(kinograph.NotFoundError, match=r"the plan .*missing\.toml does not exist"):
         kinograph.Writer(path, plan=tmp_path / "missing.toml")
     with pytest.raises(kinograph.StorageError, match="cannot read the plan"):
         kinograph.Writer(path, plan=tmp_path)
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe")
-    with pytest.raises(kinograph.InvalidArgumentError, match="is not a UTF-8 text file"):
+    with pytest.raises(kinograph.InvalidArgumentError, match="is not UTF-8 text"):
         kinograph.Writer(path, plan=tmp_path / "binary.toml")
     assert not path.exists()
 
@@ -368,10 +368,10 @@ def test_a_wrong_option_is_refused_with_the_reason(tmp_path, options, message):
         ({"x": ["a", "b"]}, {"kinds": {"x": "vector"}}, "is text and cannot be of kind 'vector'"),
         ({"x": ["\ud800"]}, {}, "not valid Unicode"),
         ({"x": np.zeros((2,) + (1,) * 9)}, {}, "9 dimensions, at most 8"),
-        (VECTOR, {"splits": "train"}, r"splits is a list of names, not one: \['train'\]"),
+        (VECTOR, {"splits": "train"}, r"splits must be a list of names: \['train'\]"),
         (VECTOR, {"labels": {"a": [1]}}, "label `a` is .*attributes="),
-        (VECTOR, {"labels": {"a": 1 << 63}}, "64 bits cannot hold"),
-        (VECTOR, {"labels": {"frames": 3}}, "label `frames` has the name of a column"),
+        (VECTOR, {"labels": {"a": 1 << 63}}, "does not fit into 64 bits"),
+        (VECTOR, {"labels": {"frames": 3}}, "label `frames` has the name of a built-in column"),
         (
             VECTOR,
             {"attributes": {"a": object()}},

@@ -94,7 +94,7 @@ class Settings:
     """Section 4, with the shuffle as written in the state."""
 
     seed: int
-    batch: int
+    batch_size: int
     lanes: int
     shuffle: str | dict
     last_batch: str
@@ -128,10 +128,10 @@ class Lanes:
     """Section 7."""
 
     def __init__(self, settings: Settings, indices: int, samples: int) -> None:
-        self.batch, self.count = settings.batch, settings.lanes
+        self.batch, self.count = settings.batch_size, settings.lanes
         self.indices, self.rest = indices, 0
         if settings.last_batch == "short":
-            self.rest = samples % settings.batch
+            self.rest = samples % settings.batch_size
         self.full = samples - self.rest
 
     def has_sample(self, i: int) -> bool:
@@ -177,7 +177,7 @@ class Single:
             ]
         self.lengths = [count * n for count, n in zip(source.counts, self.lens, strict=True)]
         self.n = sum(self.lengths) // self.unit
-        self.N, samples = rounded(self.n, settings.last_batch, settings.batch)
+        self.N, samples = rounded(self.n, settings.last_batch, settings.batch_size)
         self.lanes = Lanes(settings, self.N, samples)
         self.depth = -(-self.n // sum(length > 0 for length in self.lengths))
         self.mode, self.size = self.resolve(slots)
@@ -345,10 +345,10 @@ class Order:
         self.tracks = []
         for s, source in enumerate(sources):
             seed = key(settings.seed, SOURCE, s)
-            own = replace(settings, seed=seed, batch=settings.lanes, last_batch="wrap")
+            own = replace(settings, seed=seed, batch_size=settings.lanes, last_batch="wrap")
             self.tracks.append(Single(source, own, self.slots[s]))
         size = settings.epoch_size or sum(track.n for track in self.tracks)
-        self.lanes = Lanes(settings, *rounded(size, settings.last_batch, settings.batch))
+        self.lanes = Lanes(settings, *rounded(size, settings.last_batch, settings.batch_size))
         if isinstance(settings.shuffle, dict):
             ((kind, size),) = settings.shuffle["groups"]["size"].items()
             if kind != "fraction" and sum(sum(track.sizes()) for track in self.tracks) <= size:
@@ -482,7 +482,7 @@ def order_text(settings: Settings, data: str) -> str:
             value = struct.pack(">d", value).hex()
         shuffle = f"groups {kind} {value} {shuffle['groups']['unit']}"
     return (
-        f"kino-order-2\ndata {data}\nseed {settings.seed}\nbatch {settings.batch}\nlanes {settings.lanes}\n"
+        f"kino-order-2\ndata {data}\nseed {settings.seed}\nbatch {settings.batch_size}\nlanes {settings.lanes}\n"
         f"shuffle {shuffle}\nlast_batch {settings.last_batch}\nepoch_size {settings.epoch_size or 0}\n"
     )
 

@@ -1,4 +1,4 @@
-//! Tables, sizes and JSON for people and programs.
+//! Tables, sizes and JSON on stdout and stderr.
 
 use std::io::{self, Write};
 
@@ -6,15 +6,15 @@ use anyhow::Result;
 use kino_codec::{CodecSpec, FrameType};
 use kino_dataset::{CostRecord, escape, escape_line, is_unprintable};
 
-/// Writes text for people to stdout; a closed pipe comes back as an error that `run` takes for success.
+/// Writes text to stdout; a closed pipe is returned as an error that `run` treats as success.
 ///
-/// What a terminal would obey is escaped here, so that no text of a file gets past. It knows nothing of line feeds that do not
-/// belong: put text of a file through [`one_line`] where it is to stay on its line.
+/// Terminal control characters are escaped here, for all text from files. Line feeds are not: put text from a file
+/// through [`one_line`] if it must stay on its line.
 pub(crate) fn print(text: &str) -> Result<()> {
     write_out(&escape(text))
 }
 
-/// Text of a file that stays on its line.
+/// Text from a file, kept on one line.
 pub(crate) fn one_line(text: &str) -> String {
     escape_line(text).into_owned()
 }
@@ -24,7 +24,7 @@ pub(crate) fn print_json(value: &serde_json::Value) -> Result<()> {
     print_json_text(&format!("{value:#}\n"))
 }
 
-/// Prints JSON. What a terminal would obey stands in strings alone, where an escape means the same.
+/// Prints JSON. Terminal control characters occur only in strings, where an escape is equivalent.
 pub(crate) fn print_json_text(json: &str) -> Result<()> {
     let mut text = String::with_capacity(json.len());
     for c in json.chars() {
@@ -44,13 +44,13 @@ fn write_out(text: &str) -> Result<()> {
     Ok(())
 }
 
-/// Writes a remark to stderr, escaped as in [`print`]; its further lines are set in, so that none passes for a remark.
+/// Writes a note to stderr, escaped as in [`print`]; continuation lines are indented, so that none looks like a note.
 pub(crate) fn note(text: &str) {
-    // A remark that cannot be shown is no reason to stop.
+    // A note that cannot be shown is not a reason to stop.
     let _ = writeln!(io::stderr(), "{}", escape(text).replace('\n', "\n    "));
 }
 
-/// Which side of its column a cell stands on.
+/// The alignment of a cell in its column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Align {
     Left,
@@ -65,7 +65,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// A table with these column heads.
+    /// A table with these column headers.
     pub(crate) fn new(heads: &[(&str, Align)]) -> Self {
         let names = heads.iter().map(|(name, _)| (*name).to_owned()).collect();
         Self {
@@ -74,13 +74,13 @@ impl Table {
         }
     }
 
-    /// Adds a row; cells may hold any text.
+    /// Adds a row; cells may contain any text.
     pub(crate) fn row(&mut self, cells: Vec<String>) {
         self.rows
             .push(cells.iter().map(|cell| one_line(cell)).collect());
     }
 
-    /// The table as text, each line ended.
+    /// The table as text, with a line feed after each line.
     pub(crate) fn render(&self) -> String {
         let width = |column: usize| {
             self.rows
@@ -111,8 +111,8 @@ impl Table {
     }
 }
 
-/// Bytes in the unit that suits them, powers of ten: `5.84 MB`.
-#[expect(clippy::cast_precision_loss, reason = "three digits for people")]
+/// Bytes in a suitable decimal unit: `5.84 MB`.
+#[expect(clippy::cast_precision_loss, reason = "three digits for display")]
 pub(crate) fn bytes(count: u64) -> String {
     const UNITS: [&str; 5] = ["kB", "MB", "GB", "TB", "PB"];
     if count < 1000 {
@@ -134,7 +134,7 @@ pub(crate) fn bytes(count: u64) -> String {
     format!("{value:.digits$} {}", UNITS[unit])
 }
 
-/// A number of things: `1 episode`, `2 episodes`.
+/// A count with its noun: `1 episode`, `2 episodes`.
 pub(crate) fn count(number: impl TryInto<u64>, thing: &str) -> String {
     match number.try_into().unwrap_or(u64::MAX) {
         1 => format!("1 {thing}"),
@@ -143,7 +143,7 @@ pub(crate) fn count(number: impl TryInto<u64>, thing: &str) -> String {
 }
 
 /// How many times smaller: `3.6×`.
-#[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
+#[expect(clippy::cast_precision_loss, reason = "a ratio for display")]
 pub(crate) fn ratio(raw: u64, stored: u64) -> String {
     if stored == 0 {
         return "–".to_owned();
@@ -156,8 +156,8 @@ pub(crate) fn ratio(raw: u64, stored: u64) -> String {
     }
 }
 
-/// Megabytes per second, or a dash where nothing was measured.
-#[expect(clippy::cast_precision_loss, reason = "a speed for people")]
+/// Megabytes per second, or a dash if nothing was measured.
+#[expect(clippy::cast_precision_loss, reason = "a speed for display")]
 pub(crate) fn speed(count: u64, seconds: f64) -> String {
     if seconds <= 0.0 || count == 0 {
         return "–".to_owned();
@@ -165,19 +165,19 @@ pub(crate) fn speed(count: u64, seconds: f64) -> String {
     format!("{:.0}", count as f64 / 1e6 / seconds)
 }
 
-/// Microseconds to decode one such frame on this machine, or a dash where nothing like it was measured.
+/// Microseconds to decode one such frame on this machine, or a dash if nothing similar was measured.
 pub(crate) fn decode_us(costs: &CostRecord, codec: &CodecSpec, frame: &FrameType) -> String {
     let cost = costs.cost(codec, frame);
     cost.map_or("–".to_owned(), |cost| micros(cost.decode_ns / 1e9))
 }
 
-/// Seconds as microseconds, with three digits or more.
+/// Seconds as microseconds, with at least three digits.
 pub(crate) fn micros(seconds: f64) -> String {
     let value = seconds * 1e6;
     format!("{value:.*}", usize::from(value < 99.95))
 }
 
-/// What was lost, as measured: of images in dB and at most, of other values at most.
+/// The measured error: PSNR and maximum for images, maximum for other values.
 pub(crate) fn error(psnr_db: Option<f64>, max_abs: f64) -> String {
     match psnr_db {
         Some(db) => format!("{db:.1} dB, ≤ {max_abs}"),
@@ -186,7 +186,7 @@ pub(crate) fn error(psnr_db: Option<f64>, max_abs: f64) -> String {
     }
 }
 
-/// A frame type as a schema says it: `uint8 84×84×3`.
+/// A frame type from a schema: `uint8 84×84×3`.
 pub(crate) fn frame_type(dtype: &str, shape: &[usize]) -> String {
     let shape: Vec<_> = shape.iter().map(ToString::to_string).collect();
     format!("{dtype} {}", shape.join("×")).trim_end().to_owned()

@@ -1,4 +1,4 @@
-//! Progress of long work: a bar on a terminal, a plain line now and then elsewhere.
+//! Progress of long operations: a bar on a terminal, occasional plain lines elsewhere.
 
 use std::io::{IsTerminal, stderr};
 use std::time::{Duration, Instant};
@@ -7,10 +7,10 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::output::{bytes, note, one_line};
 
-/// Plain lines come this often.
+/// Interval of plain lines.
 const LINE_EVERY: Duration = Duration::from_secs(5);
 
-/// Shows how far some work on bytes has come.
+/// Shows the progress of an operation on bytes.
 #[derive(Debug)]
 pub(crate) struct Progress {
     verb: &'static str,
@@ -38,7 +38,7 @@ impl Progress {
         }
     }
 
-    /// Tells that `done` of `total` bytes are done.
+    /// Reports that `done` of `total` bytes are done.
     pub(crate) fn update(&mut self, done: u64, total: u64, message: &str) {
         if let Some(bar) = &self.bar {
             bar.set_length(total);
@@ -61,7 +61,7 @@ impl Progress {
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "a rate and a remaining time for people"
+        reason = "a rate and a remaining time for display"
     )]
     fn line(&self, done: u64, total: u64, message: &str) -> String {
         let seconds = self.start.elapsed().as_secs_f64().max(1e-9);

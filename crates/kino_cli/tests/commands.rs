@@ -444,7 +444,7 @@ fn export_does_not_overwrite_and_reports_what_the_format_cannot_hold() {
     let output = kinograph(&["export", &dataset, target, "--to", "robomimic"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(
-        stderr(&output).contains("exists already"),
+        stderr(&output).contains("already exists"),
         "{}",
         stderr(&output)
     );

@@ -167,7 +167,7 @@ impl Alone {
         assert_eq!(loser.status.code(), Some(1), "{what}: {loser:?}");
         let error = String::from_utf8_lossy(&loser.stderr);
         assert!(
-            error.contains("exists already") || error.contains("was made by another export"),
+            error.contains("already exists") || error.contains("was created by another program"),
             "{what}: {error}"
         );
         assert_eq!(names(parent), ["x"], "{what}");

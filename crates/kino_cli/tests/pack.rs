@@ -265,7 +265,7 @@ fn wrong_requests_say_what_to_do_instead() {
         ),
         (
             vec!["pack", jpeg, "b.kino", "--quality", "80"],
-            "are JPEG files already",
+            "are already JPEG files",
         ),
     ] {
         let output = kinograph(here, &args);

@@ -20,11 +20,11 @@ fn main() -> Result<()> {
         let opened = start.elapsed();
         let (mut frames, mut bytes) = (0, 0);
         let mut block = FrameBuf::default();
-        for (episode, plan) in source.episodes().iter().enumerate() {
-            for (stream, plan) in plan.streams.iter().enumerate() {
+        for (episode, spec) in source.episodes().iter().enumerate() {
+            for (stream, spec) in spec.streams.iter().enumerate() {
                 let mut first = 0;
-                while first < plan.frames {
-                    let last = plan.frames.min(first + block_frames(&plan.frame));
+                while first < spec.frames {
+                    let last = spec.frames.min(first + block_frames(&spec.frame));
                     source.read(episode, stream, first..last, &mut block)?;
                     bytes += match &block {
                         FrameBuf::Values(values) => values.len(),
@@ -32,7 +32,7 @@ fn main() -> Result<()> {
                     };
                     first = last;
                 }
-                frames += plan.frames;
+                frames += spec.frames;
             }
         }
         let read = (start.elapsed() - opened).as_secs_f64();

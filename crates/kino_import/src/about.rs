@@ -1,4 +1,5 @@
-//! What an episode says that a format has no place for: an export writes it beside the frames, an import takes it up.
+//! What an export keeps beside the frames: everything about an episode that the target format cannot hold. An import
+//! restores it.
 //!
 //! ```text
 //! {"kinograph": 1, "id": "demo_0", "splits": ["train"], "task": …, "success": …, "licence": …, "attributes": {…},
@@ -7,11 +8,11 @@
 //!                            "frames": 59, "clock": 0, "attributes": {"unit": …}}}}
 //! ```
 //!
-//! Beside the files of an export, `kinograph.json` has what the dataset says about itself:
+//! Beside the files of an export, `kinograph.json` holds the attributes of the dataset:
 //! `{"kinograph": 1, "attributes": {…}}`.
 //!
-//! Streams are listed by the name that they have in the format. With this, export and import give back what was there:
-//! ids, names, kinds, shapes and clocks. Whoever reads the format with another library may pass over it.
+//! Streams are listed by their name in the target format. With this file, an import restores what was exported: ids,
+//! names, kinds, shapes and clocks. Other libraries that read the format can ignore it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -27,10 +28,10 @@ use crate::defect::{Action, Defect};
 use crate::error::Result;
 use crate::export::{EpisodeOutline, unwritable};
 use crate::files;
-use crate::hdf5::plan::find_shifts;
+use crate::hdf5::spec::find_shifts;
 use crate::open::ImportOptions;
-use crate::plans;
-use crate::source::{ClockPlan, EpisodePlan, StreamPlan};
+use crate::source::{ClockSpec, EpisodeSpec, StreamSpec};
+use crate::specs;
 
 /// The layout above.
 const LAYOUT: u32 = 1;
@@ -38,10 +39,10 @@ const LAYOUT: u32 = 1;
 /// The file beside those of an export.
 const DATASET: &str = "kinograph.json";
 
-/// A longer one is none.
+/// Longer files are not ours.
 const MAX_DATASET_BYTES: u64 = 64 << 20;
 
-/// Writes what a dataset says about itself into the folder of an export.
+/// Writes the dataset's attributes into the folder of an export.
 pub(crate) fn write_dataset(folder: &Path, attributes: &Map<String, Value>) -> Result<()> {
     let path = folder.join(DATASET);
     let text = json!({"kinograph": LAYOUT, "attributes": attributes});
@@ -51,7 +52,7 @@ pub(crate) fn write_dataset(folder: &Path, attributes: &Map<String, Value>) -> R
 /// An object, and what is wrong with it.
 type Said = (Option<Map<String, Value>>, Option<Defect>);
 
-/// What the dataset said about itself that was exported to this folder, or what is to be said of a file that is none.
+/// The attributes of the dataset that was exported to this folder, or the defect of a file that does not hold them.
 pub(crate) fn read_dataset(folder: &Path, options: &ImportOptions) -> Result<Said> {
     files::check_file(folder, DATASET, options)?;
     let path = folder.join(DATASET);
@@ -64,13 +65,13 @@ pub(crate) fn read_dataset(folder: &Path, options: &ImportOptions) -> Result<Sai
             (Some(attributes.clone()), None)
         }
         _ => {
-            let what = "is not what an export of this version writes; it is not imported";
+            let what = "was not written by an export of this version; it is not imported";
             (None, Some(Defect::new(DATASET, what, Action::Skipped)))
         }
     })
 }
 
-/// An episode in words.
+/// An episode, as serialized.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct About {
     kinograph: u32,
@@ -86,12 +87,12 @@ pub(crate) struct About {
     clocks: Vec<AboutClock>,
     #[serde(default)]
     streams: BTreeMap<String, AboutStream>,
-    /// Whether the format has no bool: the importer sees to it that such bytes are 0 or 1.
+    /// Whether the format has no bool; the importer checks that such bytes are 0 or 1.
     #[serde(skip)]
     bytes_may_be_bools: bool,
 }
 
-/// A stream in words.
+/// A stream, as serialized.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct AboutStream {
     name: String,
@@ -100,13 +101,13 @@ struct AboutStream {
     #[serde(default)]
     shape: Vec<usize>,
     frames: u64,
-    /// Which of the clocks; none where the frames have times in the format.
+    /// Index into the clocks; `None` if the format stores timestamps.
     clock: Option<usize>,
     #[serde(default)]
     attributes: Map<String, Value>,
 }
 
-/// A clock in words.
+/// A clock, as serialized.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum AboutClock {
@@ -114,17 +115,17 @@ enum AboutClock {
     TimesNs(Vec<i64>),
 }
 
-/// Which clocks have to be written in words.
+/// Which clocks need to be serialized.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Clocks {
-    /// All of them: the format has no times.
+    /// All of them: the format stores no timestamps.
     All,
-    /// Rates: the format has a time for every frame.
+    /// Rates only: the format stores a timestamp per frame.
     Rates,
 }
 
 impl About {
-    /// Reads what there is to say about an episode that is exported.
+    /// Collects what describes an episode to be exported.
     pub(crate) fn read(
         outline: &EpisodeOutline,
         episode: &Episode,
@@ -167,7 +168,7 @@ impl About {
         Ok(about)
     }
 
-    /// The number of a clock, which is listed once.
+    /// The index of a clock; equal clocks are listed once.
     fn clock(&mut self, clock: &Clock, clocks: Clocks) -> Option<usize> {
         let found = match clock {
             Clock::Explicit(_) if clocks == Clocks::Rates => return None,
@@ -177,7 +178,7 @@ impl About {
             Clock::Regular(regular) if regular.start_ns == 0 => {
                 AboutClock::RateHz(regular.rate_hz())
             }
-            // A rate in an import starts at zero.
+            // In an import, a fixed-rate clock starts at zero.
             clock => {
                 let times = (0..clock.len()).filter_map(|frame| clock.time_ns(frame));
                 AboutClock::TimesNs(times.collect())
@@ -190,16 +191,16 @@ impl About {
         }))
     }
 
-    /// As JSON text.
+    /// Serializes to JSON.
     pub(crate) fn to_json(&self) -> String {
-        // Keys are strings and no number is NaN: rates are finite.
+        // Keys are strings and no value is NaN: rates are finite.
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// From JSON text, or what is wrong with it.
+    /// Parses JSON, or says what is wrong with it.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let about: Self = serde_json::from_str(text)
-            .map_err(|error| format!("is not what an export of kinograph writes: {error}"))?;
+            .map_err(|error| format!("was not written by a kinograph export: {error}"))?;
         match about.kinograph {
             LAYOUT => Ok(about),
             newer => Err(format!(
@@ -208,53 +209,52 @@ impl About {
         }
     }
 
-    /// Bytes become the bools that they were.
+    /// Bytes become bools again.
     pub(crate) fn with_bytes_as_bools(mut self) -> Self {
         self.bytes_may_be_bools = true;
         self
     }
 
-    /// What the episode is called.
+    /// The episode's id.
     pub(crate) fn id(&self) -> &str {
         &self.id
     }
 
-    /// How many frames the stream has that is called so in the format; none if it is not listed.
+    /// The number of frames of the stream with this name in the format; `None` if it is not listed.
     pub(crate) fn frames(&self, there: &str) -> Option<usize> {
         let stream = self.streams.get(there)?;
         usize::try_from(stream.frames).ok()
     }
 
-    /// Whether the stream that is called so in the format is text.
+    /// Whether the stream with this name in the format is text.
     pub(crate) fn is_text(&self, there: &str) -> bool {
         let stream = self.streams.get(there);
         stream.is_some_and(|stream| stream.kind == Kind::Text)
     }
 
-    /// Makes an episode what it was, and says what does not fit. `parts` has what the importer knows of each stream, in
-    /// the order of the streams.
-    pub(crate) fn apply<T>(self, episode: &mut EpisodePlan, parts: &mut Vec<T>) -> Vec<String> {
+    /// Restores an episode, and returns what does not match. `parts` is what the importer knows about each stream, in
+    /// stream order.
+    pub(crate) fn apply<T>(self, episode: &mut EpisodeSpec, parts: &mut Vec<T>) -> Vec<String> {
         let mut faults = Vec::new();
         let (mut missing, mut taken) = (self.streams.clone(), BTreeSet::new());
         let found = std::mem::take(&mut episode.streams).into_iter();
         let mut streams: Vec<_> = found.zip(std::mem::take(parts)).collect();
-        streams.retain_mut(|(plan, _)| {
-            // What an export adds for the readers of the format, such as `is_first`, is not listed.
-            let Some(said) = missing.remove(&plan.name) else {
+        streams.retain_mut(|(spec, _)| {
+            // What an export adds for other readers of the format, such as `is_first`, is not listed.
+            let Some(said) = missing.remove(&spec.name) else {
                 return false;
             };
             let place = format!("stream `{}`", said.name);
             if !taken.insert(said.name.clone()) {
-                faults.push(format!("{place} is listed twice; the first is taken"));
+                faults.push(format!("{place} is listed twice; the first one is used"));
                 return false;
             }
-            let what = said.apply(plan, &self.clocks, self.bytes_may_be_bools);
+            let what = said.apply(spec, &self.clocks, self.bytes_may_be_bools);
             faults.extend(what.map(|what| format!("{place} {what}")));
             true
         });
         let missing = missing.into_values();
-        faults
-            .extend(missing.map(|said| format!("stream `{}` is listed and not there", said.name)));
+        faults.extend(missing.map(|said| format!("stream `{}` is listed but missing", said.name)));
         streams.sort_by(|(a, _), (b, _)| a.name.cmp(&b.name));
         (episode.streams, *parts) = streams.into_iter().unzip();
         find_shifts(&mut episode.streams);
@@ -269,42 +269,42 @@ impl About {
 }
 
 impl AboutStream {
-    /// Makes a stream what it was, and says what does not fit.
+    /// Restores a stream, and returns what does not match.
     fn apply(
         self,
-        plan: &mut StreamPlan,
+        spec: &mut StreamSpec,
         clocks: &[AboutClock],
         bytes_may_be_bools: bool,
     ) -> Option<String> {
-        plan.name = self.name;
-        plan.attributes = self.attributes;
-        if let Some(Value::String(unit)) = plan.attributes.get("unit").cloned() {
-            plan.attributes.remove("unit");
-            plan.unit = Some(unit);
+        spec.name = self.name;
+        spec.attributes = self.attributes;
+        if let Some(Value::String(unit)) = spec.attributes.get("unit").cloned() {
+            spec.attributes.remove("unit");
+            spec.unit = Some(unit);
         }
         match clocks.get(self.clock.unwrap_or(usize::MAX)) {
-            Some(AboutClock::RateHz(rate_hz)) if plans::is_rate(rate_hz) => {
-                plan.clock = ClockPlan::Regular { rate_hz: *rate_hz };
+            Some(AboutClock::RateHz(rate_hz)) if specs::is_rate(rate_hz) => {
+                spec.clock = ClockSpec::Regular { rate_hz: *rate_hz };
             }
             Some(AboutClock::TimesNs(times))
-                if times.len() as u64 == plan.frames && times.is_sorted() =>
+                if times.len() as u64 == spec.frames && times.is_sorted() =>
             {
-                plan.clock = ClockPlan::Explicit(Arc::from(times.as_slice()));
+                spec.clock = ClockSpec::Explicit(Arc::from(times.as_slice()));
             }
             None if self.clock.is_none() => {}
-            _ => return Some("has a clock that does not fit its frames".to_owned()),
+            _ => return Some("has a clock that does not match its frames".to_owned()),
         }
         let is_text = self.kind == Kind::Text;
-        if is_text != (plan.frame == FrameType::Text) || self.frames != plan.frames {
-            let (frames, frame) = (plan.frames, &plan.frame);
+        if is_text != (spec.frame == FrameType::Text) || self.frames != spec.frames {
+            let (frames, frame) = (spec.frames, &spec.frame);
             return Some(format!(
-                "has {} frames of {}, here are {frames} of {frame}",
+                "is listed with {} frames of {}, but has {frames} of {frame}",
                 self.frames, self.dtype
             ));
         }
-        let may_be_bools = bytes_may_be_bools && plan.kind == Kind::Vector;
-        plan.kind = self.kind;
-        if let FrameType::Values(there) = &plan.frame {
+        let may_be_bools = bytes_may_be_bools && spec.kind == Kind::Vector;
+        spec.kind = self.kind;
+        if let FrameType::Values(there) = &spec.frame {
             let dtype: Option<Dtype> = self.dtype.parse().ok();
             let frame = dtype.and_then(|dtype| FrameType::values(dtype, &self.shape).ok());
             let fits = frame
@@ -316,10 +316,10 @@ impl AboutStream {
                         && (is_bool && may_be_bools || said.dtype() == there.dtype())
                 });
             match frame.filter(|_| fits) {
-                Some(frame) => plan.frame = frame,
+                Some(frame) => spec.frame = frame,
                 None => {
                     let (dtype, shape) = (self.dtype, self.shape);
-                    return Some(format!("is {dtype}{shape:?}, here it is {there}"));
+                    return Some(format!("is listed as {dtype}{shape:?}, but is {there}"));
                 }
             }
         }
@@ -331,13 +331,13 @@ impl AboutStream {
 mod tests {
     use super::*;
 
-    fn plan(name: &str, frame: FrameType, frames: u64) -> StreamPlan {
-        StreamPlan {
+    fn spec(name: &str, frame: FrameType, frames: u64) -> StreamSpec {
+        StreamSpec {
             name: name.to_owned(),
             kind: Kind::Vector,
             frame,
             frames,
-            clock: ClockPlan::Regular { rate_hz: 0.0 },
+            clock: ClockSpec::Regular { rate_hz: 0.0 },
             shift_of: None,
             carried: false,
             unit: None,
@@ -345,8 +345,8 @@ mod tests {
         }
     }
 
-    fn episode(streams: Vec<StreamPlan>) -> EpisodePlan {
-        EpisodePlan {
+    fn episode(streams: Vec<StreamSpec>) -> EpisodeSpec {
+        EpisodeSpec {
             id: "there".to_owned(),
             splits: Vec::new(),
             attributes: Map::new(),
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn an_episode_becomes_what_it_was() {
+    fn an_episode_is_restored() {
         let about = about(json!({
             "obs.z": {"name": "obs/Z", "kind": "depth", "dtype": "uint16", "shape": [2, 3], "frames": 2, "clock": 1,
                       "attributes": {"unit": "mm", "lens": 1}},
@@ -378,9 +378,9 @@ mod tests {
             (Some(2), None)
         );
         let mut found = episode(vec![
-            plan("done", FrameType::values(Dtype::U8, &[]).unwrap(), 2),
-            plan("is_first", FrameType::values(Dtype::Bool, &[]).unwrap(), 2),
-            plan(
+            spec("done", FrameType::values(Dtype::U8, &[]).unwrap(), 2),
+            spec("is_first", FrameType::values(Dtype::Bool, &[]).unwrap(), 2),
+            spec(
                 "obs.z",
                 FrameType::values(Dtype::U16, &[2, 3, 1]).unwrap(),
                 2,
@@ -399,11 +399,11 @@ mod tests {
         assert_eq!(done.frame, FrameType::values(Dtype::Bool, &[]).unwrap());
         assert_eq!(z.frame, FrameType::values(Dtype::U16, &[2, 3]).unwrap());
         assert_eq!((z.kind, z.unit.as_deref()), (Kind::Depth, Some("mm")));
-        assert_eq!(z.clock, ClockPlan::Explicit(Arc::from([0, 5])));
+        assert_eq!(z.clock, ClockSpec::Explicit(Arc::from([0, 5])));
     }
 
     #[test]
-    fn what_does_not_fit_is_said_and_nothing_is_believed() {
+    fn mismatches_are_reported_and_nothing_is_trusted() {
         let stream = |name: &str, dtype: &str, frames: u64, clock: usize| json!({"name": name, "kind": "vector", "dtype": dtype, "frames": frames, "clock": clock});
         let about = about(json!({
             "a": stream("a", "float64", 2, 0), "b": stream("b", "float32", 3, 0), "c": stream("c", "float32", 2, 2),
@@ -412,7 +412,7 @@ mod tests {
         let number = || FrameType::values(Dtype::F32, &[]).unwrap();
         let mut found = episode(
             ["a", "b", "c", "d", "e"]
-                .map(|name| plan(name, number(), 2))
+                .map(|name| spec(name, number(), 2))
                 .into(),
         );
         let faults = about.apply(&mut found, &mut vec![(); 5]);

@@ -1,4 +1,4 @@
-//! Times that a recording brings along: as nanoseconds, and what is wrong with them.
+//! Timestamps of a recording: converted to nanoseconds, and checked.
 //!
 //! ```text
 //! 0  33  67  100  100  600  633      period 33 ms; a gap of 500 ms after frame 4
@@ -11,13 +11,13 @@ use kino_codec::Dtype;
 
 use crate::hdf5::number;
 
-/// A step is a gap if it is this many times the usual one.
+/// A step this many times the median is a gap.
 const GAP: i64 = 5;
 
-/// And only where this part of the steps lies within a half of the usual one: events come when they come.
+/// Only if this fraction of the steps is within half of the median: events are irregular by nature.
 const STEADY: f64 = 0.8;
 
-/// How many nanoseconds a unit has.
+/// Nanoseconds per unit.
 pub(crate) fn unit_ns(name: &str) -> Option<i64> {
     match name {
         "s" => Some(1_000_000_000),
@@ -28,7 +28,7 @@ pub(crate) fn unit_ns(name: &str) -> Option<i64> {
     }
 }
 
-/// Packed little-endian values of a unit as nanoseconds; `None` if one is NaN or does not fit.
+/// Packed little-endian values of a unit as nanoseconds; `None` if one is NaN or out of range.
 pub(crate) fn to_times(dtype: Dtype, values: &[u8], unit_ns: i64) -> Option<Arc<[i64]>> {
     let times = values.chunks_exact(dtype.size()).map(|bytes| {
         let value = number(dtype, bytes);
@@ -41,14 +41,14 @@ pub(crate) fn to_times(dtype: Dtype, values: &[u8], unit_ns: i64) -> Option<Arc<
     times.collect()
 }
 
-/// The nearest whole number of nanoseconds.
+/// The nearest integer number of nanoseconds.
 fn nearest_ns(ns: f64) -> Option<i64> {
     // 2^63 is the first float that is too large.
     #[expect(clippy::cast_possible_truncation, reason = "the range was checked")]
     (ns.abs() < 9.2e18).then(|| ns.round() as i64)
 }
 
-/// What is wrong with a list of times, in words that follow "stream `x`".
+/// What is wrong with a list of timestamps, as predicates of "stream `x`".
 pub(crate) fn faults(times: &[i64]) -> Vec<String> {
     let back = times.windows(2).position(|pair| pair[0] > pair[1]);
     if let Some(frame) = back {
@@ -82,7 +82,7 @@ pub(crate) fn faults(times: &[i64]) -> Vec<String> {
         gaps => format!(", and {} more gaps", gaps - 1),
     };
     vec![format!(
-        "has a gap of {} after frame {first}, its frames are {} apart{more}",
+        "has a gap of {} after frame {first}; its frames are usually {} apart{more}",
         seconds(**step),
         seconds(usual)
     )]
@@ -119,7 +119,7 @@ mod tests {
         }
         assert_eq!(
             faults(&times),
-            ["has a gap of 533.0 ms after frame 49, its frames are 33.0 ms apart"]
+            ["has a gap of 533.0 ms after frame 49; its frames are usually 33.0 ms apart"]
         );
     }
 
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_that_goes_back_is_named() {
+    fn a_timestamp_that_goes_back_is_reported() {
         let times = [0, 30_000, 20_000, 20_000, 40_000];
         assert_eq!(
             faults(&times),

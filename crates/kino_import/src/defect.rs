@@ -1,10 +1,10 @@
-//! What is wrong with a recording, and what an import does about it.
+//! Defects of a recording, and what an import does about them.
 //!
 //! ```text
 //! walk ──▶ defects of the files     ─┐
 //! survey ▶ defects of values, times ─┴▶ policy ──▶ error: nothing is written, all of them are listed
-//!                                               ├▶ drop-episode: an episode with a defect is left out
-//!                                               └▶ keep: everything that can be kept is kept
+//!                                               ├▶ drop-episode: every episode with a defect is skipped
+//!                                               └▶ keep: everything readable is imported
 //! ```
 
 use std::fmt;
@@ -14,14 +14,14 @@ use serde_json::{Value, json};
 
 use crate::error::{ImportError, invalid};
 
-/// Something in a source that is not as it should be, or that has no place in a dataset.
+/// Something in a source that is not as it should be, or that a dataset cannot hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Defect {
     /// File and object: `demos.hdf5:/mask/train`.
     pub place: String,
     /// What is wrong.
     pub what: String,
-    /// The id of the episode that it is in, if it is in one.
+    /// The id of the affected episode, if it is a single one.
     pub episode: Option<String>,
     /// What the import does about it.
     pub action: Action,
@@ -30,13 +30,13 @@ pub struct Defect {
 /// What an import does about a [`Defect`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// Nothing is wrong: it is worth knowing.
+    /// Nothing is wrong; it is worth knowing.
     Noted,
     /// The object is imported as it is.
     Kept,
-    /// The object is not imported: something is lost.
+    /// The object is not imported: data is lost.
     Skipped,
-    /// The whole episode is not imported, because the user wants none with a defect.
+    /// The whole episode is skipped, because the policy allows no defects.
     Dropped,
 }
 
@@ -46,9 +46,9 @@ pub enum OnDefect {
     /// Write nothing, and list them all.
     #[default]
     Error,
-    /// Leave out every episode that has one.
+    /// Skip every episode that has one.
     DropEpisode,
-    /// Keep everything that can be kept.
+    /// Import everything that can be read.
     Keep,
 }
 
@@ -63,23 +63,23 @@ impl Defect {
         }
     }
 
-    /// The same, of an episode.
+    /// The same defect, attributed to an episode.
     pub(crate) fn of(mut self, episode: &str) -> Self {
         self.episode = Some(episode.to_owned());
         self
     }
 
-    /// Whether something is wrong, and not only worth knowing.
+    /// Whether something is wrong, rather than only worth knowing.
     pub fn is_fault(&self) -> bool {
         self.action != Action::Noted
     }
 
-    /// Whether something that the source has is not imported.
+    /// Whether data of the source is not imported.
     pub fn is_lost(&self) -> bool {
         matches!(self.action, Action::Skipped | Action::Dropped)
     }
 
-    /// As it stands in reports and in the manifest.
+    /// As shown in reports and stored in the manifest.
     pub fn to_json(&self) -> Value {
         json!({
             "place": self.place,
@@ -98,7 +98,7 @@ impl fmt::Display for Defect {
 }
 
 impl Action {
-    /// The word for it in reports.
+    /// Its name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Noted => "note",
@@ -110,10 +110,10 @@ impl Action {
 }
 
 impl OnDefect {
-    /// Every policy, by the name that users give it.
+    /// Every policy, by its user-facing name.
     pub const NAMES: [&'static str; 3] = ["error", "drop-episode", "keep"];
 
-    /// The name that users give it.
+    /// Its user-facing name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Error => "error",
@@ -132,7 +132,7 @@ impl FromStr for OnDefect {
             "drop-episode" => Ok(Self::DropEpisode),
             "keep" => Ok(Self::Keep),
             _ => Err(invalid(format!(
-                "on_defect {name:?} is none of {}",
+                "on_defect={name:?} is not a policy; use one of {}",
                 Self::NAMES.join(", ")
             ))),
         }

@@ -1,7 +1,7 @@
-//! What can go wrong while another tool's files are read.
+//! Errors of reading and writing another tool's files.
 //!
-//! The variants are the kinds that Python sees; each says which object of which file, what is wrong with
-//! it, and what to do next.
+//! The variants are the kinds that Python sees. Each names the file and the object in it, what is wrong, and what to do
+//! next.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -21,9 +21,9 @@ pub enum ImportError {
     /// There is no such file or folder, or nothing to import in it.
     #[error("{}: {what}; {next}", path.display())]
     NotFound {
-        /// What was to be opened.
+        /// The path that was to be opened.
         path: PathBuf,
-        /// What is not there.
+        /// What is missing.
         what: String,
         /// What to do next.
         next: String,
@@ -33,7 +33,7 @@ pub enum ImportError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The operating system's error.
         source: std::io::Error,
     },
     /// The file is damaged, or a recorder stopped in the middle of it.
@@ -47,11 +47,11 @@ pub enum ImportError {
         what: String,
         /// What to do next.
         next: String,
-        /// What the reader of the format says.
+        /// The error of the format's reader.
         #[source]
         source: Option<Box<dyn Error + Send + Sync>>,
     },
-    /// The file is valid and uses something that is not supported.
+    /// The file is valid but uses an unsupported feature.
     #[error("{}{what}; {next}", at(file, object))]
     Unsupported {
         /// The file.
@@ -62,23 +62,23 @@ pub enum ImportError {
         what: String,
         /// What to do next.
         next: String,
-        /// What the reader of the format says.
+        /// The error of the format's reader.
         #[source]
         source: Option<Box<dyn Error + Send + Sync>>,
     },
-    /// The request itself is wrong or lacks something.
+    /// The request itself is invalid or incomplete.
     #[error("{what}")]
     InvalidArgument {
-        /// What is wrong and what would be right.
+        /// What is wrong, and what would be valid.
         what: String,
     },
-    /// The source has defects and the caller wants none.
+    /// The source has defects and the policy allows none.
     #[error("{}", list(defects))]
     Defects {
         /// All of them.
         defects: Vec<Defect>,
     },
-    /// Every episode of the source has a defect because of which it is dropped.
+    /// Every episode of the source was dropped because of a defect.
     #[error("{}", list_dropped(defects))]
     NothingLeft {
         /// All of them.
@@ -101,17 +101,17 @@ pub enum ImportError {
         defects: Vec<Defect>,
     },
     /// An export cannot be written.
-    #[error("{}: cannot be written; check the space and the rights there", path.display())]
+    #[error("{}: cannot be written; check free space and permissions there", path.display())]
     Unwritable {
         /// The file or folder.
         path: PathBuf,
         /// Why.
         source: Box<dyn Error + Send + Sync>,
     },
-    /// The target of an export is there already, perhaps since a moment ago.
+    /// The target of an export already exists, perhaps only since a moment ago.
     #[error("{what}")]
     Exists {
-        /// What is there, and what to do next.
+        /// What exists, and what to do next.
         what: String,
     },
     /// The caller asked to stop.
@@ -122,14 +122,14 @@ pub enum ImportError {
     /// The dataset cannot be written.
     #[error(transparent)]
     Dataset {
-        /// What the writer says.
+        /// The writer's error.
         #[from]
         source: DatasetError,
     },
 }
 
 impl ImportError {
-    /// Which kind of error this is, `None` if the caller asked for it.
+    /// The kind of this error; `None` if the caller asked to stop.
     pub fn kind(&self) -> Option<ErrorKind> {
         Some(match self {
             Self::NotFound { .. } => ErrorKind::NotFound,
@@ -146,7 +146,7 @@ impl ImportError {
         })
     }
 
-    /// What is wrong, without where: for a [`Defect`], which has a place of its own.
+    /// What is wrong, without the location: a [`Defect`] has a place of its own.
     pub(crate) fn what(&self) -> String {
         match self {
             Self::Corrupt { what, source, .. } | Self::Unsupported { what, source, .. } => {
@@ -164,7 +164,7 @@ impl ImportError {
         }
     }
 
-    /// Whether an episode is to blame, so that the others can still be imported.
+    /// Whether a single episode is to blame, so that the others can still be imported.
     pub(crate) fn is_of_episode(&self) -> bool {
         match self {
             Self::Corrupt { .. }
@@ -172,7 +172,7 @@ impl ImportError {
             | Self::NotFound { .. }
             | Self::Io { .. }
             | Self::InvalidArgument { .. } => true,
-            // What the writer refuses is the episode's fault, what the disk refuses is not.
+            // If the writer refuses, the episode is at fault; if the disk refuses, it is not.
             Self::Dataset { source } => matches!(
                 source,
                 DatasetError::Codec { .. }
@@ -183,7 +183,7 @@ impl ImportError {
         }
     }
 
-    /// The defects that it lists.
+    /// The defects it lists.
     pub fn defects(&self) -> &[Defect] {
         match self {
             Self::Defects { defects }
@@ -204,7 +204,7 @@ impl ImportError {
         }
     }
 
-    /// A recording that is not whole.
+    /// An incomplete recording.
     pub(crate) fn incomplete(file: &Path, object: &str, what: impl Into<String>) -> Self {
         Self::Corrupt {
             file: file.to_owned(),
@@ -216,7 +216,7 @@ impl ImportError {
         }
     }
 
-    /// Something valid that is not supported.
+    /// A valid but unsupported feature.
     pub(crate) fn unsupported(file: &Path, object: &str, what: &str, next: &str) -> Self {
         Self::Unsupported {
             file: file.to_owned(),
@@ -227,7 +227,7 @@ impl ImportError {
         }
     }
 
-    /// The same error with its cause.
+    /// The same error with its cause attached.
     pub(crate) fn because(mut self, error: impl Error + Send + Sync + 'static) -> Self {
         if let Self::Corrupt { source, .. } | Self::Unsupported { source, .. } = &mut self {
             *source = Some(Box::new(error));
@@ -241,7 +241,7 @@ pub(crate) fn invalid(what: impl Into<String>) -> ImportError {
     ImportError::InvalidArgument { what: what.into() }
 }
 
-/// Where something is: the file, and the object in it unless that is the file itself.
+/// The location: the file, and the object in it unless that is the file itself.
 fn at(file: &Path, object: &str) -> String {
     match object {
         "" | "/" => format!("{}: ", file.display()),
@@ -261,7 +261,7 @@ fn list(defects: &[Defect]) -> String {
     }
     text.push_str(
         "fix them, or import the rest: `--on-defect drop-episode` skips every episode with a defect, \
-         `--on-defect keep` keeps everything that can be kept (in Python on_defect=)",
+         `--on-defect keep` imports everything readable (in Python on_defect=)",
     );
     text
 }

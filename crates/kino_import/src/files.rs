@@ -1,13 +1,13 @@
-//! The files of a source: opened, listed and read here and nowhere else in this crate.
+//! The files of a source: opened, listed and read only here in this crate.
 //!
-//! A source may come from somebody else (git, a tar, a download), so what lies where a file should be is not believed:
+//! A source may come from someone else (git, a tar, a download), so files are not trusted to be what they seem:
 //!
 //! | what is there | what happens |
 //! |---|---|
-//! | a named pipe, a socket, a device | refused: reading it would wait, or never end |
+//! | a named pipe, a socket, a device | refused: reading it would block, or never end |
 //! | a link that leads out of the folder | refused before anything is read, unless [`ImportOptions::follow_links`] |
-//! | a file that is longer than the place allows | refused after so many bytes, whatever length the system states |
-//! | a hole of terabytes with a few bytes around it | refused: reading it costs as if it were there |
+//! | a file that is longer than its limit | refused at the limit, whatever length the system reports |
+//! | a hole of terabytes with a few bytes around it | refused: reading it costs as much as real data |
 //! | a Git LFS pointer, a few lines of text in place of the data | refused, with the command that fetches the data |
 
 use std::fs::{self, File, FileType, Metadata, OpenOptions};
@@ -18,13 +18,13 @@ use std::path::Path;
 use crate::error::{ImportError, Result};
 use crate::open::ImportOptions;
 
-/// Shorter files may be as sparse as they like.
+/// Shorter files may be sparse.
 const SPARSE_BYTES: u64 = 1 << 30;
 
-/// How many bytes a longer file may have for each byte on the disk: more than file systems that compress reach.
+/// How many bytes a longer file may have per byte on disk: more than compressing file systems reach.
 const SPARSE_RATIO: u64 = 1000;
 
-/// `st_blocks` counts in these.
+/// Unit of `st_blocks`.
 const BLOCK_BYTES: u64 = 512;
 
 /// How a Git LFS pointer begins.
@@ -33,7 +33,7 @@ const LFS_START: &[u8] = b"version https://git-lfs.github.com/spec/v1";
 /// A Git LFS pointer is shorter than this.
 const LFS_BYTES: u64 = 1024;
 
-/// A file that is a Git LFS pointer: the data was never downloaded.
+/// The file is a Git LFS pointer: the data was never downloaded.
 #[derive(Debug, thiserror::Error)]
 #[error("is a Git LFS pointer, not the data; run `git lfs pull` in {folder}")]
 struct LfsPointer {
@@ -42,10 +42,10 @@ struct LfsPointer {
 
 /// Opens a regular file for reading.
 ///
-/// Everything else is refused without waiting for it, and so is a Git LFS pointer.
+/// Everything else is refused without blocking, and so is a Git LFS pointer.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
-    // Opening a device may do something to it, so its name is looked at first. A pipe that takes its place in between is
-    // opened without waiting for a writer, and seen then.
+    // Opening a device may have side effects, so the path is checked first. A pipe that replaces it in between is
+    // opened without waiting for a writer, and detected afterwards.
     check(&fs::metadata(path)?)?;
     let flags = rustix::fs::OFlags::NONBLOCK.bits();
     let file = OpenOptions::new()
@@ -58,13 +58,13 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Refuses a Git LFS pointer: the commonest broken download of a dataset.
+/// Refuses a Git LFS pointer: the most common broken download of a dataset.
 fn check_pointer(path: &Path, file: &File, len: u64) -> io::Result<()> {
     if !(LFS_START.len() as u64..LFS_BYTES).contains(&len) {
         return Ok(());
     }
     let mut start = [0; LFS_START.len()];
-    // A file that cannot be read here is for its importer to notice.
+    // A file that cannot be read here is reported by its importer.
     if file.read_exact_at(&mut start, 0).is_err() || start != LFS_START {
         return Ok(());
     }
@@ -77,12 +77,12 @@ fn check_pointer(path: &Path, file: &File, len: u64) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::InvalidData, pointer))
 }
 
-/// What an error says if the file is a Git LFS pointer.
+/// The error's text if the file is a Git LFS pointer.
 fn pointer_of(error: &io::Error) -> Option<&LfsPointer> {
     error.get_ref()?.downcast_ref()
 }
 
-/// Why a video file cannot be opened, as text: the decoder of the user's program opens it, not this crate.
+/// Why a video file cannot be opened, as text: the decoder opens it, not this crate.
 pub(crate) fn refuse_video(path: &Path) -> Option<String> {
     let error = open(path).err()?;
     Some(match pointer_of(&error) {
@@ -91,7 +91,7 @@ pub(crate) fn refuse_video(path: &Path) -> Option<String> {
     })
 }
 
-/// Opens a regular file, and gives its length.
+/// Opens a regular file and returns its length.
 pub(crate) fn open_with_len(path: &Path) -> io::Result<(File, u64)> {
     let file = open(path)?;
     let len = file.metadata()?.len();
@@ -103,11 +103,11 @@ fn check(found: &Metadata) -> io::Result<()> {
         let what = format!("is {}, not a regular file", name(found.file_type()));
         return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
     }
-    // Some network file systems count no blocks at all.
+    // Some network file systems report no blocks at all.
     let (len, stored) = (found.len(), found.blocks().saturating_mul(BLOCK_BYTES));
     if len > SPARSE_BYTES && stored > 0 && stored < len / SPARSE_RATIO {
         let what = format!(
-            "is sparse: {len} bytes of which {stored} are on the disk; write it again without the holes"
+            "is sparse: {len} bytes, of which {stored} are on disk; rewrite it without holes"
         );
         return Err(io::Error::new(io::ErrorKind::InvalidData, what));
     }
@@ -127,19 +127,19 @@ fn name(kind: FileType) -> &'static str {
 /// Reads a file of at most `limit` bytes.
 pub(crate) fn read_limited(path: &Path, limit: u64) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    // The length that the system states is not believed: the file may grow while it is read.
+    // The length reported by the system is not trusted: the file may grow while it is read.
     let read = open(path).and_then(|file| file.take(limit + 1).read_to_end(&mut bytes));
     read.map_err(|source| cannot_read(path, source))?;
     match bytes.len() as u64 > limit {
         true => {
-            let what = format!("has more than the {limit} bytes that are read of such a file");
+            let what = format!("is longer than {limit} bytes, the limit for this file");
             Err(ImportError::corrupt(path, "/", what))
         }
         false => Ok(bytes),
     }
 }
 
-/// Reads a file of at most `limit` bytes; `None` if there is none. A link that leads nowhere is an error.
+/// Reads a file of at most `limit` bytes; `None` if it does not exist. A dangling link is an error.
 pub(crate) fn read_limited_if_there(path: &Path, limit: u64) -> Result<Option<Vec<u8>>> {
     match fs::symlink_metadata(path) {
         Err(error) if is_missing(&error) => Ok(None),
@@ -154,7 +154,8 @@ fn is_missing(error: &io::Error) -> bool {
     )
 }
 
-/// A file that cannot be read. A Git LFS pointer counts as a damaged file, so that the episodes of others can be imported.
+/// The error for an unreadable file. A Git LFS pointer counts as a damaged file, so that the other episodes can be
+/// imported.
 pub(crate) fn cannot_read(path: &Path, source: io::Error) -> ImportError {
     match pointer_of(&source) {
         Some(pointer) => ImportError::Corrupt {
@@ -171,9 +172,9 @@ pub(crate) fn cannot_read(path: &Path, source: io::Error) -> ImportError {
     }
 }
 
-/// Refuses a folder in which a link leads out of it, unless the user follows links.
+/// Refuses a folder that contains a link out of it, unless the user follows links.
 ///
-/// All of the folder is listed, so that an importer need not ask at each file.
+/// The whole folder is listed up front, so that importers need not check each file.
 pub(crate) fn check_links(folder: &Path, options: &ImportOptions) -> Result<()> {
     if options.follow_links {
         return Ok(());
@@ -183,7 +184,7 @@ pub(crate) fn check_links(folder: &Path, options: &ImportOptions) -> Result<()> 
         .map_err(|source| cannot_read(folder, source))?;
     let mut waiting = vec![folder.to_owned()];
     while let Some(inner) = waiting.pop() {
-        // A folder that cannot be listed is for the importer to notice, if it needs it.
+        // A folder that cannot be listed is reported by the importer, if it needs it.
         for entry in fs::read_dir(&inner).into_iter().flatten().flatten() {
             match entry.file_type() {
                 Ok(kind) if kind.is_dir() => waiting.push(entry.path()),
@@ -195,7 +196,7 @@ pub(crate) fn check_links(folder: &Path, options: &ImportOptions) -> Result<()> 
     Ok(())
 }
 
-/// Refuses a file of a folder that is a link out of it, unless the user follows links.
+/// Refuses a file that is a link out of its folder, unless the user follows links.
 pub(crate) fn check_file(folder: &Path, name: &str, options: &ImportOptions) -> Result<()> {
     match folder.canonicalize() {
         Ok(root) if !options.follow_links => check_link(&root, &folder.join(name)),
@@ -209,13 +210,13 @@ fn check_link(root: &Path, link: &Path) -> Result<()> {
             link,
             "link",
             &format!(
-                "leads out of the source, to {}; nothing was read",
+                "is a link out of the source, to {}; nothing was read",
                 target.display()
             ),
             "put the file itself there, or follow links if you trust the source: `--follow-links` \
              (in Python follow_links=True)",
         )),
-        // A link that leads nowhere cannot be read.
+        // A dangling link cannot be read.
         _ => Ok(()),
     }
 }
@@ -232,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn only_regular_files_are_opened_and_nothing_waits() {
+    fn only_regular_files_are_opened_and_nothing_blocks() {
         let folder = tempfile::tempdir().unwrap();
         let pipe = folder.path().join("pipe");
         let kind = rustix::fs::FileType::Fifo;
@@ -256,13 +257,13 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_read_up_to_its_limit_whatever_length_the_system_states() {
+    fn a_file_is_read_up_to_its_limit_whatever_length_the_system_reports() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         fs::write(&path, b"1234").unwrap();
         assert_eq!(read_limited(&path, 4).unwrap(), b"1234");
         assert!(read_limited(&path, 3).is_err());
-        // The length of this one is said to be 0.
+        // The system reports length 0 for this one.
         let endless = Path::new("/proc/self/mountinfo");
         assert_eq!(endless.metadata().unwrap().len(), 0);
         assert!(read_limited(endless, 3).is_err());
@@ -294,7 +295,7 @@ mod tests {
             )
         );
         assert!(refuse_video(&path).unwrap().contains("git lfs pull"));
-        // A text that only mentions it, or a long file that begins so, is data.
+        // A text that only mentions it, or a long file that begins like one, is data.
         fs::write(&path, format!(" {pointer}")).unwrap();
         assert!(refuse_video(&path).is_none());
         fs::write(&path, pointer + &"x".repeat(1024)).unwrap();
@@ -314,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn links_may_lead_around_in_a_folder_and_not_out_of_it() {
+    fn links_may_stay_inside_a_folder_but_not_lead_out_of_it() {
         let outer = tempfile::tempdir().unwrap();
         fs::write(outer.path().join("secret"), b"1").unwrap();
         let folder = outer.path().join("source");

@@ -1,7 +1,7 @@
-//! Whose file is it: every format that is known, how it is recognised, how it is opened.
+//! The registry of formats: how each is recognised and opened.
 //!
-//! A format is a folder of this crate and one line here. Recognition looks at names and first bytes only; the walk
-//! of the format says precisely what is missing.
+//! A format is a folder of this crate and one entry here. Detection looks at names and first bytes only; the importer
+//! reports precisely what is missing.
 
 use std::fs;
 use std::io::Read;
@@ -23,17 +23,17 @@ use crate::zarr::{self, ZarrSource};
 /// A format that can be imported.
 #[derive(Debug, Clone, Copy)]
 pub struct Format {
-    /// What `--format` takes.
+    /// The value of `--format`.
     pub name: &'static str,
-    /// What it looks like, for people.
+    /// What it looks like, for help texts.
     pub looks_like: &'static str,
-    /// Whether it reads a mapping, which says what part of a source is which stream.
+    /// Whether it takes a mapping, which says which object of a source becomes which stream.
     pub takes_mapping: bool,
     recognise: fn(&Path) -> bool,
     open: fn(&Path, &ImportOptions) -> Result<Box<dyn Source>>,
 }
 
-/// Every format, the most particular first: the first that recognises a path opens it.
+/// Every format, most specific first: the first that recognises a path opens it.
 pub const FORMATS: &[Format] = &[LEROBOT, RLDS, MDS, ZARR, WEBDATASET, MCAP, HDF5, FOLDER];
 
 const LEROBOT: Format = Format {
@@ -102,7 +102,7 @@ const HDF5: Format = Format {
     open: |path, options| Ok(Box::new(Hdf5Source::open(&hdf5_files(path)?, options)?)),
 };
 
-/// The least particular: it takes any folder of arrays, tables or images.
+/// The least specific: it accepts any folder of arrays, tables or images.
 const FOLDER: Format = Format {
     name: "folder",
     looks_like: "npz or csv files, or folders of npy, csv and images, one per episode",
@@ -123,20 +123,20 @@ pub(crate) fn hdf5_files(path: &Path) -> Result<Vec<PathBuf>> {
         false => Ok(files),
         true => Err(ImportError::NotFound {
             path: path.to_owned(),
-            what: "the folder has no `*.hdf5` or `*.h5` file".to_owned(),
-            next: "give a file, or the folder that holds the files".to_owned(),
+            what: "the folder has no `*.hdf5` or `*.h5` files".to_owned(),
+            next: "pass a file, or the folder that contains the files".to_owned(),
         }),
     }
 }
 
-/// The format of that name, or else the one that recognises the path.
+/// The format of that name, or the one that recognises the path.
 pub(crate) fn find(path: &Path, name: Option<&str>) -> Result<&'static Format> {
     if let Some(name) = name {
         let format = FORMATS.iter().find(|format| format.name == name);
         return format.ok_or_else(|| {
             let names: Vec<_> = FORMATS.iter().map(|format| format.name).collect();
             invalid(format!(
-                "format {name:?} is not known; choose one of {}",
+                "format {name:?} is unknown; use one of {}",
                 names.join(", ")
             ))
         });
@@ -145,22 +145,22 @@ pub(crate) fn find(path: &Path, name: Option<&str>) -> Result<&'static Format> {
         return Err(ImportError::unsupported(
             path,
             "/",
-            "is already a Kinograph dataset; packing one again with other codecs is not supported yet",
-            "pack the recording that it was made from, or export it (`kinograph export`) and pack that",
+            "is already a Kinograph dataset; repacking with other codecs is not supported yet",
+            "pack the original recording, or export it (`kinograph export`) and pack that",
         ));
     }
     let format = FORMATS.iter().find(|format| (format.recognise)(path));
     format.ok_or_else(|| unknown(path))
 }
 
-/// The error for what no format recognises.
+/// The error for a path that no format recognises.
 fn unknown(path: &Path) -> ImportError {
     let names: Vec<_> = FORMATS.iter().map(|format| format.name).collect();
     ImportError::Unsupported {
         file: path.to_owned(),
         object: "/".to_owned(),
         what: format!("is not in a known format ({})", names.join(", ")),
-        next: "docs/import.md says what each looks like; give the file or folder that holds the recording, or write its \
+        next: "docs/guide/import.md describes each format; pass the file or folder that contains the recording, or write its \
                episodes from Python with `kinograph.pack(episodes(), target)`"
             .to_owned(),
         source: None,
@@ -181,9 +181,9 @@ pub(crate) fn starts_with(path: &Path, magic: &[u8]) -> bool {
     read.is_ok() && start == magic
 }
 
-/// The files of a folder with one of these endings, by name; none if it is no folder.
+/// The files of a folder with one of these extensions, by name; empty if it is not a folder.
 ///
-/// A link that leads nowhere and a pipe are among them, so that whoever opens them notices.
+/// Dangling links and pipes are included, so that opening them reports the error.
 pub(crate) fn files_ending(folder: &Path, endings: &[&str]) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut files: Vec<_> = entries
@@ -194,7 +194,7 @@ pub(crate) fn files_ending(folder: &Path, endings: &[&str]) -> Vec<PathBuf> {
     files
 }
 
-/// Whether a path has one of these endings.
+/// Whether a path has one of these extensions.
 pub(crate) fn has_ending(path: &Path, endings: &[&str]) -> bool {
     let ending = path.extension().and_then(|ending| ending.to_str());
     ending.is_some_and(|ending| endings.contains(&ending))

@@ -1,8 +1,9 @@
-//! Defects for people: those that differ only in their numbers become one line.
+//! Defects grouped for display: those that differ only in their numbers become one line.
 //!
 //! ```text
 //! data/chunk-000/episode_000009.parquet: is missing      ┐
-//! data/chunk-000/episode_000010.parquet: is missing      ├▶ 91 episodes: data/chunk-000/episode_000009–000099.parquet: is missing
+//! data/chunk-000/episode_000010.parquet: is missing      ├▶ 91 episodes: data/chunk-000/episode_000009–000099.parquet:
+//! is missing
 //! …                                                      ┘
 //! ```
 
@@ -13,7 +14,7 @@ use crate::defect::{Action, Defect};
 /// Fewer defects of a kind are listed one by one.
 const FEW: usize = 3;
 
-/// So many different numbers are listed; of more, the first and the last.
+/// Up to this many different numbers are listed; of more, the first and the last.
 const LISTED: usize = 5;
 
 /// Defects of one kind.
@@ -21,7 +22,7 @@ const LISTED: usize = 5;
 pub struct Group<'a> {
     /// What the import does about them.
     pub action: Action,
-    /// Where and what, with the numbers that differ put together.
+    /// Place and description, with the differing numbers merged.
     what: String,
     members: Vec<&'a Defect>,
 }
@@ -32,7 +33,7 @@ impl Group<'_> {
         self.members.len()
     }
 
-    /// Where and what, in one line.
+    /// Place and description, in one line.
     pub fn text(&self) -> String {
         if self.members.len() == 1 {
             return self.what.clone();
@@ -49,7 +50,7 @@ impl Group<'_> {
     }
 }
 
-/// Puts defects of one kind together, in the order of the first of each.
+/// Groups defects of one kind, in the order of the first of each.
 pub fn group_defects<'a>(defects: impl IntoIterator<Item = &'a Defect>) -> Vec<Group<'a>> {
     let mut order = Vec::new();
     let mut members: HashMap<(&'static str, String), Vec<&'a Defect>> = HashMap::new();
@@ -110,7 +111,7 @@ fn without_numbers(text: &str) -> String {
     shown.collect()
 }
 
-/// Lines that differ in their numbers only, as one.
+/// Merges lines that differ only in their numbers.
 fn merged(lines: &[String]) -> String {
     let all: Vec<Vec<&str>> = lines.iter().map(|line| runs(line)).collect();
     let Some(first) = all.first() else {
@@ -154,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn many_of_a_kind_are_one_line_and_few_are_listed() {
+    fn many_defects_of_a_kind_become_one_line_and_few_are_listed() {
         let file = |idx| format!("data/chunk-000/episode_{idx:06}.parquet");
         let mut defects: Vec<_> = (9..100)
             .map(|idx| lost(file(idx), "is missing", idx))
@@ -180,16 +181,16 @@ mod tests {
     #[test]
     fn numbers_with_gaps_are_not_shown_as_a_range() {
         let at = |numbers: &[usize]| -> Vec<Defect> {
-            let one = |&idx: &usize| lost(format!("demo_{idx}"), "holds NaN", idx);
+            let one = |&idx: &usize| lost(format!("demo_{idx}"), "contains NaN", idx);
             numbers.iter().map(one).collect()
         };
         assert_eq!(
             texts(&at(&[1, 2, 9])),
-            ["3 episodes: demo_1, 2, 9: holds NaN"]
+            ["3 episodes: demo_1, 2, 9: contains NaN"]
         );
         assert_eq!(
             texts(&at(&[1, 2, 9, 10, 11, 99])),
-            ["6 episodes: demo_1 … 99: holds NaN"]
+            ["6 episodes: demo_1 … 99: contains NaN"]
         );
         let of_one: Vec<_> = (0..4)
             .map(|frame| lost(format!("frame {frame}"), "is torn", 7))
@@ -198,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_done_about_a_defect_keeps_groups_apart() {
+    fn defects_with_different_actions_are_grouped_separately() {
         let mut defects: Vec<_> = (0..6)
             .map(|idx| lost(format!("demo_{idx}"), "is torn", idx))
             .collect();

@@ -1,9 +1,9 @@
-//! Encoded images of a stream: what they are, and as frames.
+//! Encoded images of a stream: their type, and their conversion to frames.
 //!
 //! | file | as frames |
 //! |---|---|
-//! | JPEG, grey or channel of 8 bits | carried: the file itself |
-//! | PNG | decoded, which loses nothing |
+//! | JPEG, 8-bit grayscale or RGB | carried: the file itself |
+//! | PNG | decoded, losslessly |
 
 use kino_codec::{Dtype, FrameType, ValueType};
 use kino_dataset::Kind;
@@ -11,7 +11,7 @@ use kino_dataset::Kind;
 use crate::source::FrameBuf;
 use crate::{jpeg, png};
 
-/// What the encoded images of a stream are.
+/// The format and type of a stream's encoded images.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Encoded {
     /// The type of their pixels.
@@ -31,27 +31,28 @@ impl Encoded {
     }
 }
 
-/// Whether the bytes start as an image does.
+/// Whether the bytes start like an image file.
 pub(crate) fn is_image(file: &[u8]) -> bool {
     jpeg::is_jpeg(file) || png::is_png(file)
 }
 
-/// What an encoded image is, from its header, or what is wrong with it.
+/// The type of an encoded image, from its header, or what is wrong with it.
 pub(crate) fn look(file: &[u8]) -> Result<Encoded, String> {
     if png::is_png(file) {
         let ty = png::header(file)?;
         return Ok(Encoded { ty, carried: false });
     }
-    let jpeg = jpeg::without_padding(file).ok_or("is neither a whole JPEG file nor a PNG file")?;
+    let jpeg =
+        jpeg::without_padding(file).ok_or("is neither a complete JPEG file nor a PNG file")?;
     let header = jpeg::header(jpeg)
         .filter(|header| matches!(header.components, 1 | 3))
-        .ok_or("is a JPEG file that is neither grey nor channel of 8 bits")?;
+        .ok_or("is a JPEG file that is neither 8-bit grayscale nor RGB")?;
     let shape = [header.height, header.width, header.components];
     let ty = ValueType::new(Dtype::U8, &shape).map_err(|error| error.to_string())?;
     Ok(Encoded { ty, carried: true })
 }
 
-/// What all images of a stream are, which must be the same.
+/// The common type of all images of a stream, or the first that differs.
 pub(crate) fn look_all<'a>(files: impl Iterator<Item = &'a [u8]>) -> Result<Encoded, String> {
     let mut first = None;
     for (frame, file) in files.enumerate() {
@@ -61,7 +62,7 @@ pub(crate) fn look_all<'a>(files: impl Iterator<Item = &'a [u8]>) -> Result<Enco
             Some(first) if *first == found => {}
             Some(first) => {
                 return Err(format!(
-                    "frame {frame} is a {}, the first is a {}",
+                    "frame {frame} is a {}, but the first is a {}",
                     found.name(),
                     first.name()
                 ));
@@ -71,7 +72,7 @@ pub(crate) fn look_all<'a>(files: impl Iterator<Item = &'a [u8]>) -> Result<Enco
     first.ok_or_else(|| "has no image".to_owned())
 }
 
-/// The images as frames; `first` is the number of the first of them.
+/// The images as frames; `first` is the frame number of the first of them.
 pub(crate) fn read<'a>(
     files: impl Iterator<Item = &'a [u8]>,
     encoded: &Encoded,
@@ -83,7 +84,7 @@ pub(crate) fn read<'a>(
         if found != *encoded {
             let (found, first) = (found.name(), encoded.name());
             return Err(format!(
-                "frame {frame} is a {found}, the first is a {first}"
+                "frame {frame} is a {found}, but the first is a {first}"
             ));
         }
         if encoded.carried {

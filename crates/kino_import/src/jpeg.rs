@@ -1,25 +1,25 @@
-//! As much of JPEG as carrying needs: the size in the header, and where a padded file ends.
+//! The parts of JPEG that importing needs: the size in the header, and the end of a padded file.
 //!
 //! ```text
 //! FFD8  (FFxx len …)*  FFC0 len 08 height width components …  FFDA … entropy coded …  FFD9  00 00 00 …
 //!                      └── frame header ───────────────────┘                           EOI  └ padding ┘
 //! ```
 
-/// What a frame header says.
+/// The fields of a frame header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) height: usize,
     pub(crate) width: usize,
-    /// 1 grey, 3 channel.
+    /// 1 for grayscale, 3 for color.
     pub(crate) components: usize,
 }
 
-/// Whether the bytes start as a JPEG file does.
+/// Whether the bytes start like a JPEG file.
 pub(crate) fn is_jpeg(bytes: &[u8]) -> bool {
     bytes.starts_with(&[0xff, 0xd8, 0xff])
 }
 
-/// The file without the zeros behind its end, or `None` if it has no end.
+/// The file without the zero padding after its end, or `None` if it has no end.
 pub(crate) fn without_padding(bytes: &[u8]) -> Option<&[u8]> {
     // The end marker's last byte is not zero, so stripping zeros never eats into the file.
     let len = bytes.iter().rposition(|&byte| byte != 0)? + 1;
@@ -27,7 +27,7 @@ pub(crate) fn without_padding(bytes: &[u8]) -> Option<&[u8]> {
     (is_jpeg(file) && file.ends_with(&[0xff, 0xd9])).then_some(file)
 }
 
-/// The frame header of a JPEG file, or `None` if there is none before the image starts.
+/// The frame header of a JPEG file, or `None` if none precedes the image data.
 pub(crate) fn header(file: &[u8]) -> Option<Header> {
     let mut rest = file.strip_prefix(&[0xff, 0xd8])?;
     loop {
@@ -36,14 +36,14 @@ pub(crate) fn header(file: &[u8]) -> Option<Header> {
             return None;
         }
         if marker == 0xff {
-            // Any number of fill bytes may stand before a marker.
+            // Any number of fill bytes may precede a marker.
             rest = &rest[1..];
             continue;
         }
         let (len, _) = tail.split_first_chunk::<2>()?;
         let (segment, after) = tail.split_at_checked(usize::from(u16::from_be_bytes(*len)))?;
         match marker {
-            // The frame headers, of whichever coding; C4, C8 and CC are tables that share the range.
+            // All frame headers, of any coding; C4, C8 and CC are tables that share the range.
             0xc0..=0xcf if !matches!(marker, 0xc4 | 0xc8 | 0xcc) => return frame_header(segment),
             0xda => return None,
             _ if segment.len() < 2 => return None,
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn padding_ends_where_the_file_ends() {
+    fn padding_is_stripped_up_to_the_end_marker() {
         let mut padded = FILE.to_vec();
         padded.extend([0; 9]);
         assert_eq!(without_padding(&padded), Some(FILE));

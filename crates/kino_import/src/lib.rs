@@ -1,31 +1,30 @@
-//! Other people's files: walk (metadata), plan (mapping), frames (lazy).
+//! Importers and exporters: walk (metadata), spec (mapping to streams), read (lazy frames).
 //!
 //! ```text
-//!   demos.hdf5 ──walk──▶ groups, datasets, attributes ──plan──▶ episodes of streams ──read──▶ frames
+//!   demos.hdf5 ──walk──▶ groups, datasets, attributes ──spec──▶ episodes of streams ──read──▶ frames
 //!                        (no values are read)                   (names, kinds, clocks)        (a range at a time)
 //! ```
 //!
-//! [`open`] looks into a file or folder, recognises whose layout it is and gives a [`Source`]. Nothing in
-//! a file is dropped in silence: an object becomes a stream, an attribute or a split, or it is listed as a
-//! [`Defect`] with the reason.
+//! [`open`] inspects a file or folder, recognises its layout and returns a [`Source`]. Nothing in a file is dropped
+//! silently: an object becomes a stream, an attribute or a split, or it is listed as a [`Defect`] with the reason.
 //!
-//! [`pack`] brings a source into a dataset, [`export()`] writes a dataset in one of [`EXPORTERS`].
+//! [`pack`] turns a source into a dataset, [`export()`] writes a dataset in one of the [`EXPORTERS`].
 //!
 //! | layout | what it looks like | rate |
 //! |---|---|---|
-//! | robomimic, LIBERO | `/data/demo_<i>/{actions, obs/…}`, `/mask/<split>` | `env_args`' `control_freq`, or given |
-//! | any other HDF5 | groups, files or rows of arrays of one length, with a mapping where needed | given, an attribute, or times |
-//! | ACT, ALOHA | one file per episode: `/action`, `/observations/{qpos, images/…}` | given, `fps`, or 50 Hz |
-//! | LeRobot v2.0, v2.1, v3.0 | a folder with `meta/info.json`, `data/…/*.parquet`, `videos/…/*.mp4` | `fps` of `info.json`, or given |
-//! | RLDS | `features.json`, `<name>-<split>.tfrecord-00000-of-00001` | given, or an attribute of the episode |
-//! | WebDataset | `*.tar` of `ep0_t3.front.jpg` or `ep0.front.3.jpg` | given, or in a `.json` of the episode |
-//! | npz per demo | a tar of `demo_<i>.npz` and `env_args.json` | given, or `env_args`' `control_freq` |
-//! | MDS | `index.json` and `shard.00000.mds`, a sample per step or per episode | given, or a column of the episode |
-//! | MCAP | `*.mcap` of ROS 2, protobuf or JSON messages | none: every frame has its own time |
-//! | diffusion_policy, UMI | zarr folder or zip: `data/<key>`, `meta/episode_ends` | given, or 60 Hz for UMI |
-//! | plain folders | npz, npy, csv and images, with a mapping | given, or times of a field |
+//! | robomimic, LIBERO | `/data/demo_<i>/{actions, obs/…}`, `/mask/<split>` | `env_args`' `control_freq`, or `--rate` |
+//! | any other HDF5 | groups, files or rows of arrays of one length, with a mapping where needed | `--rate`, an attribute, or timestamps |
+//! | ACT, ALOHA | one file per episode: `/action`, `/observations/{qpos, images/…}` | `--rate`, `fps`, or 50 Hz |
+//! | LeRobot v2.0, v2.1, v3.0 | a folder with `meta/info.json`, `data/…/*.parquet`, `videos/…/*.mp4` | `fps` of `info.json`, or `--rate` |
+//! | RLDS | `features.json`, `<name>-<split>.tfrecord-00000-of-00001` | `--rate`, or an attribute of the episode |
+//! | WebDataset | `*.tar` of `ep0_t3.front.jpg` or `ep0.front.3.jpg` | `--rate`, or in a `.json` of the episode |
+//! | npz per demo | a tar of `demo_<i>.npz` and `env_args.json` | `--rate`, or `env_args`' `control_freq` |
+//! | MDS | `index.json` and `shard.00000.mds`, a sample per step or per episode | `--rate`, or a column of the episode |
+//! | MCAP | `*.mcap` of ROS 2, protobuf or JSON messages | none: every frame has its own timestamp |
+//! | diffusion_policy, UMI | zarr folder or zip: `data/<key>`, `meta/episode_ends` | `--rate`, or 60 Hz for UMI |
+//! | plain folders | npz, npy, csv and images, with a mapping | `--rate`, or timestamps in a field |
 //!
-//! Files are untrusted: a wrong byte is an error, never a panic, and memory follows what is asked for, not
+//! Files are untrusted: a wrong byte is an error, never a panic, and memory is bounded by what is requested, not by
 //! what a file claims.
 
 mod about;
@@ -50,7 +49,6 @@ mod npy;
 mod open;
 mod pack;
 mod part;
-mod plans;
 mod png;
 mod preview;
 mod read_ahead;
@@ -59,6 +57,7 @@ mod rlds;
 mod shift;
 mod shuffle;
 mod source;
+mod specs;
 mod stream_order;
 mod suggest;
 mod survey;
@@ -79,7 +78,7 @@ pub use part::{NotOpened, Part};
 pub use preview::{Preview, StreamPreview, preview};
 pub use shift::is_shift;
 pub use source::{
-    ClockPlan, EpisodePlan, FrameBuf, Source, SourceFile, SourceInfo, StreamPlan, block_frames,
+    ClockSpec, EpisodeSpec, FrameBuf, Source, SourceFile, SourceInfo, StreamSpec, block_frames,
 };
 pub use suggest::suggest_mapping;
 pub use survey::survey;

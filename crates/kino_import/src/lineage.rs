@@ -1,4 +1,4 @@
-//! Where a dataset comes from: what the manifest keeps of a source, and by what an interrupted pack knows it again.
+//! Lineage: what the manifest records about a source, and how an interrupted pack recognises it again.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::defect::{Defect, OnDefect};
 use crate::error::Result;
 use crate::source::SourceInfo;
 
-/// What the manifest keeps of a source.
+/// What the manifest records about a source.
 pub(crate) fn to_record(info: &SourceInfo, defects: &[Defect]) -> Result<SourceRecord> {
     let mut files = Vec::new();
     for file in &info.files {
@@ -32,7 +32,7 @@ pub(crate) fn to_record(info: &SourceInfo, defects: &[Defect]) -> Result<SourceR
     })
 }
 
-/// The name of the file, or of the first and how many more there are.
+/// The name of the file, or of the first with the number of others.
 pub(crate) fn names(info: &SourceInfo) -> String {
     let name = info.files.first().and_then(|file| file.path().file_name());
     let name = name.unwrap_or_default().to_string_lossy();
@@ -42,8 +42,8 @@ pub(crate) fn names(info: &SourceInfo) -> String {
     }
 }
 
-/// What an interrupted pack must share with the one that takes it up, beside the plan and how the source was opened:
-/// files of the same content, and every option that decides what is written.
+/// What an interrupted pack must share with the one that resumes it, besides the codec plan and how the source was
+/// opened: files of the same content, and every option that decides what is written.
 pub(crate) fn settings(
     info: &SourceInfo,
     prefix: &str,

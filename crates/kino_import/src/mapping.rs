@@ -1,4 +1,5 @@
-//! What the mapping files of plain folders and of HDF5 have in common: reading them, kinds, clocks, and the line of an error.
+//! What the mapping files of plain folders and HDF5 have in common: reading them, kinds, clocks, and line numbers in
+//! errors.
 //!
 //! ```toml
 //! timestamps = "states.csv/time_s"     # or rate_hz = 20.0
@@ -16,17 +17,17 @@ use toml::Spanned;
 use crate::clock::unit_ns;
 use crate::error::{ImportError, Result, invalid};
 use crate::files;
-use crate::plans::is_rate;
+use crate::specs::is_rate;
 
 /// A longer mapping is refused.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Where the times of a stream come from.
+/// The clock of a stream.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Clock {
     /// Frames per second.
     Rate(f64),
-    /// An array, column or dataset, and how many nanoseconds its unit has.
+    /// An array, column or dataset, and the nanoseconds per unit.
     Field(String, i64),
 }
 
@@ -42,14 +43,14 @@ pub(crate) fn parse<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T> {
     toml::from_str(text).map_err(|error| invalid(format!("{}: {error}", path.display())))
 }
 
-/// Checks the values of a mapping, and knows on which line each is.
+/// Checks the values of a mapping, and knows the line of each.
 pub(crate) struct Check<'a> {
     pub(crate) path: &'a Path,
     pub(crate) text: &'a str,
 }
 
 impl Check<'_> {
-    /// An error about what is at `span`.
+    /// An error about the value at `span`.
     pub(crate) fn wrong(&self, span: Range<usize>, what: &str) -> ImportError {
         let line = self.line(span.start);
         invalid(format!("{}, line {line}: {what}", self.path.display()))
@@ -61,7 +62,7 @@ impl Check<'_> {
         1 + before.iter().filter(|&&byte| byte == b'\n').count()
     }
 
-    /// `rate_hz`, or `timestamps` with its unit.
+    /// Parses `rate_hz`, or `timestamps` with its unit.
     pub(crate) fn clock(
         &self,
         rate_hz: &Option<Spanned<f64>>,
@@ -71,11 +72,12 @@ impl Check<'_> {
         if let Some(rate_hz) = rate_hz {
             let value = *rate_hz.as_ref();
             return match field {
-                Some(_) => {
-                    Err(self.wrong(rate_hz.span(), "rate_hz and timestamps exclude each other"))
-                }
+                Some(_) => Err(self.wrong(
+                    rate_hz.span(),
+                    "rate_hz and timestamps are mutually exclusive; keep one",
+                )),
                 None if is_rate(&value) => Ok(Some(Clock::Rate(value))),
-                None => Err(self.wrong(rate_hz.span(), "rate_hz must be a number above zero")),
+                None => Err(self.wrong(rate_hz.span(), "rate_hz must be greater than zero")),
             };
         }
         let Some(field) = field else {
@@ -88,7 +90,7 @@ impl Check<'_> {
             )));
         };
         let unit_ns = unit_ns(unit.as_ref()).ok_or_else(|| {
-            let what = format!("the unit {:?} is none of s, ms, us, ns", unit.as_ref());
+            let what = format!("unit {:?} is not one of s, ms, us, ns", unit.as_ref());
             self.wrong(unit.span(), &what)
         })?;
         Ok(Some(Clock::Field(field.clone(), unit_ns)))
@@ -104,7 +106,7 @@ impl Check<'_> {
             Some(kind) => Ok(Some(kind)),
             None => {
                 let what = format!(
-                    "kind {:?} is none of vector, image, depth, text",
+                    "kind {:?} is not one of vector, image, depth, text",
                     named.as_ref()
                 );
                 Err(self.wrong(named.span(), &what))

@@ -1,24 +1,24 @@
-//! Arrays as numpy writes them: the names of element types, the header of an npy file, and a file whole.
+//! NumPy arrays: dtype names, the header of an npy file, and whole files.
 //!
 //! ```text
 //! "\x93NUMPY" | u8 major | u8 minor | u16 or u32 len | {'descr': '<f4', 'fortran_order': False, 'shape': (12, 7), } | values …
 //! ```
 //!
-//! Element names (`<f4`, `|u1`, `<U8`) are those of zarr too. Python objects are refused: they are pickles, and a
-//! pickle is a program.
+//! The dtype names (`<f4`, `|u1`, `<U8`) are also those of zarr. Python objects are refused: they are pickles, and
+//! unpickling runs code.
 
 use kino_codec::Dtype;
 
-/// A header longer than this is none: numpy's own limit for one that it trusts is 10000.
+/// A longer header is invalid: numpy's own limit for one that it trusts is 10000.
 const MAX_HEADER_BYTES: usize = 16 << 10;
 
-/// numpy knows no more axes.
+/// NumPy's limit on axes.
 const MAX_AXES: usize = 64;
 
-/// An array without values has at most this many places for them: `(1 << 60, 0)` is damage, not data.
+/// An empty array may have at most this many elements in its other axes: `(1 << 60, 0)` is damage, not data.
 const MAX_EMPTY: u64 = 1 << 20;
 
-/// An array of numbers, little-endian and row-major.
+/// A numeric array, little-endian and row-major.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Array {
     pub(crate) dtype: Dtype,
@@ -26,7 +26,7 @@ pub(crate) struct Array {
     pub(crate) values: Vec<u8>,
 }
 
-/// What a file holds.
+/// The content of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Npy {
     Numbers(Array),
@@ -47,13 +47,13 @@ impl Npy {
     }
 }
 
-/// Reads a file that has nothing behind its values. What comes back is no larger than the file.
+/// Parses a file with nothing after its values. The result is no larger than the file.
 pub(crate) fn parse(file: &[u8]) -> Result<Npy, String> {
     let header = Header::parse(file)?;
     let values = file.get(header.start..).unwrap_or_default();
     if header.values_bytes() != Some(values.len() as u64) {
         return Err(format!(
-            "has {} bytes of values, which are not {:?} of {} bytes each",
+            "has {} bytes of values, which does not match shape {:?} of {} bytes per element",
             values.len(),
             header.shape,
             header.element.size()
@@ -67,7 +67,7 @@ pub(crate) fn parse(file: &[u8]) -> Result<Npy, String> {
     let shape: Option<Vec<usize>> = dims.collect();
     let is_absurd = values.is_empty() && places.is_none_or(|places| places > MAX_EMPTY);
     let Some(shape) = shape.filter(|_| !is_absurd) else {
-        return Err(format!("has no values and the shape {:?}", header.shape));
+        return Err(format!("has no values but the shape {:?}", header.shape));
     };
     let mut values = match header.is_fortran && shape.len() > 1 {
         true => from_fortran(values, &header.shape, header.element.size()),
@@ -86,7 +86,7 @@ pub(crate) fn parse(file: &[u8]) -> Result<Npy, String> {
     }
 }
 
-/// Numpy's name of a type with its byte order, which is little-endian.
+/// NumPy's dtype name with its byte order, which is little-endian.
 pub(crate) fn name_of(dtype: Dtype) -> String {
     let letter = match dtype {
         Dtype::Bool => 'b',
@@ -98,7 +98,7 @@ pub(crate) fn name_of(dtype: Dtype) -> String {
     format!("{order}{letter}{}", dtype.size())
 }
 
-/// The header of a file of numbers, as numpy writes it: the values follow at a multiple of 64 bytes.
+/// The header of a numeric file, as numpy writes it: the values follow at a multiple of 64 bytes.
 pub(crate) fn header(dtype: Dtype, shape: &[usize]) -> Vec<u8> {
     let dims: Vec<_> = shape.iter().map(ToString::to_string).collect();
     let shape = match dims.as_slice() {
@@ -110,7 +110,7 @@ pub(crate) fn header(dtype: Dtype, shape: &[usize]) -> Vec<u8> {
     let len = (MAGIC_LEN + text.len() + 1).next_multiple_of(64) - MAGIC_LEN;
     text.push_str(&" ".repeat(len - 1 - text.len()));
     text.push('\n');
-    // A shape has few axes: the text is never as long as 64 kB.
+    // A shape has few axes: the text stays far below 64 kB.
     let len = u16::try_from(len).unwrap_or(u16::MAX).to_le_bytes();
     [&b"\x93NUMPY\x01\x00"[..], &len, text.as_bytes()].concat()
 }
@@ -118,7 +118,7 @@ pub(crate) fn header(dtype: Dtype, shape: &[usize]) -> Vec<u8> {
 /// Magic, version and length of the text.
 const MAGIC_LEN: usize = 10;
 
-/// What one element of an array is.
+/// The dtype of an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Element {
     /// A number.
@@ -130,12 +130,12 @@ pub(crate) enum Element {
 }
 
 impl Element {
-    /// From a name like `<f4`, or why there is no such element here.
+    /// Parses a name like `<f4`, or says why it is not supported.
     pub(crate) fn parse(name: &str) -> Result<Self, String> {
         let unknown = || {
             match name.contains('O') {
-            true => "holds pickled Python objects, which are programs and are not run; save numbers or texts instead".to_owned(),
-            false => format!("holds values of the type {name:?}, which have no place in a stream"),
+            true => "contains pickled Python objects, which are not loaded because unpickling runs code; save numeric or string arrays instead".to_owned(),
+            false => format!("has dtype {name:?}, which a stream cannot hold"),
         }
         };
         let (order, rest) = name.split_at_checked(1).ok_or_else(unknown)?;
@@ -169,7 +169,7 @@ impl Element {
         }
     }
 
-    /// How many bytes an element has.
+    /// Bytes per element.
     pub(crate) fn size(self) -> usize {
         match self {
             Self::Number { dtype, .. } => dtype.size(),
@@ -186,10 +186,10 @@ impl Element {
         }
     }
 
-    /// Turns numbers into little-endian ones, or says what is wrong with them.
+    /// Converts values to little-endian, or says what is wrong with them.
     pub(crate) fn to_little(self, bytes: &mut [u8]) -> Result<(), String> {
         let Self::Number { dtype, is_big } = self else {
-            return Err("is text where numbers are expected".to_owned());
+            return Err("is text where numeric values are expected".to_owned());
         };
         if is_big && dtype.size() > 1 {
             for number in bytes.chunks_exact_mut(dtype.size()) {
@@ -197,16 +197,17 @@ impl Element {
             }
         }
         match dtype == Dtype::Bool && bytes.iter().any(|&byte| byte > 1) {
-            true => Err("holds a bool that is neither 0 nor 1".to_owned()),
+            true => Err("contains a bool that is neither 0 nor 1".to_owned()),
             false => Ok(()),
         }
     }
 
-    /// The texts of an array of texts.
+    /// The strings of a string array.
     pub(crate) fn texts(self, bytes: &[u8]) -> Result<Vec<String>, String> {
         let text = |(number, bytes): (usize, &[u8])| {
-            self.text(bytes)
-                .ok_or_else(|| format!("holds a text that is not Unicode, the {number}th"))
+            self.text(bytes).ok_or_else(|| {
+                format!("contains a string that is not valid Unicode, at index {number}")
+            })
         };
         bytes
             .chunks_exact(self.size())
@@ -241,19 +242,19 @@ impl Element {
 pub(crate) struct Header {
     pub(crate) element: Element,
     pub(crate) shape: Vec<u64>,
-    /// Whether the first axis changes fastest.
+    /// Whether the array is in Fortran order.
     pub(crate) is_fortran: bool,
-    /// Where the values start.
+    /// The offset of the values.
     pub(crate) start: usize,
 }
 
 impl Header {
-    /// How many bytes of a file are enough to hold a header.
+    /// How many bytes are enough to contain any header.
     pub(crate) const ENOUGH_BYTES: usize = MAX_HEADER_BYTES;
 
-    /// Reads a header from the first bytes of a file, or says why it is none.
+    /// Parses a header from the first bytes of a file, or says why it is invalid.
     pub(crate) fn parse(file: &[u8]) -> Result<Self, String> {
-        let none = || "is no npy array: its header is damaged or cut short".to_owned();
+        let none = || "is not an npy array: its header is damaged or truncated".to_owned();
         let rest = file.strip_prefix(b"\x93NUMPY").ok_or_else(none)?;
         let (&[major, _], rest) = rest.split_first_chunk::<2>().ok_or_else(none)?;
         let (len, rest) = match major {
@@ -268,7 +269,7 @@ impl Header {
             }
             major => {
                 return Err(format!(
-                    "is an npy array of version {major}, known are 1 to 3"
+                    "is an npy array of version {major}; versions 1 to 3 are supported"
                 ));
             }
         };
@@ -277,7 +278,7 @@ impl Header {
         let text = std::str::from_utf8(text).map_err(|_| none())?;
         let element = value_of(text, "descr").ok_or_else(none)?;
         let Some(element) = element.strip_prefix(['\'', '"']) else {
-            return Err("holds compound values".to_owned());
+            return Err("has a structured dtype".to_owned());
         };
         let element = element.split(['\'', '"']).next().ok_or_else(none)?;
         let is_fortran = match value_of(text, "fortran_order").ok_or_else(none)? {
@@ -294,7 +295,7 @@ impl Header {
         })
     }
 
-    /// How many bytes the values have, `None` if more than can be counted.
+    /// The bytes of all values; `None` on overflow.
     pub(crate) fn values_bytes(&self) -> Option<u64> {
         let size = u64::try_from(self.element.size()).ok()?;
         self.shape
@@ -303,7 +304,7 @@ impl Header {
     }
 }
 
-/// What stands behind `'key':` in the text of a Python dict.
+/// The text after `'key':` in a Python dict.
 fn value_of<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     let (_, rest) = text.split_once(&format!("'{key}'"))?;
     Some(rest.trim_start().strip_prefix(':')?.trim_start())
@@ -319,7 +320,7 @@ fn parse_shape(text: &str) -> Option<Vec<u64>> {
     (shape.len() <= MAX_AXES).then_some(shape)
 }
 
-/// Values whose first axis changes fastest, in the order in which the last one does.
+/// Converts Fortran-order values to row-major order.
 pub(crate) fn from_fortran(values: &[u8], shape: &[u64], size: usize) -> Vec<u8> {
     let dims: Vec<usize> = shape
         .iter()
@@ -338,7 +339,7 @@ pub(crate) fn from_fortran(values: &[u8], shape: &[u64], size: usize) -> Vec<u8>
             break;
         };
         out.extend_from_slice(element);
-        // The next index, as an odometer turns.
+        // The next index, like an odometer.
         for axis in (0..dims.len()).rev() {
             index[axis] += 1;
             at += strides[axis];
@@ -398,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn fortran_order_is_turned_round() {
+    fn fortran_order_is_transposed() {
         let values = [0, 3, 1, 4, 2, 5];
         assert_eq!(from_fortran(&values, &[2, 3], 1), [0, 1, 2, 3, 4, 5]);
         assert_eq!(from_fortran(&[7, 8], &[], 2), [7, 8]);

@@ -1,4 +1,4 @@
-//! Opening: what a user can say about an import.
+//! Opening a source, and the options of an import.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,35 +11,35 @@ use crate::error::{ImportError, Result, invalid};
 use crate::files;
 use crate::formats::{self, Format};
 use crate::part::{Part, Partial};
-use crate::plans::is_rate;
 use crate::source::Source;
+use crate::specs::is_rate;
 use crate::video::Videos;
 
-/// No mapping is longer than this.
+/// Longer mappings are refused.
 const MAX_MAPPING_BYTES: u64 = 16 << 20;
 
-/// What a user can say about an import.
+/// The options of an import.
 #[derive(Debug, Clone, Default)]
 pub struct ImportOptions {
-    /// The name of one of [`FORMATS`](crate::FORMATS); without it, the one that recognises the source.
+    /// The name of one of [`FORMATS`](crate::FORMATS); default: detected.
     pub format: Option<String>,
-    /// Frames per second; without it, what the source says.
+    /// Frames per second; default: the rate stored in the source.
     pub rate_hz: Option<f64>,
-    /// A TOML file that says which part of a source is which stream, for formats that leave it open.
+    /// A TOML file that says which object of the source becomes which stream, for formats that do not define it.
     pub mapping: Option<PathBuf>,
-    /// The most memory that reading may take; without it, 512 MB.
+    /// Memory limit for reading; default: 512 MB.
     pub memory_bytes: Option<u64>,
-    /// What decodes video files; without it, a source that has some is refused.
+    /// Decoder for video files; without one, a source with videos is refused.
     pub videos: Option<Arc<dyn Videos>>,
-    /// Whether links that lead out of the source's folder are followed: a source from somebody else could name any file of
-    /// the user with one. Links that stay inside are always followed.
+    /// Whether to follow links that lead out of the source's folder. In a source from someone else such a link could
+    /// point at any of the user's files. Links that stay inside are always followed.
     pub follow_links: bool,
     /// Which streams and episodes are imported.
     pub part: Part,
 }
 
 impl ImportOptions {
-    /// The options that decide what is imported, by name, so that an interrupted pack is only resumed under the same.
+    /// The options that decide what is imported, by name; an interrupted pack is only resumed with the same ones.
     pub fn settings(&self) -> Result<BTreeMap<String, String>> {
         let mut settings = BTreeMap::new();
         if let Some(rate_hz) = self.rate_hz {
@@ -65,10 +65,10 @@ impl ImportOptions {
     }
 }
 
-/// Opens a file, or a folder of files, in any of the formats that are known.
+/// Opens a file, or a folder of files, in any known format.
 ///
-/// Reads metadata only. What is wrong with the source is in its [`describe`](Source::describe), and what to do
-/// about it is for [`pack`](crate::pack()) to decide.
+/// Reads metadata only. Defects of the source are in its [`describe`](Source::describe); [`pack`](crate::pack())
+/// decides what to do about them.
 pub fn open(path: &Path, options: &ImportOptions) -> Result<Box<dyn Source>> {
     let source = check(path, options)?.open(path, options)?;
     if options.part.is_all() {
@@ -77,7 +77,7 @@ pub fn open(path: &Path, options: &ImportOptions) -> Result<Box<dyn Source>> {
     Ok(Box::new(Partial::new(source, &options.part)?))
 }
 
-/// The format of a path that can be opened with these options.
+/// The format of a path, checked against these options.
 pub(crate) fn check(path: &Path, options: &ImportOptions) -> Result<&'static Format> {
     if let Some(rate_hz) = options.rate_hz
         && !is_rate(&rate_hz)

@@ -6,9 +6,9 @@
 //!                                               images             stores its last frame only
 //! ```
 //!
-//! Episodes are laid down in a seeded random order, because a loader that reads neighbouring episodes then
-//! reads unrelated ones; the episode table keeps the source's order. Until the commit nothing is visible, and
-//! an interrupted pack can be resumed.
+//! Episodes are written in a seeded random order, so that a loader that reads neighbouring episodes reads unrelated
+//! ones; the episode table keeps the source's order. Nothing is visible before the commit, and an interrupted pack can
+//! be resumed.
 
 use std::collections::HashSet;
 use std::fs;
@@ -33,16 +33,16 @@ use crate::source::{FrameBuf, Source, SourceFile};
 use crate::stream_order::{episode_bytes, frame_bytes, stream_attributes, stream_order, times};
 use crate::survey::{cores, look, place};
 
-/// How to pack.
+/// The options of a pack.
 #[derive(Debug, Clone)]
 pub struct PackOptions {
-    /// How to write; the settings are added to from the source and from these options.
+    /// Writer options; their settings are extended with the source and these options.
     pub writer: WriterOptions,
     /// What the target may already hold.
     pub start: Start,
-    /// What the order of the episodes on disk is drawn from.
+    /// Seed for the on-disk episode order.
     pub seed: u64,
-    /// What the ids of the episodes begin with, so that two sources with a `demo_0` go into one dataset.
+    /// Prefix of the episode ids, so that two sources with a `demo_0` fit into one dataset.
     pub prefix: String,
     /// What to do with a source that has defects.
     pub on_defect: OnDefect,
@@ -60,31 +60,31 @@ impl Default for PackOptions {
     }
 }
 
-/// How far a pack has come. Bytes are those of decoded frames that were encoded, checked and written.
+/// Progress of a pack. Bytes are decoded frame bytes that were encoded, checked and written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Episodes that are done.
+    /// Episodes finished.
     pub episodes_done: u64,
     /// All episodes.
     pub episodes: u64,
-    /// Bytes of frames that are written.
+    /// Frame bytes written.
     pub bytes_done: u64,
-    /// Bytes of all frames; text does not count.
+    /// Frame bytes in total; text does not count.
     pub bytes: u64,
 }
 
-/// What a pack made.
+/// The result of a pack.
 #[derive(Debug, Clone)]
 pub struct Packed {
     /// The new version.
     pub committed: Committed,
-    /// Episodes that an interrupted pack had finished before.
+    /// Episodes that an interrupted pack had already finished.
     pub resumed: u64,
-    /// Episodes that other interrupted writers have finished, which were left where they are.
+    /// Episodes finished by other interrupted writers, which were left in place.
     pub interrupted: u64,
-    /// Streams of which only the last frame is stored, because the others are frames of another stream.
+    /// Streams that store only their last frame, because the others are frames of another stream.
     pub shifts: u64,
-    /// Everything that was wrong or is worth knowing, with what was done about it.
+    /// All defects and notes, with what was done about each.
     pub defects: Vec<Defect>,
     /// The bytes of the source's files on disk.
     pub source_bytes: u64,
@@ -123,7 +123,7 @@ pub fn pack(
     let info = source.describe();
     let own = settings(info, &prefix, (seed, on_defect))?;
     writer.settings.extend(own);
-    // A quarter of the memory is for frames that were read ahead, the rest for those that are being encoded.
+    // A quarter of the memory is for frames read ahead, the rest for frames being encoded.
     let limits = Limits {
         threads,
         bytes: writer.memory_bytes / 4,
@@ -146,7 +146,7 @@ pub fn pack(
             for &episode in &wanted {
                 packing.episode(&mut writer, &mut ahead, episode, &resumed)?;
             }
-            // What was read is not yet encoded.
+            // Frames that were read are not encoded yet.
             while writer.write_next()? {
                 packing.tell(writer.written_bytes())?;
             }
@@ -183,7 +183,7 @@ pub fn pack(
     packed
 }
 
-/// Looks through the source and judges what is found; the caller may stop it.
+/// Surveys the source and applies the defect policy; the caller may stop it.
 fn find_defects(
     fitted: &Fitted<'_>,
     threads: usize,
@@ -199,7 +199,7 @@ fn find_defects(
     judge(look(fitted, threads, &mut || progress(begun))?, on_defect)
 }
 
-/// The episodes to import, in the order in which they are laid down.
+/// The episodes to import, in on-disk order.
 pub(crate) fn wanted(source: &Fitted<'_>, defects: &[Defect], seed: u64) -> Vec<usize> {
     let dropped = defects
         .iter()
@@ -210,21 +210,21 @@ pub(crate) fn wanted(source: &Fitted<'_>, defects: &[Defect], seed: u64) -> Vec<
     let episodes = source.episodes();
     let mut order = shuffled(episodes.len(), seed);
     order.retain(|&episode| {
-        let plan = &episodes[episode];
-        !plan.streams.is_empty() && !dropped.contains(plan.id.as_str())
+        let spec = &episodes[episode];
+        !spec.streams.is_empty() && !dropped.contains(spec.id.as_str())
     });
     order
 }
 
 /// Removes the folder of a pack that left nothing to resume.
 fn remove_if_empty(target: &Path) {
-    // Only empty folders can be removed this way; whatever else is there stays.
+    // Only empty folders can be removed this way; anything else stays.
     for folder in ["staging", "shards", "episodes", "stats", "versions", ""] {
         let _ = fs::remove_dir(target.join(folder));
     }
 }
 
-/// Refuses defects, or marks those whose episodes are dropped, as the policy says.
+/// Applies the policy: refuses the defects, or marks those whose episodes are dropped.
 pub(crate) fn judge(mut defects: Vec<Defect>, on_defect: OnDefect) -> Result<Vec<Defect>> {
     match on_defect {
         OnDefect::Error if defects.iter().any(Defect::is_fault) => {
@@ -245,10 +245,10 @@ struct Packing<'a> {
     source: &'a Fitted<'a>,
     progress: Progress,
     report: &'a mut dyn FnMut(Progress) -> ControlFlow<()>,
-    /// Bytes of frames that need not be encoded: of episodes that were resumed or dropped, and of shared frames.
+    /// Frame bytes that need no encoding: of resumed or dropped episodes, and of shared frames.
     passed: u64,
     shifts: u64,
-    /// Episodes that were written now.
+    /// Episodes written by this pack.
     written: u64,
     on_defect: OnDefect,
     defects: Vec<Defect>,
@@ -287,15 +287,15 @@ impl<'a> Packing<'a> {
         resumed: &HashSet<String>,
     ) -> Result<()> {
         let source = self.source;
-        let plan = &source.episodes()[episode];
+        let spec = &source.episodes()[episode];
         let (before, passed) = (writer.written_bytes(), self.passed);
         if resumed.contains(source.id(episode)) {
-            self.passed += episode_bytes(plan);
+            self.passed += episode_bytes(spec);
         } else {
             match self.streams(writer, ahead, episode) {
                 Ok(()) => self.written += 1,
                 Err(error) if !error.is_of_episode() => return Err(error),
-                // The writer names the episode itself, which may be one before this.
+                // The writer names the episode itself, which may be an earlier one.
                 Err(error @ ImportError::Dataset { .. }) if self.on_defect == OnDefect::Error => {
                     return Err(error);
                 }
@@ -305,7 +305,7 @@ impl<'a> Packing<'a> {
                         source: Box::new(error),
                     });
                 }
-                // The episode leaves no trace but its defect.
+                // Nothing remains of the episode but its defect.
                 Err(error) => {
                     ahead.skip(episode);
                     let place = match &error {
@@ -313,12 +313,12 @@ impl<'a> Packing<'a> {
                         | ImportError::Unsupported { object, file, .. } => {
                             format!("{}:{object}", file.display())
                         }
-                        _ => place(source, plan, ""),
+                        _ => place(source, spec, ""),
                     };
                     let defect = Defect::new(place, error.what(), Action::Dropped);
-                    self.defects.push(defect.of(&plan.id));
+                    self.defects.push(defect.of(&spec.id));
                     let written = writer.written_bytes() - before;
-                    self.passed = passed + episode_bytes(plan).saturating_sub(written);
+                    self.passed = passed + episode_bytes(spec).saturating_sub(written);
                 }
             }
         }
@@ -337,28 +337,28 @@ impl<'a> Packing<'a> {
             self.stream(&mut episode_writer, ahead, (episode, stream))?;
         }
         if self.on_defect != OnDefect::Error {
-            // What the codecs find must be found while the episode can still be given up.
+            // Codec errors must surface while the episode can still be abandoned.
             episode_writer.settle()?;
         }
         Ok(episode_writer.finish()?)
     }
 
     fn info(&self, episode: usize) -> Result<EpisodeInfo> {
-        let plan = &self.source.episodes()[episode];
-        let file = self.source.describe().files.get(plan.file);
-        let mut attributes = plan.attributes.clone();
-        let of_streams: Map<_, _> = plan.streams.iter().filter_map(stream_attributes).collect();
+        let spec = &self.source.episodes()[episode];
+        let file = self.source.describe().files.get(spec.file);
+        let mut attributes = spec.attributes.clone();
+        let of_streams: Map<_, _> = spec.streams.iter().filter_map(stream_attributes).collect();
         if !of_streams.is_empty() {
             attributes.insert("stream_attributes".to_owned(), Value::Object(of_streams));
         }
         Ok(EpisodeInfo {
             id: self.source.id(episode).to_owned(),
             position: Some(episode as u64),
-            splits: plan.splits.clone(),
-            task: plan.task.clone(),
-            success: plan.success,
-            licence: plan.licence.clone(),
-            source: file.map(|file| format!("{}:{}", file.path().display(), plan.object)),
+            splits: spec.splits.clone(),
+            task: spec.task.clone(),
+            success: spec.success,
+            licence: spec.licence.clone(),
+            source: file.map(|file| format!("{}:{}", file.path().display(), spec.object)),
             source_hash: file
                 .map(|file| file.read_blake3().map(str::to_owned))
                 .transpose()?,
@@ -374,20 +374,20 @@ impl<'a> Packing<'a> {
         (episode, stream): (usize, usize),
     ) -> Result<()> {
         let streams = &self.source.episodes()[episode].streams;
-        let plan = &streams[stream];
+        let spec = &streams[stream];
         let pieces = ahead.take((episode, stream))?;
         let first = match pieces.recv().map_err(|_| lost_thread())?? {
             Piece::Shared(frames) => frames,
             Piece::Block(..) => return Err(lost_thread()),
         };
-        let base = plan.shift_of.filter(|_| first > 0);
+        let base = spec.shift_of.filter(|_| first > 0);
         writer.stream(&StreamInfo {
-            name: plan.name.clone(),
-            kind: plan.kind,
-            frame: plan.frame.clone(),
-            frames: plan.frames,
-            times: times(&plan.clock),
-            arrival: arrival(plan),
+            name: spec.name.clone(),
+            kind: spec.kind,
+            frame: spec.frame.clone(),
+            frames: spec.frames,
+            times: times(&spec.clock),
+            arrival: arrival(spec),
             shared: base.map(|base| SharedFrames {
                 base: streams[base].name.clone(),
                 first: 1,
@@ -395,7 +395,7 @@ impl<'a> Packing<'a> {
             }),
         })?;
         self.shifts += u64::from(first > 0);
-        self.passed += first * frame_bytes(plan);
+        self.passed += first * frame_bytes(spec);
         for piece in pieces {
             let Piece::Block(block, _share) = piece? else {
                 return Err(lost_thread());
@@ -412,7 +412,7 @@ impl<'a> Packing<'a> {
         Ok(())
     }
 
-    /// Reports how much is written, and stops if the caller wants that.
+    /// Reports how much is written, and stops if the caller asks for it.
     fn tell(&mut self, written: u64) -> Result<()> {
         let done = (self.passed + written).min(self.progress.bytes);
         self.progress.bytes_done = done.max(self.progress.bytes_done);

@@ -1,4 +1,4 @@
-//! A part of a source: some of its streams, some of its episodes.
+//! Part of a source: some of its streams, some of its episodes.
 //!
 //! ```text
 //! --streams "obs/*" --exclude "obs/*_image" --episodes 0-9,17,demo_40
@@ -7,8 +7,8 @@
 //! [Partial]  the same source with fewer streams  and fewer episodes
 //! ```
 //!
-//! An importer that opens a file per stream or episode (LeRobot's videos) asks [`Part`] itself and never opens what is not
-//! wanted; for all others [`Partial`] hides it.
+//! An importer that opens one file per stream or episode (LeRobot's videos) consults [`Part`] itself and never opens
+//! what is excluded; for all others [`Partial`] hides it.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::{Range, RangeInclusive};
@@ -17,22 +17,22 @@ use kino_dataset::{matches_pattern, suggest};
 
 use crate::defect::{Action, Defect};
 use crate::error::{Result, invalid};
-use crate::source::{EpisodePlan, FrameBuf, Source, SourceInfo, StreamPlan};
+use crate::source::{EpisodeSpec, FrameBuf, Source, SourceInfo, StreamSpec};
 use crate::survey::place;
 
-/// Which streams and episodes of a source are imported; by default all.
+/// Which streams and episodes of a source to import; default: all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Part {
-    /// Patterns for the names of streams, as in a plan; empty for all.
+    /// Patterns of stream names, as in a codec plan; empty for all.
     pub streams: Vec<String>,
-    /// Patterns for the names of streams that are not imported.
+    /// Patterns of stream names to exclude.
     pub exclude: Vec<String>,
-    /// Episodes by id, by a pattern for ids, by number (`17`) or by range (`0-9`, both ends included), each alone or in a
-    /// list with commas; empty for all.
+    /// Episodes by id, id pattern, number (`17`) or range (`0-9`, both ends included), singly or in a comma-separated
+    /// list; empty for all.
     pub episodes: Vec<String>,
 }
 
-/// What an importer did not open because only a part of the source is wanted.
+/// What an importer did not open because it was excluded.
 #[derive(Debug, Default)]
 pub struct NotOpened {
     /// The names of streams.
@@ -59,13 +59,13 @@ impl Part {
         (self.streams.is_empty() || is_in(&self.streams)) && !is_in(&self.exclude)
     }
 
-    /// Whether the episode of this number and id is imported, in a format that numbers its episodes.
+    /// Whether the episode of this number and id is imported, for formats that number their episodes.
     pub(crate) fn takes_episode(&self, number: u64, id: &str) -> bool {
         let mut items = self.items().peekable();
         items.peek().is_none() || items.any(|item| is_match(item, id, number))
     }
 
-    /// The parts of `episodes` between commas.
+    /// The comma-separated items of `episodes`.
     fn items(&self) -> impl Iterator<Item = &str> {
         let items = self.episodes.iter().flat_map(|list| list.split(','));
         items.map(str::trim).filter(|item| !item.is_empty())
@@ -90,13 +90,13 @@ fn is_match(item: &str, id: &str, number: u64) -> bool {
         || item.contains('*') && matches_pattern(item, id)
 }
 
-/// The number that an id ends in.
+/// The number an id ends in.
 fn ending_number(id: &str) -> Option<u64> {
     let digits = id.bytes().rev().take_while(u8::is_ascii_digit).count();
     id.get(id.len() - digits..)?.parse().ok()
 }
 
-/// The number of each episode: the one its id ends in (`demo_17`), if these differ, or else its position.
+/// The number of each episode: the one its id ends in (`demo_17`) if these are unique, otherwise its position.
 fn episode_numbers(ids: &[&str]) -> Vec<u64> {
     let endings: Option<Vec<u64>> = ids.iter().map(|id| ending_number(id)).collect();
     let differ = |all: &Vec<u64>| all.iter().collect::<HashSet<_>>().len() == all.len();
@@ -105,17 +105,17 @@ fn episode_numbers(ids: &[&str]) -> Vec<u64> {
         .unwrap_or_else(|| (0..ids.len() as u64).collect())
 }
 
-/// A source of which only a part is seen.
+/// A source restricted to some streams and episodes.
 pub(crate) struct Partial {
     source: Box<dyn Source>,
     info: SourceInfo,
-    episodes: Vec<EpisodePlan>,
-    /// For each episode, where it and its streams are in the source.
+    episodes: Vec<EpisodeSpec>,
+    /// For each episode, its position and those of its streams in the source.
     places: Vec<(usize, Vec<usize>)>,
 }
 
 impl Partial {
-    /// The wanted part of a source. A pattern or an id that nothing matches is an error.
+    /// Restricts a source. A pattern or an id that matches nothing is an error.
     pub(crate) fn new(source: Box<dyn Source>, part: &Part) -> Result<Self> {
         // Without episodes no stream is known.
         let is_wanted = wanted_episodes(&*source, part)?;
@@ -137,13 +137,13 @@ impl Partial {
         }
         if episodes.is_empty() {
             return Err(invalid(
-                "no stream of any episode is left; check `--streams`, `--exclude` and `--episodes`",
+                "no stream is left in any episode; check `--streams`, `--exclude` and `--episodes`",
             ));
         }
         let bare: Vec<_> = bare
             .into_iter()
             .map(|episode| {
-                let what = "has none of the streams that are wanted, and is skipped";
+                let what = "has none of the requested streams and is skipped";
                 Defect::new(place(&*source, episode, ""), what, Action::Noted).of(&episode.id)
             })
             .collect();
@@ -170,7 +170,7 @@ impl Source for Partial {
         &self.info
     }
 
-    fn episodes(&self) -> &[EpisodePlan] {
+    fn episodes(&self) -> &[EpisodeSpec] {
         &self.episodes
     }
 
@@ -188,23 +188,23 @@ impl Source for Partial {
     }
 }
 
-fn with_streams(episode: &EpisodePlan, kept: &[usize]) -> EpisodePlan {
+fn with_streams(episode: &EpisodeSpec, kept: &[usize]) -> EpisodeSpec {
     let stream = |&idx: &usize| {
         let stream = &episode.streams[idx];
         let base = stream.shift_of;
-        StreamPlan {
+        StreamSpec {
             shift_of: base.and_then(|base| kept.binary_search(&base).ok()),
             ..stream.clone()
         }
     };
-    EpisodePlan {
+    EpisodeSpec {
         streams: kept.iter().map(stream).collect(),
         ..episode.clone()
     }
 }
 
-/// What is known of a source, without the files that only episodes have which are not wanted.
-fn narrowed(info: &SourceInfo, episodes: &mut [EpisodePlan], source: &dyn Source) -> SourceInfo {
+/// The source's description, without the files that only excluded episodes use.
+fn narrowed(info: &SourceInfo, episodes: &mut [EpisodeSpec], source: &dyn Source) -> SourceInfo {
     let wanted: HashSet<usize> = episodes.iter().map(|episode| episode.file).collect();
     let all: HashSet<usize> = source.episodes().iter().map(|one| one.file).collect();
     let (mut files, mut moved) = (Vec::new(), HashMap::new());
@@ -249,7 +249,7 @@ fn check_streams(source: &dyn Source, part: &Part) -> Result<()> {
     Ok(())
 }
 
-/// Which episodes are wanted, by position. What no episode matches is an error.
+/// The positions of the requested episodes. An item that matches no episode is an error.
 fn wanted_episodes(source: &dyn Source, part: &Part) -> Result<Vec<bool>> {
     let ids: Vec<&str> = source
         .episodes()
@@ -270,7 +270,7 @@ fn wanted_episodes(source: &dyn Source, part: &Part) -> Result<Vec<bool>> {
                 is_found = true;
             }
         }
-        // An episode that is only in the list of defects was found as well.
+        // An episode that appears only in the defects was found too.
         let is_broken = |id: &&str| is_match(item, id, ending_number(id).unwrap_or(u64::MAX));
         if !is_found && !broken.iter().any(is_broken) {
             let skipped = source.not_opened().episodes.iter();
@@ -293,8 +293,8 @@ fn is_of_excluded(place: &str, part: &Part) -> bool {
     part.exclude.iter().any(|pattern| names_in(place, pattern))
 }
 
-/// Whether a place (`demos.hdf5:/data/demo_0/obs/x`) ends in the name of a stream that the pattern matches. A pattern of
-/// stars alone would match the names of episodes too.
+/// Whether a place (`demos.hdf5:/data/demo_0/obs/x`) ends in a stream name that the pattern matches. A pattern of stars
+/// alone would match episode names too.
 fn names_in(place: &str, pattern: &str) -> bool {
     if pattern.bytes().all(|byte| matches!(byte, b'*' | b'/')) {
         return false;

@@ -1,10 +1,10 @@
-//! PNG files to pixels, and back. PNG is lossless: the pixels are stored again, exactly, in a codec that reads faster.
+//! Decodes and encodes PNG files. PNG is lossless: the pixels are stored exactly, in a codec that decodes faster.
 //!
 //! ```text
 //! 89 PNG …  IHDR width height depth channels  …  IDAT …  IEND ◀─▶ u8 or u16 [height, width, 1 to 4]
 //! ```
 //!
-//! A palette becomes the channels it stands for, and grey of fewer than 8 bits becomes 8.
+//! A palette is expanded to the channels it maps to, and grayscale of fewer than 8 bits to 8.
 
 use std::io::Cursor;
 
@@ -14,23 +14,23 @@ use png::{BitDepth, ColorType, Compression, Decoder, Encoder, Limits, Reader, Tr
 /// The pixels of an image: their type, of the shape `[height, width, channels]`, and the values.
 pub(crate) type Pixels = (ValueType, Vec<u8>);
 
-/// Whether the bytes start as a PNG file does.
+/// Whether the bytes start like a PNG file.
 pub(crate) fn is_png(bytes: &[u8]) -> bool {
     bytes.starts_with(b"\x89PNG\r\n\x1a\n")
 }
 
-/// What the pixels will be, from what stands before them.
+/// The type of the pixels, from the header.
 pub(crate) fn header(bytes: &[u8]) -> Result<ValueType, String> {
     value_type(&reader(bytes)?)
 }
 
-/// Decodes a file. Refuses images of more than [`MAX_FRAME_BYTES`] before it allocates them.
+/// Decodes a file. Refuses images of more than [`MAX_FRAME_BYTES`] before allocating.
 pub(crate) fn decode(bytes: &[u8]) -> Result<Pixels, String> {
     let mut reader = reader(bytes)?;
     let ty = value_type(&reader)?;
     let mut values = vec![0; ty.frame_bytes()];
     if reader.output_buffer_size() != Some(values.len()) {
-        return Err("is a PNG file of a size that no image has".to_owned());
+        return Err("is a PNG file with an unreasonable image size".to_owned());
     }
     let damaged = |error| format!("is a damaged PNG file: {error}");
     reader.next_frame(&mut values).map_err(damaged)?;
@@ -43,7 +43,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Pixels, String> {
     Ok((ty, values))
 }
 
-/// Encodes frames of one type on all CPUs.
+/// Encodes frames of one type on all cores.
 pub(crate) fn encode_all(ty: &ValueType, frames: &[&[u8]]) -> Result<Vec<Vec<u8>>, String> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let share = frames.len().div_ceil(threads).max(1);
@@ -64,7 +64,7 @@ pub(crate) fn encode_all(ty: &ValueType, frames: &[&[u8]]) -> Result<Vec<Vec<u8>
         let mut files = Vec::with_capacity(frames.len());
         for thread in threads {
             let some = thread.join();
-            let some = some.map_err(|_| "made the PNG encoder give up".to_owned())?;
+            let some = some.map_err(|_| "made the PNG encoder panic".to_owned())?;
             files.append(&mut some?);
         }
         Ok(files)
@@ -99,7 +99,7 @@ fn value_type(reader: &Reader<Cursor<&[u8]>>) -> Result<ValueType, String> {
     ValueType::new(dtype, &shape).map_err(|error| format!("is a PNG file with {error}"))
 }
 
-/// The form of an image in a file; none if no PNG file can hold such frames. `[height, width]` is grey.
+/// The PNG parameters of a frame; `None` if PNG cannot hold such frames. `[height, width]` is grayscale.
 fn form(ty: &ValueType) -> Option<(u32, u32, ColorType, BitDepth)> {
     let (height, width, channels) = match *ty.shape() {
         [height, width] => (height, width, 1),
@@ -129,7 +129,7 @@ pub(crate) fn holds(ty: &ValueType) -> bool {
 
 /// Encodes a frame. The same frame always gives the same bytes.
 pub(crate) fn encode(ty: &ValueType, values: &[u8]) -> Result<Vec<u8>, String> {
-    let (width, height, channel, depth) = form(ty).ok_or("is no image that PNG can hold")?;
+    let (width, height, channel, depth) = form(ty).ok_or("is not an image that PNG can hold")?;
     let swapped: Vec<u8>;
     let values = match depth {
         BitDepth::Sixteen => {
@@ -151,7 +151,7 @@ pub(crate) fn encode(ty: &ValueType, values: &[u8]) -> Result<Vec<u8>, String> {
         writer.write_image_data(values)?;
         writer.finish()
     });
-    written.map_err(|error| format!("cannot be a PNG file: {error}"))?;
+    written.map_err(|error| format!("cannot be encoded as PNG: {error}"))?;
     Ok(file)
 }
 
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn pixels_of_every_type_come_back() {
+    fn pixels_of_every_type_are_decoded() {
         let rgb = encode(ColorType::Rgb, BitDepth::Eight, (2, 1), &[1, 2, 3, 4, 5, 6]);
         let (ty, values) = decode(&rgb).unwrap();
         assert_eq!((ty.dtype(), ty.shape()), (Dtype::U8, &[1, 2, 3][..]));
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn pixels_that_are_written_come_back() {
+    fn encoded_pixels_decode_to_the_same_values() {
         for (dtype, shape) in [
             (Dtype::U8, &[2, 3, 3][..]),
             (Dtype::U8, &[4, 1]),

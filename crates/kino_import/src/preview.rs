@@ -1,4 +1,4 @@
-//! What a pack would do, without doing it: which episodes, which codecs, about how many bytes.
+//! A dry run of a pack: which episodes, which codecs, roughly how many bytes.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -10,45 +10,45 @@ use crate::defect::{Defect, OnDefect};
 use crate::error::{ImportError, Result, invalid};
 use crate::fit::{Fitted, Target, fit};
 use crate::pack::{judge, wanted};
-use crate::source::{FrameBuf, Source, SourceInfo, StreamPlan};
+use crate::source::{FrameBuf, Source, SourceInfo, StreamSpec};
 use crate::stream_order::frame_bytes;
 use crate::survey::look;
 
-/// A stream is estimated from no more bytes of frames than this, and from one frame at least.
+/// A stream is estimated from at most this many bytes of frames, and from at least one frame.
 const SAMPLE_BYTES: u64 = 8 << 20;
 
 /// What a pack would do.
 #[derive(Debug)]
 pub struct Preview {
-    /// The episodes that would be packed, by id, in the order of the source.
+    /// Ids of the episodes that would be packed, in source order.
     pub episodes: Vec<String>,
-    /// What would become of each stream, by name.
+    /// The streams, by name.
     pub streams: Vec<StreamPreview>,
-    /// What is wrong with the source, and what would be done about it.
+    /// Defects of the source, and what would be done about each.
     pub defects: Vec<Defect>,
 }
 
-/// What would become of a stream.
+/// What a pack would do with one stream.
 #[derive(Debug)]
 pub struct StreamPreview {
-    /// The stream as the first episode has it that has one.
-    pub plan: StreamPlan,
+    /// The stream as in the first episode that has it.
+    pub spec: StreamSpec,
     /// Codec and page size.
     pub choice: Choice,
-    /// In how many episodes it is.
+    /// How many episodes have it.
     pub episodes: u64,
-    /// Frames of all episodes.
+    /// Frames in all episodes.
     pub frames: u64,
-    /// Bytes of all frames when decoded; none of text.
+    /// Decoded bytes of all frames; 0 for text.
     pub raw_bytes: u64,
-    /// About how many bytes they become; `None` where nothing could be encoded.
+    /// Estimated stored bytes; `None` if nothing could be encoded.
     pub estimated_bytes: Option<u64>,
-    /// From how many frames that is estimated.
+    /// How many frames the estimate is based on.
     pub sampled_frames: u64,
 }
 
-/// Looks at what a pack would do with a source. A source with defects that the policy refuses is no error here: all of it
-/// is shown, and the defects are listed.
+/// Previews a pack. Defects that the policy refuses are not an error here: everything is shown and the defects are
+/// listed.
 pub fn preview(
     source: &dyn Source,
     plan: &Plan,
@@ -87,11 +87,11 @@ fn streams(source: &Fitted<'_>, plan: &Plan, episodes: &[usize]) -> Result<Vec<S
             let choice = plan.choose(&stream.name, stream.kind, &stream.frame, arrival(stream))?;
             let sample = sample(source, (episode, idx), &choice);
             let new = StreamPreview {
-                plan: stream.clone(),
+                spec: stream.clone(),
                 episodes: 1,
                 frames: stream.frames,
                 raw_bytes,
-                // For the moment, the bytes of the sample.
+                // Holds the sample's bytes until the estimate below.
                 estimated_bytes: sample.map(|(_, bytes)| bytes),
                 sampled_frames: sample.map_or(0, |(frames, _)| frames),
                 choice,
@@ -110,23 +110,23 @@ fn streams(source: &Fitted<'_>, plan: &Plan, episodes: &[usize]) -> Result<Vec<S
     Ok(streams)
 }
 
-/// How frames of a stream arrive at the writer.
-pub(crate) fn arrival(stream: &StreamPlan) -> Arrival {
+/// How the frames of a stream arrive at the writer.
+pub(crate) fn arrival(stream: &StreamSpec) -> Arrival {
     match stream.carried {
         true => Arrival::Jpeg,
         false => Arrival::Values,
     }
 }
 
-/// Encodes the first frames of a stream: how many, and into how many bytes.
+/// Encodes the first frames of a stream; returns how many frames, and their encoded bytes.
 fn sample(
     source: &dyn Source,
     (episode, stream): (usize, usize),
     choice: &Choice,
 ) -> Option<(u64, u64)> {
-    let plan = &source.episodes()[episode].streams[stream];
-    let most = SAMPLE_BYTES / frame_bytes(plan).max(1);
-    let frames = plan.frames.min(most.max(1));
+    let spec = &source.episodes()[episode].streams[stream];
+    let most = SAMPLE_BYTES / frame_bytes(spec).max(1);
+    let frames = spec.frames.min(most.max(1));
     if frames == 0 {
         return None;
     }
@@ -134,10 +134,10 @@ fn sample(
     source.read(episode, stream, 0..frames, &mut block).ok()?;
     let slices: Vec<&[u8]>;
     let (count, values) = match &block {
-        FrameBuf::Values(values) => (frames, Frames::values(&plan.frame, values).ok()?),
+        FrameBuf::Values(values) => (frames, Frames::values(&spec.frame, values).ok()?),
         FrameBuf::Bytes(files) => {
             slices = files.iter().map(Vec::as_slice).collect();
-            (files.len() as u64, Frames::bytes(&plan.frame, &slices))
+            (files.len() as u64, Frames::bytes(&spec.frame, &slices))
         }
     };
     let mut encoded = Encoded::default();
@@ -163,13 +163,13 @@ pub(crate) fn check_quality(source: &dyn Source, plan: &Plan) -> Result<()> {
     let Some(quality) = plan.quality else {
         return Ok(());
     };
-    let is_image = |stream: &&StreamPlan| stream.kind == kino_dataset::Kind::Image;
+    let is_image = |stream: &&StreamSpec| stream.kind == kino_dataset::Kind::Image;
     let streams = source.episodes().iter().flat_map(|one| &one.streams);
     let mut images = streams.filter(is_image);
     match images.clone().next() {
         Some(first) if images.all(|stream| stream.carried) => Err(invalid(format!(
-            "quality {quality} cannot be applied: the images of the source are JPEG files already (stream `{}`), \
-             and are stored unchanged; remove `--quality` (in Python quality=)",
+            "quality {quality} cannot be applied: the images of the source are already JPEG files (stream `{}`) \
+             and stored unchanged; remove `--quality` (in Python quality=)",
             first.name
         ))),
         _ => Ok(()),

@@ -1,4 +1,4 @@
-//! Reading ahead: the streams of coming episodes, read by several threads and taken in order.
+//! Reading ahead: the streams of upcoming episodes, read by several threads and consumed in order.
 //!
 //! ```text
 //! tasks  s0 s1 s2 s3 s4 …      each thread takes the next stream and reads it to its end
@@ -7,9 +7,9 @@
 //! taken  s0 s1 s2 …            in the order of the tasks
 //! ```
 //!
-//! Reading is more than copying: it inflates, decodes video, parses messages. Blocks that were read and not yet taken
-//! share a budget of memory. The stream that is being taken may go over it by the block that it reads, or those
-//! ahead of it could keep it from ever being read.
+//! Reading is more than copying: it inflates, decodes video, parses messages. Blocks that were read and not yet
+//! consumed share a memory budget. The stream being consumed may exceed it by the block that it reads; otherwise the
+//! streams ahead of it could starve it forever.
 
 use std::collections::VecDeque;
 use std::iter::Peekable;
@@ -21,25 +21,25 @@ use crate::error::{ImportError, Result};
 use crate::shift::is_shift;
 use crate::source::{FrameBuf, Source, block_frames};
 
-/// Blocks of a stream that wait to be taken.
+/// Blocks of a stream that wait to be consumed.
 const BLOCKS: usize = 2;
 
-/// Streams per thread that are begun or wait to be taken.
+/// Streams per thread that are started or waiting to be consumed.
 const STREAMS: usize = 4;
 
 /// A stream to read: episode and stream.
 pub(crate) type Task = (usize, usize);
 
-/// What comes from a stream.
+/// A piece of a stream.
 #[derive(Debug)]
 pub(crate) enum Piece {
-    /// First of all: how many frames are another stream's, and are not read.
+    /// Sent first: how many frames are shared with another stream and are not read.
     Shared(u64),
     /// The next frames, and their share of the budget.
     Block(FrameBuf, Share),
 }
 
-/// The memory for blocks that were read ahead.
+/// The memory budget of blocks read ahead.
 #[derive(Debug)]
 struct Budget {
     bytes: usize,
@@ -50,15 +50,15 @@ struct Budget {
 #[derive(Debug, Default)]
 struct Used {
     bytes: usize,
-    /// The stream that is being taken.
+    /// The stream being consumed.
     taken: Option<Task>,
-    /// Nobody takes anything any more.
+    /// The consumer is gone.
     is_over: bool,
 }
 
 impl Budget {
     fn lock(&self) -> MutexGuard<'_, Used> {
-        // Numbers are set whole, so a panic elsewhere leaves them right.
+        // Values are set atomically under the lock, so a panic elsewhere leaves them consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -88,7 +88,7 @@ impl Budget {
     }
 }
 
-/// A block's part of the budget, given back when it is dropped.
+/// A block's share of the budget, returned when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Share {
     budget: Arc<Budget>,
@@ -106,11 +106,11 @@ impl Drop for Share {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
     pub(crate) threads: usize,
-    /// Memory for blocks that were read and not taken.
+    /// Memory for blocks that were read and not consumed.
     pub(crate) bytes: usize,
 }
 
-/// Streams that are being read.
+/// Streams being read.
 pub(crate) struct ReadAhead<'a> {
     tasks: Peekable<Box<dyn Iterator<Item = Task> + 'a>>,
     queue: Sender<(Task, SyncSender<Result<Piece>>)>,
@@ -121,7 +121,7 @@ pub(crate) struct ReadAhead<'a> {
 
 impl Drop for ReadAhead<'_> {
     fn drop(&mut self) {
-        // A thread that waits for room would wait for ever.
+        // A thread that waits for room would otherwise wait forever.
         self.budget.change(|used| used.is_over = true);
     }
 }
@@ -143,7 +143,7 @@ impl<'a> ReadAhead<'a> {
         });
         #[expect(
             clippy::disallowed_methods,
-            reason = "`take` bounds what is begun; a bounded queue could fill with tasks of skipped episodes and wait for ever"
+            reason = "`take` bounds what is begun; a bounded queue could fill with tasks of skipped episodes and deadlock"
         )]
         let (queue, waiting) = channel();
         let waiting = Arc::new(Mutex::new(waiting));
@@ -181,16 +181,16 @@ impl<'a> ReadAhead<'a> {
         }
     }
 
-    /// Passes over the tasks of an episode that is given up.
+    /// Skips the tasks of an abandoned episode.
     pub(crate) fn skip(&mut self, episode: usize) {
         self.begun.retain(|((begun, _), _)| *begun != episode);
         while self.tasks.next_if(|(next, _)| *next == episode).is_some() {}
     }
 }
 
-/// The error of a thread that is gone, which is a bug.
+/// The error for a thread that is gone, which is a bug.
 pub(crate) fn lost_thread() -> ImportError {
-    crate::error::invalid("a reading thread ended too early; this is a bug, please report it")
+    crate::error::invalid("a reader thread ended unexpectedly; this is a bug, please report it")
 }
 
 fn next<T>(waiting: &Mutex<Receiver<T>>) -> Option<T> {
@@ -198,7 +198,7 @@ fn next<T>(waiting: &Mutex<Receiver<T>>) -> Option<T> {
     waiting.recv().ok()
 }
 
-/// Reads a stream to its end, or until nobody wants it any more.
+/// Reads a stream to its end, or until the consumer is gone.
 fn read(
     source: &dyn Source,
     (episode, stream): Task,
@@ -206,24 +206,24 @@ fn read(
     sender: &SyncSender<Result<Piece>>,
 ) {
     let pieces = || -> Result<()> {
-        let plan = &source.episodes()[episode].streams[stream];
-        let is_shift = plan.frames > 1 && is_shift(source, episode, stream)?;
-        let first = if is_shift { plan.frames - 1 } else { 0 };
+        let spec = &source.episodes()[episode].streams[stream];
+        let is_shift = spec.frames > 1 && is_shift(source, episode, stream)?;
+        let first = if is_shift { spec.frames - 1 } else { 0 };
         if sender.send(Ok(Piece::Shared(first))).is_err() {
             return Ok(());
         }
-        let ty = plan.frame.as_values();
-        // Frames of no bytes cannot be pushed; the writer knows their number.
+        let ty = spec.frame.as_values();
+        // Zero-byte frames cannot be pushed; the writer knows their number.
         let is_empty = ty.is_some_and(|ty| ty.frame_bytes() == 0);
         let mut start = first;
-        while start < plan.frames && !is_empty {
-            let end = plan.frames.min(start + block_frames(&plan.frame));
+        while start < spec.frames && !is_empty {
+            let end = spec.frames.min(start + block_frames(&spec.frame));
             let frame_bytes = ty.map_or(1 << 10, |ty| ty.frame_bytes());
             let bytes = usize::try_from(end - start).unwrap_or(usize::MAX);
             let share = budget.share((episode, stream), bytes.saturating_mul(frame_bytes));
             let mut block = FrameBuf::default();
             source.read(episode, stream, start..end, &mut block)?;
-            // Of long texts a source gives fewer than it was asked for.
+            // For long texts a source returns fewer frames than requested.
             let count = match &block {
                 FrameBuf::Bytes(frames) => (frames.len() as u64).clamp(1, end - start),
                 FrameBuf::Values(_) => end - start,
@@ -237,7 +237,7 @@ fn read(
         Ok(())
     };
     if let Err(error) = pieces() {
-        // Nobody wants it: then nobody wants its error either.
+        // The consumer is gone, so its error does not matter either.
         let _ = sender.send(Err(error));
     }
 }
@@ -247,7 +247,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_stream_that_is_taken_never_waits_and_the_others_do() {
+    fn the_stream_being_consumed_never_waits_for_the_budget_and_others_do() {
         let budget = Arc::new(Budget {
             bytes: 10,
             state: Mutex::default(),
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_when_it_is_over() {
+    fn waiting_threads_are_released_when_the_consumer_is_gone() {
         let budget = Arc::new(Budget {
             bytes: 1,
             state: Mutex::default(),

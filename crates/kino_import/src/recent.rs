@@ -1,12 +1,12 @@
-//! What was read last, kept for whoever reads the next stream of the same episode.
+//! A small cache of what was read last, for the next stream of the same episode.
 //!
 //! ```text
-//! get(7) ─▶ | 7 | 3 | 4 | 9 |     the oldest leaves when a new one comes
+//! get(7) ─▶ | 7 | 3 | 4 | 9 |     the oldest is evicted by a new one
 //! ```
 //!
-//! As many are kept as threads may read at the same time, at least four: with fewer, threads that work on episodes
-//! of their own would push out each other's. Or as many bytes as fit: a reader goes through a stream a block at a
-//! time, a block ends inside a piece, and without this the piece would be decoded again for the next block.
+//! It keeps as many items as threads may read at the same time, at least four: with fewer, threads working on different
+//! episodes would evict each other's. Or as many bytes as fit: a reader goes through a stream a block at a time, a
+//! block ends inside a piece, and without this cache the piece would be decoded again for the next block.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -14,16 +14,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::survey::cores;
 
-/// Of things that are weighed, no more than this many bytes are kept, but for the newest two.
+/// With a weight function, at most this many bytes are kept, except for the newest two items.
 const KEPT_BYTES: usize = 96 << 20;
 
-/// Of things that are weighed, no more than this many are kept.
+/// With a weight function, at most this many items are kept.
 const KEPT_THINGS: usize = 64;
 
-/// A slot that is locked while its content is being read, so that nobody reads it a second time.
+/// A slot that is locked while its content is being read, so that it is read only once.
 type Slot<T> = Arc<Mutex<Option<Arc<T>>>>;
 
-/// The last few things that were read, by what they are known by.
+/// The last few items that were read, by key.
 pub(crate) struct Recent<K, T> {
     slots: Mutex<VecDeque<Entry<K, T>>>,
     limit: usize,
@@ -55,7 +55,7 @@ impl<K, T> fmt::Debug for Recent<K, T> {
 }
 
 impl<K: PartialEq + Clone, T> Recent<K, T> {
-    /// Keeps by weight, not by number: for things of which one may be tiny and the next a gibibyte.
+    /// Limits by weight, not by count: for items of which one may be tiny and the next a gibibyte.
     pub(crate) fn by_bytes(bytes_of: fn(&T) -> usize) -> Self {
         Self {
             slots: Mutex::default(),
@@ -64,7 +64,7 @@ impl<K: PartialEq + Clone, T> Recent<K, T> {
         }
     }
 
-    /// The thing of that key, which `load` reads if it is not here. What fails is not kept.
+    /// The item of that key; `load` reads it if it is not cached. Errors are not cached.
     pub(crate) fn get<E>(&self, key: K, load: impl FnOnce() -> Result<T, E>) -> Result<Arc<T>, E> {
         let slot = self.slot(key.clone());
         let mut content = lock(&slot);
@@ -92,7 +92,7 @@ impl<K: PartialEq + Clone, T> Recent<K, T> {
         slot
     }
 
-    /// Notes what a thing weighs, and lets the oldest go that are too much.
+    /// Records an item's weight, and evicts the oldest beyond the limit.
     fn weigh(&self, key: &K, bytes: usize) {
         let mut slots = lock(&self.slots);
         if let Some(entry) = slots.iter_mut().find(|entry| entry.key == *key) {
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_are_kept_and_the_oldest_leaves() {
+    fn the_newest_are_kept_and_the_oldest_is_evicted() {
         let recent = Recent::default();
         let loads = std::cell::RefCell::new(Vec::new());
         let get = |number: usize| {
@@ -139,14 +139,14 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_is_read_again() {
+    fn a_failed_load_is_retried() {
         let recent = Recent::default();
         assert_eq!(recent.get(3, || Err("no")).unwrap_err(), "no");
         assert_eq!(*recent.get(3, || Ok::<_, ()>(1)).unwrap(), 1);
     }
 
     #[test]
-    fn heavy_things_leave_early_but_for_the_newest_two() {
+    fn heavy_items_are_evicted_early_except_for_the_newest_two() {
         let recent = Recent::by_bytes(|bytes: &usize| *bytes);
         let loads = std::cell::Cell::new(0);
         let get = |key: usize, bytes: usize| {
@@ -165,6 +165,6 @@ mod tests {
         get(9, 0);
         assert_eq!(loads.get(), 10, "the newest two stay");
         get(7, 1);
-        assert_eq!(loads.get(), 11, "the others are gone");
+        assert_eq!(loads.get(), 11, "the others were evicted");
     }
 }

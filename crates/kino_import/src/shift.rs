@@ -1,21 +1,21 @@
-//! Whether one stream is another, one step ahead.
+//! Detects a stream that is another stream shifted by one step.
 //!
 //! ```text
 //! obs/x       a b c d
 //! next_obs/x    b c d e      only `e` is new
 //! ```
 //!
-//! robomimic files of version 0.1 store every observation twice. What is already in `obs` needs no second
-//! copy, but only after the bytes have been compared: recorders exist whose `next_obs` was taken elsewhere.
+//! robomimic files of version 0.1 store every observation twice. What is already in `obs` needs no second copy, but
+//! only after comparing the bytes: some recorders write a `next_obs` that was captured separately.
 
 use crate::error::{Result, invalid};
 use crate::source::{FrameBuf, Source, block_frames};
 
-/// Whether frames `0..n-1` of `stream` are, bit for bit, frames `1..n` of the stream it may be shifted from.
+/// Whether frames `0..n-1` of `stream` are bit-identical to frames `1..n` of the stream it may be shifted from.
 ///
-/// Reads both, a block at a time. False for a stream without [`shift_of`](crate::StreamPlan::shift_of).
+/// Reads both, a block at a time. False for a stream without [`shift_of`](crate::StreamSpec::shift_of).
 pub fn is_shift(source: &dyn Source, episode: usize, stream: usize) -> Result<bool> {
-    let plan = source
+    let spec = source
         .episodes()
         .get(episode)
         .and_then(|episode| episode.streams.get(stream))
@@ -24,10 +24,10 @@ pub fn is_shift(source: &dyn Source, episode: usize, stream: usize) -> Result<bo
                 "stream {stream} of episode {episode} does not exist"
             ))
         })?;
-    let Some(base) = plan.shift_of else {
+    let Some(base) = spec.shift_of else {
         return Ok(false);
     };
-    let (step, last) = (block_frames(&plan.frame), plan.frames.saturating_sub(1));
+    let (step, last) = (block_frames(&spec.frame), spec.frames.saturating_sub(1));
     let (mut ahead, mut behind) = (FrameBuf::default(), FrameBuf::default());
     let mut start = 0;
     while start < last {

@@ -1,6 +1,6 @@
-//! The order in which episodes are laid down: random, and the same for the same seed.
+//! The on-disk order of episodes: random, and the same for the same seed.
 
-/// The numbers below `len` in an order drawn from `seed` (Fisher and Yates, with splitmix64).
+/// The integers below `len` in an order drawn from `seed` (Fisher–Yates with splitmix64).
 pub(crate) fn shuffled(len: usize, seed: u64) -> Vec<usize> {
     let mut order: Vec<_> = (0..len).collect();
     let mut state = seed;
@@ -10,7 +10,7 @@ pub(crate) fn shuffled(len: usize, seed: u64) -> Vec<usize> {
         bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         bits ^= bits >> 31;
-        // The high half of a product is below `last + 1`, and as good as unbiased for any real number of episodes.
+        // The high half of the product is below `last + 1`, and practically unbiased for any real number of episodes.
         let pick = (u128::from(bits) * (last as u128 + 1)) >> 64;
         order.swap(last, usize::try_from(pick).unwrap_or(last));
     }
@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_order_is_a_permutation_that_the_seed_fixes() {
+    fn the_order_is_a_permutation_determined_by_the_seed() {
         let order = shuffled(100, 7);
         assert_eq!(order, shuffled(100, 7));
         assert_ne!(order, shuffled(100, 8));

@@ -1,13 +1,12 @@
-//! The contract of every importer: what is in a recording, and its frames on request.
+//! The interface of every importer: what a recording contains, and its frames on request.
 //!
 //! ```text
 //! Source ─┬─ describe() ─▶ SourceInfo   format, files, attributes, defects
-//!         ├─ episodes() ─▶ EpisodePlan  id, splits, attributes ─▶ StreamPlan  name, kind, frame type, clock
+//!         ├─ episodes() ─▶ EpisodeSpec  id, splits, attributes ─▶ StreamSpec  name, kind, frame type, clock
 //!         └─ read(episode, stream, frames) ─▶ FrameBuf
 //! ```
 //!
-//! Opening reads metadata only; frames are read a range at a time, so that a recording larger than memory
-//! can be packed.
+//! Opening reads metadata only. Frames are read one range at a time, so a recording larger than memory can be packed.
 
 use std::fs;
 use std::ops::Range;
@@ -24,28 +23,29 @@ use crate::error::{Result, invalid};
 use crate::files;
 use crate::part::{self, NotOpened};
 
-/// How many bytes of frames a reader of a [`Source`] asks for at a time, unless one frame is larger.
+/// How many bytes of frames are requested from a [`Source`] at a time, unless one frame is larger.
 pub(crate) const BLOCK_BYTES: usize = 8 << 20;
 
-/// A recording in somebody else's format, as episodes of streams.
+/// A recording in a foreign format, as episodes of streams.
 pub trait Source: Send + Sync {
     /// What was opened, and what the walk noticed.
     fn describe(&self) -> &SourceInfo;
 
     /// The episodes, in the source's own order.
-    fn episodes(&self) -> &[EpisodePlan];
+    fn episodes(&self) -> &[EpisodeSpec];
 
-    /// What was not opened because [`ImportOptions::part`](crate::ImportOptions::part) does not want it; nothing for a source that opens everything.
+    /// What was not opened because [`ImportOptions::part`](crate::ImportOptions::part) excludes it; empty for a source
+    /// that opens everything.
     fn not_opened(&self) -> &NotOpened {
         &part::OPENED_ALL
     }
 
-    /// Reads `frames` of a stream into `out`, whose old content is dropped.
+    /// Reads `frames` of a stream into `out`, replacing its content.
     ///
-    /// Several threads may read at the same time, each going forward through a stream of its own. Going forward
-    /// decodes each piece of the file once. Asking for [`block_frames`] at a
-    /// time keeps memory bounded; a range of more than a gibibyte is refused. Of texts and JPEG files, which may be of any
-    /// length, fewer than were asked for may come, at least one: look at [`FrameBuf::Bytes`].
+    /// Several threads may read at the same time, each going forward through its own stream; that way each piece of the
+    /// file is decoded once. Requesting [`block_frames`] at a time bounds memory; ranges over a gibibyte are refused.
+    /// Texts and JPEG files may have any length, so fewer of them than requested may be returned, but at least one:
+    /// check the length of [`FrameBuf::Bytes`].
     fn read(
         &self,
         episode: usize,
@@ -55,27 +55,27 @@ pub trait Source: Send + Sync {
     ) -> Result<()>;
 }
 
-/// What a source is.
+/// A description of a source.
 #[derive(Debug)]
 pub struct SourceInfo {
-    /// Whose layout it is: `robomimic-hdf5`, `act-hdf5`, `lerobot-v3`.
+    /// Its layout: `robomimic-hdf5`, `act-hdf5`, `lerobot-v3`.
     pub format: &'static str,
     /// The files, in the order of their episodes.
     pub files: Vec<SourceFile>,
-    /// What the source says about itself as a whole (`env_args`, `total`), as JSON.
+    /// Dataset-level attributes of the source (`env_args`, `total`), as JSON.
     pub attributes: Map<String, Value>,
-    /// What the walk noticed, in the order of the files.
+    /// What the walk noticed, in file order.
     pub defects: Vec<Defect>,
 }
 
-/// One file of a source, or one folder that is a whole.
+/// One file of a source, or one folder that forms a unit.
 #[derive(Debug, Clone)]
 pub struct SourceFile {
     path: PathBuf,
     len: u64,
-    /// When it was last changed, as of the walk.
+    /// Modification time at the walk.
     modified: Option<SystemTime>,
-    /// What of a folder is not wanted: neither counted nor opened.
+    /// Excluded files and folders in it: neither counted nor opened.
     skipped: Vec<PathBuf>,
     hash: OnceLock<String>,
 }
@@ -107,13 +107,13 @@ impl SourceFile {
         }
     }
 
-    /// Refuses a file that was written to since the walk: what was read may be part old and part new. A file that was removed
-    /// was read whole, and the files of a folder are not looked at.
+    /// Refuses a file that was modified since the walk: the data read may be partly old and partly new. A file that was
+    /// deleted was read completely, and the files of a folder are not checked.
     pub(crate) fn check_unchanged(&self) -> Result<()> {
         match self.path.metadata() {
             Ok(meta) if meta.is_file() && meta.modified().ok() != self.modified => {
                 Err(invalid(format!(
-                    "{} was changed while it was packed, and nothing was committed; pack it again when nothing writes to it",
+                    "{} was modified while it was being packed, so nothing was committed; pack it again when no other program writes to it",
                     self.path.display()
                 )))
             }
@@ -121,7 +121,7 @@ impl SourceFile {
         }
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -136,8 +136,8 @@ impl SourceFile {
         self.len == 0
     }
 
-    /// Its BLAKE3 hash in hexadecimal, for lineage; of a folder, that of the names and bytes in it. Slow the first
-    /// time: reads all of them.
+    /// Its BLAKE3 hash in hexadecimal, for lineage; for a folder, the hash of the names and bytes in it. Slow the first
+    /// time: reads everything.
     pub fn read_blake3(&self) -> Result<&str> {
         if let Some(hash) = self.hash.get() {
             return Ok(hash);
@@ -154,7 +154,8 @@ impl SourceFile {
     }
 }
 
-/// Hashes names, lengths and bytes of all that a folder holds, by name, so that a store of many small files has one hash.
+/// Hashes the names, lengths and bytes of everything in a folder, sorted by name, so that a store of many small files
+/// has one hash.
 fn hash_folder(
     folder: &Path,
     skipped: &[PathBuf],
@@ -166,7 +167,7 @@ fn hash_folder(
     for entry in entries {
         let name = entry.file_name();
         hasher.update(name.as_encoded_bytes()).update(b"/");
-        // A link to a folder may lead round in a circle.
+        // A link to a folder may form a cycle.
         if entry.file_type()?.is_dir() {
             hash_folder(&entry.path(), skipped, hasher)?;
         } else if entry.path().is_file() {
@@ -174,13 +175,13 @@ fn hash_folder(
             hasher.update(&len.to_le_bytes());
             hasher.update_reader(file)?;
         }
-        // Where a folder ends: no name is empty.
+        // Marks the end of a folder: no name is empty.
         hasher.update(b"/");
     }
     Ok(())
 }
 
-/// The bytes of all files in a folder; what cannot be listed counts nothing.
+/// The bytes of all files in a folder; anything that cannot be listed counts as 0.
 fn folder_bytes(folder: &Path, skipped: &[PathBuf]) -> u64 {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let wanted = entries.filter(|entry| !skipped.contains(&entry.path()));
@@ -195,67 +196,67 @@ fn folder_bytes(folder: &Path, skipped: &[PathBuf]) -> u64 {
 
 /// One episode of a source.
 #[derive(Debug, Clone)]
-pub struct EpisodePlan {
+pub struct EpisodeSpec {
     /// Its name in the source: `demo_0`, `episode_0`.
     pub id: String,
     /// The splits it belongs to.
     pub splits: Vec<String>,
-    /// What the source says about it (`num_samples`, `model_file`), as JSON.
+    /// Its attributes in the source (`num_samples`, `model_file`), as JSON.
     pub attributes: Map<String, Value>,
-    /// What was done: the language instruction, or the name of the environment.
+    /// The task: the language instruction, or the name of the environment.
     pub task: Option<String>,
-    /// Whether it was done, where the source says so.
+    /// Whether it succeeded, if the source says so.
     pub success: Option<bool>,
-    /// The licence, as an SPDX expression, where the source names one.
+    /// The licence as an SPDX expression, if the source names one.
     pub licence: Option<String>,
     /// Which of [`SourceInfo::files`] it is in.
     pub file: usize,
-    /// Where in the file it is.
+    /// Its location in the file.
     pub object: String,
     /// Its streams, sorted by name.
-    pub streams: Vec<StreamPlan>,
+    pub streams: Vec<StreamSpec>,
 }
 
 /// One stream of one episode.
 #[derive(Debug, Clone)]
-pub struct StreamPlan {
+pub struct StreamSpec {
     /// Its path inside the episode: `actions`, `obs/agentview_image`.
     pub name: String,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// The type of its frames.
     pub frame: FrameType,
-    /// How many frames there are.
+    /// The number of frames.
     pub frames: u64,
-    /// When they were taken.
-    pub clock: ClockPlan,
+    /// The timestamps of its frames.
+    pub clock: ClockSpec,
     /// The stream that this may be one step ahead of (`next_obs/x` of `obs/x`); see [`is_shift`](crate::is_shift).
     pub shift_of: Option<usize>,
-    /// Whether frames come as JPEG files instead of pixels.
+    /// Whether frames are delivered as JPEG files instead of pixels.
     pub carried: bool,
-    /// The unit of its values, where the source names one.
+    /// The unit of its values, if the source names one.
     pub unit: Option<String>,
-    /// What else the source says about it, as JSON.
+    /// Other attributes in the source, as JSON.
     pub attributes: Map<String, Value>,
 }
 
-/// When the frames of a stream were taken.
+/// The timestamps of a stream's frames.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub enum ClockPlan {
+pub enum ClockSpec {
     /// At a fixed rate, the first at zero.
     Regular {
         /// Frames per second.
         rate_hz: f64,
     },
-    /// At these nanoseconds, one per frame, never going back.
+    /// Timestamps in nanoseconds, one per frame, non-decreasing.
     Explicit(Arc<[i64]>),
 }
 
-/// Frames as they come from a source.
+/// Frames as read from a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FrameBuf {
-    /// Packed little-endian numbers, frame after frame.
+    /// Packed little-endian values, frame after frame.
     Values(Vec<u8>),
     /// One byte string per frame: UTF-8 text, or a JPEG file.
     Bytes(Vec<Vec<u8>>),
@@ -267,7 +268,7 @@ impl Default for FrameBuf {
     }
 }
 
-/// How many frames of this type to read at a time: about 8 MiB of them, at least one.
+/// How many frames of this type to read at a time: about 8 MiB, at least one frame.
 pub fn block_frames(frame: &FrameType) -> u64 {
     let frame_bytes = frame.as_values().map_or(1 << 10, |ty| ty.frame_bytes());
     u64::try_from(BLOCK_BYTES / frame_bytes.max(1)).map_or(1, |frames| frames.max(1))

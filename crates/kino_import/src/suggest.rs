@@ -1,4 +1,4 @@
-//! Drafts of mappings: what a source holds, as a TOML file to change and to give back with `--mapping`.
+//! Drafts of mappings: the content of a source, as a TOML file to edit and pass to `--mapping`.
 
 use std::path::Path;
 
@@ -10,12 +10,12 @@ use crate::folder::FolderSource;
 use crate::formats;
 use crate::hdf5;
 use crate::open::{ImportOptions, check, open};
-use crate::source::{ClockPlan, EpisodePlan, Source};
+use crate::source::{ClockSpec, EpisodeSpec, Source};
 
 /// Drafts a mapping of a source, for the formats that read one: HDF5, MCAP and plain folders.
 ///
-/// The draft can be given to [`open`](crate::open()) as it is, in [`ImportOptions::mapping`]; it says in comments what was
-/// guessed and what is left to fill in.
+/// The draft can be passed to [`open`](crate::open()) unchanged, in [`ImportOptions::mapping`]; comments in it say what
+/// was guessed and what needs filling in.
 pub fn suggest_mapping(path: &Path, options: &ImportOptions) -> Result<String> {
     let format = check(path, options)?;
     let options = ImportOptions {
@@ -27,19 +27,19 @@ pub fn suggest_mapping(path: &Path, options: &ImportOptions) -> Result<String> {
         "mcap" => Ok(mcap(&*open(path, &options)?)),
         "folder" => folder(path, &options),
         name => Err(invalid(format!(
-            "{}: the format `{name}` does not read a mapping, since its files say what its streams are; pack it without one",
+            "{}: the format `{name}` does not take a mapping, because its files define the streams; pack it without one",
             path.display()
         ))),
     }
 }
 
-/// A text as TOML writes it.
+/// A string in TOML syntax.
 pub(crate) fn quoted(text: &str) -> String {
-    // JSON escapes all that TOML does, but for one control character.
+    // JSON escapes everything that TOML does, except for one control character.
     Value::from(text).to_string().replace('\u{7f}', "\\u007f")
 }
 
-/// A text as it can stand in a comment.
+/// A text that is safe inside a comment.
 pub(crate) fn comment(text: &str) -> String {
     text.escape_debug().to_string().replace("\\\"", "\"")
 }
@@ -53,14 +53,14 @@ fn head(source: &dyn Source) -> String {
     format!(
         "# A draft of a mapping. Check it, then:\n\
          #   kinograph pack --mapping THIS_FILE SOURCE TARGET\n\
-         # Every key is described in docs/import.md.\n\n\
+         # Every key is described in docs/guide/import.md.\n\n\
          # {} {noun}, the first is {}.\n",
         source.episodes().len(),
         comment(first)
     )
 }
 
-/// Everything is imported; the topics are there to be picked from.
+/// Everything is imported; the topics are listed to choose from.
 fn mcap(source: &dyn Source) -> String {
     let mut text = head(source);
     text.push_str(
@@ -92,7 +92,7 @@ fn mcap(source: &dyn Source) -> String {
 fn folder(path: &Path, options: &ImportOptions) -> Result<String> {
     let (source, has_rate) = match FolderSource::open(path, options) {
         Ok(source) => (source, true),
-        // Nothing says when frames were taken: that is to be filled in.
+        // Nothing gives the timestamps: that must be filled in.
         Err(ImportError::InvalidArgument { .. }) if options.rate_hz.is_none() => {
             let options = ImportOptions {
                 rate_hz: Some(1.0),
@@ -108,9 +108,8 @@ fn folder(path: &Path, options: &ImportOptions) -> Result<String> {
     match (options.rate_hz, has_rate) {
         (Some(rate_hz), _) => text.push_str(&format!("rate_hz = {rate_hz:?}\n")),
         (None, true) => text.push_str(&times(first)),
-        (None, false) => text.push_str(
-            "# FILL IN: nothing says how many frames per second there are.\n# rate_hz = 20.0\n",
-        ),
+        (None, false) => text
+            .push_str("# FILL IN: the source does not specify a frame rate.\n# rate_hz = 20.0\n"),
     }
     text.push_str("\n# task = \"open the drawer\"\n# licence = \"CC-BY-4.0\"\n");
     for stream in first.map_or(&[][..], |first| &first.streams) {
@@ -124,10 +123,10 @@ fn folder(path: &Path, options: &ImportOptions) -> Result<String> {
     Ok(text)
 }
 
-/// The field that times were found in.
-fn times(episode: Option<&EpisodePlan>) -> String {
+/// The field that timestamps were found in.
+fn times(episode: Option<&EpisodeSpec>) -> String {
     let streams = episode.map_or(&[][..], |episode| &episode.streams);
-    let is_explicit = |clock: &ClockPlan| matches!(clock, ClockPlan::Explicit(_));
+    let is_explicit = |clock: &ClockSpec| matches!(clock, ClockSpec::Explicit(_));
     let found = streams.iter().find_map(|stream| {
         let (_, unit) = stream.name.rsplit_once('_')?;
         unit_ns(unit)?;

@@ -1,7 +1,7 @@
-//! The survey: every number and every time of a recording is looked at before anything is written.
+//! The survey: every value and every timestamp of a recording is checked before anything is written.
 //!
-//! Images are left to the pack, which decodes and compares each of them anyway. Everything else is small beside
-//! them and is read twice, so that a recording of a day is refused in its first minute and not in its last.
+//! Images are left to the pack, which decodes and compares each of them anyway. Everything else is small by comparison
+//! and is read twice, so that a defect in a day-long recording is reported in the first minute, not the last.
 
 use std::ops::ControlFlow;
 use std::sync::Mutex;
@@ -14,12 +14,12 @@ use crate::clock;
 use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result, invalid};
 use crate::fit::{Fitted, Target, fit};
-use crate::source::{ClockPlan, EpisodePlan, FrameBuf, Source, block_frames};
+use crate::source::{ClockSpec, EpisodeSpec, FrameBuf, Source, block_frames};
 
-/// The longest text of a frame.
+/// The longest text of one frame, in bytes.
 const MAX_TEXT_BYTES: usize = 1 << 20;
 
-/// So many threads, or one per core for 0.
+/// The number of threads; 0 means one per core.
 pub(crate) fn cores(threads: usize) -> usize {
     match threads {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -27,15 +27,15 @@ pub(crate) fn cores(threads: usize) -> usize {
     }
 }
 
-/// Everything that is wrong with a source: what its walk noticed, then what its values and times show, by episode.
+/// All defects of a source: those the walk noticed, then those of values and timestamps, by episode.
 ///
-/// Looks with so many threads, one per core if 0.
+/// Uses `threads` threads, one per core if 0.
 pub fn survey(source: &dyn Source, threads: usize) -> Result<Vec<Defect>> {
     let fitted = fit(source, &Target::default())?;
     look(&fitted, threads, &mut || ControlFlow::Continue(()))
 }
 
-/// The same of a source that was fitted; `go_on` is asked now and then whether to stop.
+/// The same for a fitted source; `go_on` is polled so that the caller can stop it.
 pub(crate) fn look(
     source: &Fitted<'_>,
     threads: usize,
@@ -91,25 +91,25 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 fn of_episode(source: &dyn Source, episode: usize, block: &mut FrameBuf) -> Vec<Defect> {
     let mut defects = Vec::new();
-    let plan = &source.episodes()[episode];
-    for (position, stream) in plan.streams.iter().enumerate() {
-        let place = place(source, plan, &stream.name);
-        if let ClockPlan::Explicit(times) = &stream.clock {
+    let spec = &source.episodes()[episode];
+    for (position, stream) in spec.streams.iter().enumerate() {
+        let place = place(source, spec, &stream.name);
+        if let ClockSpec::Explicit(times) = &stream.clock {
             let faults = clock::faults(times).into_iter();
-            defects.extend(faults.map(|what| Defect::new(&place, what, Action::Kept).of(&plan.id)));
+            defects.extend(faults.map(|what| Defect::new(&place, what, Action::Kept).of(&spec.id)));
         }
-        let found = match plan.streams[position].frame {
+        let found = match spec.streams[position].frame {
             FrameType::Text => long_text(source, (episode, position), block),
             FrameType::Values(_) => not_numbers(source, (episode, position), block),
         };
         match found {
             Ok(None) => {}
             Ok(Some(what)) => {
-                defects.push(Defect::new(&place, what, Action::Kept).of(&plan.id));
+                defects.push(Defect::new(&place, what, Action::Kept).of(&spec.id));
             }
-            // What cannot be read cannot be kept under any policy.
+            // Unreadable data cannot be kept under any policy.
             Err(error) => {
-                defects.push(Defect::new(&place, error.what(), Action::Dropped).of(&plan.id));
+                defects.push(Defect::new(&place, error.what(), Action::Dropped).of(&spec.id));
             }
         }
     }
@@ -117,7 +117,7 @@ fn of_episode(source: &dyn Source, episode: usize, block: &mut FrameBuf) -> Vec<
 }
 
 /// `demos.hdf5:/data/demo_0, stream `obs/x``, or without the stream if it is empty.
-pub(crate) fn place(source: &dyn Source, episode: &EpisodePlan, stream: &str) -> String {
+pub(crate) fn place(source: &dyn Source, episode: &EpisodeSpec, stream: &str) -> String {
     let file = source.describe().files.get(episode.file);
     let file = file.and_then(|file| file.path().file_name());
     let file = file.unwrap_or_default().to_string_lossy();
@@ -131,16 +131,16 @@ pub(crate) fn place(source: &dyn Source, episode: &EpisodePlan, stream: &str) ->
     }
 }
 
-/// Reads the texts of a stream: one that is too long for a dataset, or that cannot be read, is an error.
+/// Reads the texts of a stream. A text that is unreadable or too long for a dataset is an error.
 fn long_text(
     source: &dyn Source,
     (episode, stream): (usize, usize),
     block: &mut FrameBuf,
 ) -> Result<Option<String>> {
-    let plan = &source.episodes()[episode].streams[stream];
+    let spec = &source.episodes()[episode].streams[stream];
     let mut start = 0;
-    while start < plan.frames {
-        let end = plan.frames.min(start + block_frames(&plan.frame));
+    while start < spec.frames {
+        let end = spec.frames.min(start + block_frames(&spec.frame));
         source.read(episode, stream, start..end, block)?;
         let texts = match &*block {
             FrameBuf::Bytes(texts) => texts.as_slice(),
@@ -149,7 +149,7 @@ fn long_text(
         for (text, frame) in texts.iter().zip(start..) {
             if text.len() > MAX_TEXT_BYTES {
                 return Err(invalid(format!(
-                    "has a text of {} bytes in frame {frame}, at most {MAX_TEXT_BYTES}",
+                    "has a text of {} bytes in frame {frame}; the limit is {MAX_TEXT_BYTES}",
                     text.len()
                 )));
             }
@@ -159,33 +159,33 @@ fn long_text(
                 )));
             }
         }
-        // Fewer may come than were asked for.
+        // A source may return fewer frames than requested.
         start += (texts.len() as u64).clamp(1, end - start);
     }
     Ok(None)
 }
 
-/// How many frames of a stream of floats hold a NaN, in words; `None` where none does.
+/// Describes how many frames of a float stream contain NaN; `None` if none does.
 fn not_numbers(
     source: &dyn Source,
     (episode, stream): (usize, usize),
     block: &mut FrameBuf,
 ) -> Result<Option<String>> {
-    let plan = &source.episodes()[episode].streams[stream];
-    let Some(ty) = plan.frame.as_values() else {
+    let spec = &source.episodes()[episode].streams[stream];
+    let Some(ty) = spec.frame.as_values() else {
         return Ok(None);
     };
-    let is_nan: fn(&[u8]) -> bool = match (ty.dtype(), plan.kind) {
+    let is_nan: fn(&[u8]) -> bool = match (ty.dtype(), spec.kind) {
         (_, Kind::Image | Kind::Depth) => return Ok(None),
         (Dtype::F16, _) => is_nan_16,
         (Dtype::F32, _) => is_nan_32,
         (Dtype::F64, _) => is_nan_64,
-        // Read all the same: a value that cannot be read is a defect.
+        // Read them anyway: an unreadable value is a defect.
         _ => |_| false,
     };
     let (mut first, mut count, mut start) = (None, 0u64, 0);
-    while start < plan.frames && ty.frame_bytes() > 0 {
-        let end = plan.frames.min(start + block_frames(&plan.frame));
+    while start < spec.frames && ty.frame_bytes() > 0 {
+        let end = spec.frames.min(start + block_frames(&spec.frame));
         source.read(episode, stream, start..end, block)?;
         if let FrameBuf::Values(values) = &*block {
             for (frame, number) in values.chunks_exact(ty.frame_bytes()).zip(start..) {
@@ -199,8 +199,8 @@ fn not_numbers(
     }
     Ok(first.map(|first| {
         format!(
-            "holds NaN in {count} of {} frames, the first is frame {first}",
-            plan.frames
+            "contains NaN in {count} of {} frames, first in frame {first}",
+            spec.frames
         )
     }))
 }

@@ -1,18 +1,18 @@
-//! As much of tar as reading needs: where the files in it are. Nothing is ever extracted.
+//! The parts of tar that reading needs: where the files are. Nothing is ever extracted.
 //!
 //! ```text
 //! | name 100 | mode … | size 12 | … | checksum 8 | type 1 | link 100 | "ustar" … | prefix 155 |   512 bytes
 //! | content, padded to 512 | … | two blocks of zeros
 //! ```
 //!
-//! Long names come before their member, as a pax header (`path=`) or GNU's `L`. Links are listed and not followed.
+//! Long names precede their member, as a pax header (`path=`) or GNU's `L`. Links are listed and not followed.
 
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use crate::files;
 
-/// Headers and content are in blocks of so many bytes.
+/// Headers and content are in blocks of this size.
 const BLOCK: u64 = 512;
 
 /// The bytes of a header.
@@ -24,19 +24,19 @@ const MAX_NAME_BYTES: u64 = 1 << 20;
 /// A file in a tar.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Member {
-    /// Without `./` before it.
+    /// Without a leading `./`.
     pub(crate) name: String,
     pub(crate) start: u64,
     pub(crate) len: u64,
 }
 
-/// What a tar holds.
+/// The content of a tar.
 #[derive(Debug, Default)]
 pub(crate) struct Contents {
     pub(crate) members: Vec<Member>,
-    /// Members that cannot be taken, and why; the last may be about the end of the file.
+    /// Members that cannot be read, and why; the last may be about the end of the file.
     pub(crate) lost: Vec<(String, String)>,
-    /// How long the file is.
+    /// The length of the file.
     pub(crate) len: u64,
 }
 
@@ -63,17 +63,17 @@ pub(crate) fn list(path: &Path) -> io::Result<Contents> {
             return Ok(contents);
         }
         let Some(header) = Header::parse(&block) else {
-            contents
-                .lost
-                .push(cut("is no header of a tar: what follows cannot be found"));
+            contents.lost.push(cut(
+                "is not a tar header: the members after it cannot be found",
+            ));
             break;
         };
         let size = long.size.unwrap_or(header.size);
-        // The size is the file's claim: nothing is read or allocated beyond what is there.
+        // The size is the file's claim: nothing is read or allocated beyond what exists.
         if size > len - at {
             let name = long.name.take().unwrap_or(header.name);
             let what = format!(
-                "ends in the middle: {size} bytes are promised, {} are left",
+                "is truncated: its header says {size} bytes, {} are left",
                 len - at
             );
             contents.lost.push((name, what));
@@ -94,7 +94,7 @@ pub(crate) fn list(path: &Path) -> io::Result<Contents> {
         at = at.saturating_add(size.next_multiple_of(BLOCK)).min(len);
         file.seek(SeekFrom::Start(at))?;
     }
-    // A writer that stopped between two members leaves no blocks of zeros; every member is there.
+    // A writer that stopped between two members leaves no zero blocks; every member is intact.
     Ok(contents)
 }
 
@@ -109,12 +109,12 @@ impl Contents {
             // Folders, and pax headers for the whole file: nothing to import.
             b'5' | b'g' => {}
             b'1' | b'2' => lose("is a link, which is not followed"),
-            _ => lose("is no ordinary file"),
+            _ => lose("is not a regular file"),
         }
     }
 }
 
-/// A name below the folder that the tar stands for.
+/// A name below the folder that the tar represents.
 fn inside(name: &str) -> Option<String> {
     let parts = name.split('/').filter(|part| !matches!(*part, "" | "."));
     let parts: Vec<_> = parts.collect();
@@ -122,7 +122,7 @@ fn inside(name: &str) -> Option<String> {
     (!leads_out && !parts.is_empty()).then(|| parts.join("/"))
 }
 
-/// What a header says.
+/// The fields of a header.
 struct Header {
     name: String,
     size: u64,
@@ -131,14 +131,14 @@ struct Header {
 
 impl Header {
     fn parse(block: &Block) -> Option<Self> {
-        // The checksum counts its own field as blanks.
+        // The checksum counts its own field as spaces.
         let sum: u64 = block.iter().map(|&byte| u64::from(byte)).sum();
         let field: u64 = block[148..156].iter().map(|&byte| u64::from(byte)).sum();
         if octal(&block[148..156])? != sum - field + 8 * u64::from(b' ') {
             return None;
         }
         let (name, prefix) = (text(&block[..100]), text(&block[345..500]));
-        // GNU's own header has other things where the prefix is.
+        // GNU's own header has other fields in place of the prefix.
         let is_posix = &block[257..263] == b"ustar\0";
         Some(Self {
             name: match prefix.is_empty() || !is_posix {
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn links_and_names_that_lead_out_are_listed_and_not_taken() {
+    fn links_and_names_that_lead_out_are_listed_and_not_read() {
         let tar = [
             member("../../etc/passwd", b'0', "1", b"x"),
             member("/etc/passwd", b'0', "1", b"x"),
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cut_and_every_flipped_bit_is_survived() {
+    fn truncation_and_flipped_bits_never_panic() {
         let whole = [
             member("a", b'0', "3", b"one"),
             member("b", b'0', "3", b"two"),

@@ -1,4 +1,4 @@
-//! `kinograph cat`: frames of a stream as text, as a `.npy` file, or as PNG images.
+//! `kinograph cat`: prints frames of a stream as text, or writes a `.npy` file or PNG images.
 
 mod png;
 
@@ -16,9 +16,9 @@ use crate::output::{count, note, one_line, print, print_json_text};
 
 /// Print frames of a stream.
 ///
-/// One line per frame: frame index, seconds since the episode began, values. Without STREAM the episode's streams
-/// are listed, without EPISODE the episodes. Images are written with --png. Line feeds and control characters in text are shown as
-/// \n and \u{1b}; --json has text as it is.
+/// One line per frame: frame index, seconds since the start of the episode, values. Without STREAM, lists the episode's
+/// streams; without EPISODE, lists the episodes. Images are written with --png. Line feeds and control characters in
+/// text are shown as \n and \u{1b}; --json prints text unchanged.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The dataset's folder
@@ -35,7 +35,7 @@ pub(crate) struct Args {
         allow_hyphen_values = true
     )]
     frames: Option<String>,
-    /// Which times, in seconds since the episode began: `0.5:1.0`
+    /// Time range, in seconds since the start of the episode: `0.5:1.0`
     #[arg(long, value_name = "A:B")]
     seconds: Option<String>,
     /// Write the frames to this `.npy` file instead
@@ -52,7 +52,7 @@ pub(crate) struct Args {
 /// Frames are read and printed in blocks of this many.
 const BLOCK_FRAMES: usize = 256;
 
-/// Frames of more values are not printed for people.
+/// Larger frames are not printed as text.
 const MAX_PRINTED: usize = 1000;
 
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
@@ -84,7 +84,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// Refuses to print images: thousands of values per line help nobody.
+/// Refuses to print images: thousands of values per line are of no use.
 fn check_printable(args: &Args, stream: &Stream) -> Result<()> {
     let elements = stream
         .frame_type()
@@ -98,7 +98,7 @@ fn check_printable(args: &Args, stream: &Stream) -> Result<()> {
         false => "",
     };
     bail!(
-        "a frame of `{}` has {elements} values, which are not printed; use {png}--npy FILE.npy for an array, or --json",
+        "a frame of `{}` has {elements} values, too many to print; use {png}--npy FILE.npy for an array, or --json",
         one_line(&stream.schema().name)
     )
 }
@@ -162,7 +162,7 @@ fn frames(args: &Args, stream: &Stream) -> Result<Range<usize>> {
     }
 }
 
-/// A bound of a slice as Python takes it: negative ones count from the end, and none is outside.
+/// A bound of a Python slice: negative ones count from the end, and all are clamped.
 fn clamped(frame: i64, len: usize) -> usize {
     let frame = if frame < 0 {
         frame.saturating_add_unsigned(len as u64)
@@ -238,7 +238,7 @@ fn plain(value: &Value) -> String {
     }
 }
 
-/// One little-endian number; what JSON has no number for becomes text.
+/// One little-endian value; numbers that JSON cannot represent become text.
 fn number(dtype: Dtype, bytes: &[u8]) -> Value {
     fn le<const N: usize>(bytes: &[u8]) -> [u8; N] {
         bytes.first_chunk().copied().unwrap_or([0; N])
@@ -261,7 +261,7 @@ fn number(dtype: Dtype, bytes: &[u8]) -> Value {
         Dtype::I32 => Value::from(i32::from_le_bytes(le(bytes))),
         Dtype::I64 => Value::from(i64::from_le_bytes(le(bytes))),
         Dtype::F16 => float(half::f16::from_le_bytes(le(bytes)).to_f64()),
-        // Through text, so that 0.1 is printed as 0.1 and not as what a double makes of it.
+        // Through text, so that 0.1 is printed as 0.1 and not as its double approximation.
         Dtype::F32 => float(
             f32::from_le_bytes(le(bytes))
                 .to_string()
@@ -284,7 +284,7 @@ fn write_npy(path: &PathBuf, stream: &Stream, frames: Range<usize>) -> Result<()
     };
     if path.extension().is_none_or(|ending| ending != "npy") {
         bail!(
-            "{} does not end in `.npy`, which is what would be written; for images use --png",
+            "{} does not end in `.npy`; --npy writes only that format, for images use --png",
             path.display()
         );
     }
@@ -317,7 +317,7 @@ fn npy_header(ty: &ValueType, frames: usize) -> Vec<u8> {
         "{{'descr': '{order}{letter}{size}', 'fortran_order': False, 'shape': ({}), }}",
         shape.join(" ")
     );
-    // The whole must be a multiple of 64 bytes and end in a line feed.
+    // The total must be a multiple of 64 bytes and end in a line feed.
     let unpadded = 10 + header.len() + 1;
     header.push_str(&" ".repeat(unpadded.next_multiple_of(64) - unpadded));
     header.push('\n');

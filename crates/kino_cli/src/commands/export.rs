@@ -16,8 +16,9 @@ use crate::progress::Progress;
 
 /// Write a dataset in another tool's format.
 ///
-/// What the format cannot hold is listed, and nothing is written; --on-defect keep writes the rest. TARGET appears in
-/// one step when everything is written and synced, and never replaces anything. See docs/export.md for what becomes what.
+/// If the format cannot hold something, it is listed and nothing is written; --on-defect keep writes the rest. TARGET
+/// appears in one step when everything is written and synced, and is never overwritten. See docs/guide/export.md for
+/// the mapping.
 ///
 /// Exit codes: 0 done, 1 failed, 2 wrong usage, 3 done but something was lost (listed on stderr).
 #[derive(Debug, clap::Args)]
@@ -35,7 +36,7 @@ pub(crate) struct Args {
     /// Only the episodes of this split
     #[arg(long, value_name = "NAME")]
     split: Option<String>,
-    /// What to do if the format cannot hold something: refuse, or keep all that it can hold
+    /// What to do if the format cannot hold something: refuse, or write the rest
     #[arg(long, value_name = "POLICY", default_value = "error", value_parser = clap::builder::PossibleValuesParser::new(["error", "keep"]))]
     on_defect: String,
     /// How cameras are written: `images` keeps every pixel, `video` encodes them with loss (LeRobot only)

@@ -1,4 +1,4 @@
-//! `kinograph gc`: what no version of a dataset needs.
+//! `kinograph gc`: lists or removes files that no version of a dataset needs.
 
 use std::path::PathBuf;
 
@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 use crate::Outcome;
 use crate::output::{Align, Table, bytes, count, print, print_json};
 
-/// List what no version of a dataset needs: files that interrupted writers have left, and work that could be resumed.
+/// List files that no version of a dataset needs: leftovers of interrupted writers, and work that could be resumed.
 ///
-/// Nothing is removed without --delete, and nothing at all while a writer is at work. Every version keeps its files.
+/// Nothing is removed without --delete, or while a writer is active. Every version keeps its files.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The dataset's folder
     dataset: PathBuf,
-    /// Remove the garbage, instead of listing it
+    /// Remove the garbage instead of listing it
     #[arg(long)]
     delete: bool,
     /// Count work that could be resumed (`kinograph pack --resume`) as garbage too
@@ -90,7 +90,7 @@ fn report(args: &Args, garbage: &Garbage) -> String {
     text
 }
 
-/// The settings that tell one pack from another; a plan is long, and in the JSON.
+/// The settings that distinguish one pack from another; a plan is long, and in the JSON.
 fn settings(work: &StagedWork) -> String {
     let shown = work.settings.iter().filter(|(name, _)| *name != "plan");
     let shown: Vec<_> = shown

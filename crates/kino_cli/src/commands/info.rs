@@ -1,4 +1,4 @@
-//! `kinograph info`: what a dataset holds.
+//! `kinograph info`: shows the contents of a dataset.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use crate::output::{
     Align, Table, bytes, count, decode_us, error, frame_type, one_line, print, print_json, ratio,
 };
 
-/// Show what a dataset holds.
+/// Show the contents of a dataset.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The dataset's folder
@@ -123,7 +123,7 @@ fn streams(dataset: &Dataset) -> String {
     text
 }
 
-/// The rate of each stream of the first episode; a damaged one has none, and `verify` says why.
+/// The rate of each stream of the first episode; `?` if it is damaged, which `verify` explains.
 fn rates(dataset: &Dataset) -> HashMap<String, String> {
     let Ok(episode) = dataset.episode(0) else {
         return HashMap::new();
@@ -139,7 +139,7 @@ fn rates(dataset: &Dataset) -> HashMap<String, String> {
         .collect()
 }
 
-/// What decoding a frame costs by the machine's record; of the first codec, if there are several.
+/// The measured cost of decoding a frame on this machine; of the first codec, if there are several.
 fn cost(costs: &CostRecord, stream: &StreamSummary) -> String {
     let spec = stream.codecs.first().and_then(|codec| codec.parse().ok());
     let frame = match stream.dtype.as_str() {

@@ -1,4 +1,4 @@
-//! `kinograph pack`: a recording into a dataset.
+//! `kinograph pack`: packs a recording into a dataset.
 
 mod dry_run;
 mod mapping;
@@ -29,11 +29,12 @@ use report::Summary;
 
 /// Pack a recording into a dataset.
 ///
-/// The format is recognised from the content. All values and times are checked before anything is written, and a source
-/// with defects is refused with a list of them; --on-defect says what to do instead. Nothing is visible in TARGET until
-/// everything is packed and checked; an interrupted pack continues with --resume.
+/// The format is detected from the content. All values and timestamps are checked before anything is written, and a
+/// source with defects is refused with a list of them; --on-defect changes that. Nothing is visible in TARGET until
+/// everything is packed and checked; --resume continues an interrupted pack.
 ///
-/// Exit codes: 0 done, 1 failed, 2 wrong usage, 3 done but something was lost (listed on stderr), 130 stopped by Ctrl-C.
+/// Exit codes: 0 done, 1 failed, 2 wrong usage, 3 done but something was lost (listed on stderr), 130 stopped by
+/// Ctrl-C.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The recording: a file or a folder
@@ -45,22 +46,22 @@ pub(crate) struct Args {
         default_value_if("suggest_mapping", "true", "-")
     )]
     target: PathBuf,
-    /// The source's format, instead of the one it is recognised as
+    /// The source's format [default: detected]
     #[arg(long, value_name = "NAME", value_parser = clap::builder::PossibleValuesParser::new(FORMATS.iter().map(|format| format.name)))]
     format: Option<String>,
-    /// A TOML file that says which part of the source is which stream (docs/guide/import.md)
+    /// A TOML file that says which object of the source becomes which stream (docs/guide/import.md)
     #[arg(long, value_name = "FILE")]
     mapping: Option<PathBuf>,
     /// Write a draft of a mapping for SOURCE to TARGET, or to stdout, and pack nothing
     #[arg(long, conflicts_with_all = ["mapping", "append", "resume", "dry_run", "json"])]
     suggest_mapping: bool,
-    /// Frames per second, instead of what the source says
+    /// Frames per second [default: the source's own rate]
     #[arg(long, value_name = "HZ")]
     rate: Option<f64>,
-    /// Only the streams that match: `actions`, `obs/*`, `**` crosses `/` (repeat, or list several)
+    /// Only streams that match: `actions`, `obs/*`, `**` crosses `/` (repeat, or list several)
     #[arg(long, value_name = "PATTERN", num_args = 1..)]
     streams: Vec<String>,
-    /// Without the streams that match; their files are neither needed nor opened
+    /// Exclude streams that match; their files are neither needed nor opened
     #[arg(long, value_name = "PATTERN", num_args = 1..)]
     exclude: Vec<String>,
     /// Only these episodes, by number, range or id: `0-9,17`, `demo_40`
@@ -72,7 +73,8 @@ pub(crate) struct Args {
     /// Keep every bit (the default)
     #[arg(long, conflicts_with = "quality")]
     lossless: bool,
-    /// Store images that the plan says nothing about as JPEG of this quality, 1 to 100; everything else stays lossless
+    /// Store images as JPEG of this quality, 1 to 100, unless the plan has a rule for them; everything else stays
+    /// lossless
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=100))]
     quality: Option<u8>,
     /// Add the episodes to an existing dataset, as a new version
@@ -84,25 +86,25 @@ pub(crate) struct Args {
     /// Replace an existing dataset once everything is packed and checked
     #[arg(long)]
     overwrite: bool,
-    /// What to do with defects of the source: refuse it, drop the episodes that have one, or keep all that can be kept
+    /// What to do with defects of the source: refuse it, drop the affected episodes, or keep everything readable
     #[arg(long, value_name = "POLICY", default_value = "error", value_parser = clap::builder::PossibleValuesParser::new(OnDefect::NAMES))]
     on_defect: String,
-    /// Follow links that lead out of the source, such as those of the Hugging Face cache; only for sources that you trust
+    /// Follow links that lead out of the source, such as those of the Hugging Face cache; only for sources you trust
     #[arg(long)]
     follow_links: bool,
-    /// Show what would be packed, with which codecs and about how large, and write nothing
+    /// Show what would be packed, with codecs and estimated sizes, and write nothing
     #[arg(long)]
     dry_run: bool,
     /// Worker threads [default: one per core]
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     threads: usize,
-    /// Memory for frames in flight and for encoding them
+    /// Memory limit for in-flight frames
     #[arg(long, value_name = "BYTES", default_value = "512MB")]
     memory: ByteSize,
-    /// Size at which a shard is closed
+    /// Target size of a shard
     #[arg(long, value_name = "BYTES", default_value = "128MB")]
     shard_size: ByteSize,
-    /// What the ids of the new episodes begin with, such as `lab2/`
+    /// Prefix of the ids of the new episodes, such as `lab2/`
     #[arg(
         long,
         value_name = "TEXT",
@@ -142,7 +144,7 @@ pub(crate) fn run(args: &Args, videos: Option<Arc<dyn Videos>>) -> Result<Outcom
     };
     if let Some(version) = finished_version(args, &*source) {
         note(&format!(
-            "{} has every episode of the source already, as version {version}; nothing to do",
+            "{} already has every episode of the source, as version {version}; nothing to do",
             args.target.display()
         ));
         return Ok(Outcome::Done);
@@ -222,7 +224,7 @@ fn pack(args: &Args, source: &dyn Source, options: PackOptions) -> Result<Outcom
     Ok(tell_defects(&packed.defects))
 }
 
-/// Says what is left of a pack that Ctrl-C has stopped.
+/// Reports what is left of a pack that was stopped with Ctrl-C.
 fn interrupted(args: &Args) -> Outcome {
     let target = args.target.display();
     let garbage = collect_garbage(&args.target, Collect::List, Interrupted::Keep);
@@ -231,7 +233,7 @@ fn interrupted(args: &Args) -> Outcome {
         Err(_) => 0,
     };
     match episodes {
-        0 => note("interrupted: nothing was finished, and nothing is left behind"),
+        0 => note("interrupted: no episode was finished, and no files are left behind"),
         episodes => note(&format!(
             "interrupted: {} kept in {target}; run the same command with `--resume` to continue, or \
              `kinograph gc {target} --delete --interrupted` to remove them",
@@ -289,7 +291,7 @@ fn finished_version(args: &Args, source: &dyn Source) -> Option<u64> {
     all.then(|| dataset.manifest().version)
 }
 
-/// A rule that matches nothing is most likely misspelt.
+/// A rule that matches nothing is most likely a typo.
 fn warn_of_unused_rules(plan: &Plan, source: &dyn Source) {
     let streams = source
         .episodes()
@@ -308,13 +310,13 @@ fn warn_of_unused_rules(plan: &Plan, source: &dyn Source) {
     }
     for event in plan.unused_events(streams.map(|stream| stream.name.as_str())) {
         note(&format!(
-            "note: the plan's event `{}` is looked for in `{}`, which matches no stream",
+            "note: the plan's event `{}` uses the pattern `{}`, which matches no stream",
             event.name, event.stream
         ));
     }
 }
 
-/// Lists what is wrong with the source on stderr, grouped.
+/// Prints the defects of the source on stderr, grouped.
 fn tell_defects(defects: &[Defect]) -> Outcome {
     for group in group_defects(defects) {
         note(&format!("{}: {}", group.action.name(), group.text()));

@@ -12,9 +12,8 @@ use crate::progress::Progress;
 
 /// Check every byte of a dataset.
 ///
-/// Compares every byte with its hash, and what the manifest, the episode table and the statistics say with what the shards
-/// hold. Lists every damaged page with its shard, episode, stream and first frame. Exit code 1 means damage, or a file that
-/// cannot be read.
+/// Compares every byte with its hash, and the manifest, the episode table and the statistics with the shards. Lists
+/// every damaged page with its shard, episode, stream and first frame. Exit code 1 means damage, or an unreadable file.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The dataset's folder
@@ -39,9 +38,9 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     });
     progress.finish();
     let found = match verified {
-        // The error itself advises to run this command.
+        // The error's own advice is to run this command.
         Err(DatasetError::Corrupt { place, what }) => bail!(
-            "{place} is damaged: {what}; nothing can be checked without it: restore it from a copy, or pack again"
+            "{place} is damaged: {what}; nothing can be checked without it: restore it from a backup, or pack again"
         ),
         verified => verified?,
     };

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A *window* is the frames of one stream around an anchor, a *sample* one window per requested key. All is
-//! integer: frame numbers and nanoseconds. `docs/windows.md` has the exact rules; the options that users of other
+//! integer: frame numbers and nanoseconds. `docs/reference/samples.md` has the exact rules; the options that users of other
 //! libraries know are translated into a request (`robomimic.rs`, `lerobot.rs`).
 
 mod anchors;

@@ -1,15 +1,15 @@
-//! Export: a dataset, or some of its episodes, in somebody else's format.
+//! Export: a dataset, or some of its episodes, in a foreign format.
 //!
 //! ```text
-//! dataset ─outline.rs─▶ episodes of streams ─plan of the format─▶ names there, defects ─policy─▶ write ─▶ sync, rename
+//! dataset ─outline.rs─▶ episodes of streams ─prepare─▶ names there, defects ─policy─▶ write ─▶ sync, rename
 //!                       (no frame is read)   what it cannot hold                        a block at a time
 //! ```
 //!
-//! Everything is written in a private folder beside the target, synced and renamed at the end (publish.rs): a kill leaves
-//! nothing that looks whole. What a format cannot hold is a [`Defect`]; by default nothing is written then.
+//! Everything is written into a private folder beside the target, then synced and renamed (publish.rs): a killed export
+//! leaves nothing that looks complete. What a format cannot hold is a [`Defect`]; by default nothing is written then.
 
+mod frame_reader;
 mod outline;
-mod pen;
 mod publish;
 mod zarr;
 
@@ -29,21 +29,21 @@ use crate::pack::Progress;
 use crate::rlds::export as rlds;
 use crate::video::Videos;
 use crate::webdataset::export as webdataset;
+pub(crate) use frame_reader::{FrameReader, ImageForm};
 pub(crate) use outline::{EpisodeOutline, Outline, StreamOutline, after};
-pub(crate) use pen::{ImageForm, Pen};
 use publish::Unpublished;
 
 /// A format that can be exported to.
 #[derive(Debug, Clone, Copy)]
 pub struct Exporter {
-    /// What `--to` takes.
+    /// The value of `--to`.
     pub name: &'static str,
-    /// What is written, for people.
+    /// What is written, for help texts.
     pub makes: &'static str,
-    /// Says which stream goes where, and what cannot go.
-    plan: fn(&mut Outline) -> Result<()>,
+    /// Assigns each stream its place in the format, and records what cannot be exported.
+    prepare: fn(&mut Outline) -> Result<()>,
     /// Writes the outline to a path that does not exist yet.
-    write: fn(&Outline, &mut Pen<'_>, &Path) -> Result<()>,
+    write: fn(&Outline, &mut FrameReader<'_>, &Path) -> Result<()>,
     /// Whether cameras may be video files.
     has_videos: bool,
 }
@@ -53,69 +53,69 @@ pub const EXPORTERS: &[Exporter] = &[
     Exporter {
         name: "robomimic",
         makes: "one HDF5 file in robomimic's layout",
-        plan: hdf5::robomimic::plan,
+        prepare: hdf5::robomimic::prepare,
         write: hdf5::robomimic::write,
         has_videos: false,
     },
     Exporter {
         name: "act",
         makes: "a folder of HDF5 files in the layout of ACT and ALOHA, one per episode",
-        plan: hdf5::act::plan,
+        prepare: hdf5::act::prepare,
         write: hdf5::act::write,
         has_videos: false,
     },
     Exporter {
         name: "lerobot-v2.1",
-        makes: "a folder as LeRobot 0.2 and 0.3 read it, a parquet file per episode",
-        plan: lerobot::plan,
+        makes: "a folder for LeRobot 0.2 and 0.3, one Parquet file per episode",
+        prepare: lerobot::prepare,
         write: lerobot::v21::write,
         has_videos: true,
     },
     Exporter {
         name: "lerobot-v3",
-        makes: "a folder as LeRobot from 0.4 on reads it, parquet files of many episodes",
-        plan: lerobot::plan,
+        makes: "a folder for LeRobot 0.4 and later, Parquet files of many episodes",
+        prepare: lerobot::prepare,
         write: lerobot::v3::write,
         has_videos: true,
     },
     Exporter {
         name: "zarr",
-        makes: "a folder of arrays over all episodes, as diffusion_policy reads them (zarr version 2)",
-        plan: zarr::plan,
+        makes: "a folder of arrays over all episodes, for diffusion_policy (zarr v2)",
+        prepare: zarr::prepare,
         write: zarr::write,
         has_videos: false,
     },
     Exporter {
         name: "webdataset",
-        makes: "a folder of tars of WebDataset, one sample per episode",
-        plan: webdataset::plan,
+        makes: "a folder of WebDataset tar shards, one sample per episode",
+        prepare: webdataset::prepare,
         write: webdataset::write,
         has_videos: false,
     },
     Exporter {
         name: "rlds",
         makes: "a folder of TFRecord files that TensorFlow Datasets opens, one Example per episode (RLDS)",
-        plan: rlds::plan,
+        prepare: rlds::prepare,
         write: rlds::write,
         has_videos: false,
     },
     Exporter {
         name: "mcap",
         makes: "a folder of MCAP files of ROS 2 messages, one per episode",
-        plan: mcap::plan,
+        prepare: mcap::prepare,
         write: mcap::write,
         has_videos: false,
     },
 ];
 
-/// What a user can say about an export.
+/// The options of an export.
 #[derive(Debug, Clone)]
 pub struct ExportOptions {
     /// The name of one of [`EXPORTERS`].
     pub to: String,
     /// Which episodes.
     pub selection: Selection,
-    /// Whether to write what can be held when something cannot: `Error` or `Keep`.
+    /// What to do if the format cannot hold something: `Error` or `Keep`.
     pub on_defect: OnDefect,
     /// How cameras are written.
     pub cameras: Cameras,
@@ -124,21 +124,21 @@ pub struct ExportOptions {
 /// How an export writes cameras.
 #[derive(Debug, Clone, Default)]
 pub enum Cameras {
-    /// Images that are equal to those of the dataset.
+    /// Images, bit-identical to those of the dataset.
     #[default]
     Images,
-    /// Video files, where the format has them; pixels change.
+    /// Video files, if the format supports them; pixels change.
     Video(Arc<dyn Videos>),
 }
 
-/// What an export wrote.
+/// The result of an export.
 #[derive(Debug)]
 pub struct Exported {
-    /// How many episodes.
+    /// The number of episodes.
     pub episodes: u64,
-    /// How many frames, of all streams together.
+    /// The number of frames of all streams together.
     pub frames: u64,
-    /// What the format could not hold, and what is worth knowing.
+    /// What the format could not hold, and notes.
     pub defects: Vec<Defect>,
 }
 
@@ -153,12 +153,12 @@ pub fn export(
     let exporter = find(&options.to)?;
     if options.on_defect == OnDefect::DropEpisode {
         return Err(invalid(
-            "an export has the policies `error` and `keep`; to skip episodes, select the others",
+            "an export takes the policies `error` and `keep`; to skip episodes, select the others",
         ));
     }
     if matches!(options.cameras, Cameras::Video(_)) && !exporter.has_videos {
         return Err(invalid(format!(
-            "{} has no video files; remove --cameras (in Python cameras=)",
+            "{} does not support video files; remove --cameras (in Python cameras=)",
             exporter.name
         )));
     }
@@ -167,15 +167,15 @@ pub fn export(
     outline.cameras = options.cameras.clone();
     let name = target.file_name().unwrap_or_default();
     outline.target = name.to_string_lossy().into_owned();
-    (exporter.plan)(&mut outline)?;
+    (exporter.prepare)(&mut outline)?;
     let defects = outline.take_defects();
     if options.on_defect == OnDefect::Error && defects.iter().any(Defect::is_fault) {
         let format = exporter.name;
         return Err(ImportError::NoPlace { format, defects });
     }
     let unpublished = Unpublished::beside(target, dataset.path())?;
-    let mut pen = Pen::new(&outline, progress);
-    (exporter.write)(&outline, &mut pen, &unpublished.data())?;
+    let mut reader = FrameReader::new(&outline, progress);
+    (exporter.write)(&outline, &mut reader, &unpublished.data())?;
     unpublished.publish()?;
     let streams = outline.episodes.iter().flat_map(|found| &found.streams);
     Ok(Exported {
@@ -186,19 +186,19 @@ pub fn export(
 }
 
 impl Cameras {
-    /// Every way, by the name that users give it.
+    /// Every choice, by its user-facing name.
     pub const NAMES: [&'static str; 2] = ["images", "video"];
 
-    /// The way of that name; `videos` encodes, where there is an encoder.
+    /// The choice of that name; `videos` encodes, if there is an encoder.
     pub fn from_name(name: &str, videos: Option<Arc<dyn Videos>>) -> Result<Self> {
         match (name, videos) {
             ("images", _) => Ok(Self::Images),
             ("video", Some(videos)) => Ok(Self::Video(videos)),
             ("video", None) => Err(invalid(
-                "this program has no encoder of video; the command of the Python package has one: pip install 'kinograph[video]'",
+                "this binary has no video encoder; install the Python package, whose `kinograph` command has one: pip install 'kinograph[video]'",
             )),
             _ => Err(invalid(format!(
-                "cameras {name:?} is none of {}",
+                "cameras={name:?} is not a choice; use one of {}",
                 Self::NAMES.join(", ")
             ))),
         }
@@ -210,7 +210,7 @@ fn find(name: &str) -> Result<&'static Exporter> {
     found.ok_or_else(|| {
         let names: Vec<_> = EXPORTERS.iter().map(|exporter| exporter.name).collect();
         invalid(format!(
-            "there is no exporter {name:?}; there are {}",
+            "export format {name:?} is unknown; use one of {}",
             names.join(", ")
         ))
     })
@@ -221,7 +221,7 @@ fn refuse_existing(target: &Path) -> Result<()> {
     match target.symlink_metadata() {
         Ok(_) => Err(ImportError::Exists {
             what: format!(
-                "{} exists already; an export replaces nothing: name another target, or remove it first",
+                "{} already exists and an export never overwrites; choose another target, or remove it first",
                 target.display()
             ),
         }),
@@ -229,14 +229,14 @@ fn refuse_existing(target: &Path) -> Result<()> {
     }
 }
 
-/// Makes an empty file for a writer that would replace a file that is there. Two names can be the same file where the file
+/// Creates an empty file for a writer that would overwrite an existing one. Two names can be the same file if the file
 /// system ignores case or normalises Unicode.
 pub(crate) fn create_new(path: &Path) -> Result<()> {
     let made = File::create_new(path);
     made.map(drop).map_err(|error| unwritable(path, error))
 }
 
-/// An error of writing.
+/// The error of a failed write.
 pub(crate) fn unwritable(
     path: &Path,
     error: impl Into<Box<dyn std::error::Error + Send + Sync>>,

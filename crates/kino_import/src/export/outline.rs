@@ -1,4 +1,4 @@
-//! The outline of an export: which streams of which episodes go where, before a frame is read.
+//! The outline of an export: which streams of which episodes go where, before any frame is read.
 //!
 //! ```text
 //! Outline ─┬─ attributes of the dataset
@@ -16,20 +16,20 @@ use crate::defect::{Action, Defect};
 use crate::error::{Result, invalid};
 use crate::export::Cameras;
 
-/// Attributes of a dataset that are about its origin, not about its content.
+/// Attributes that describe a dataset's origin, not its content.
 const ABOUT_ORIGIN: &[&str] = &["sources"];
 
 /// What is exported.
 #[derive(Debug)]
 pub(crate) struct Outline {
     pub(crate) dataset: Dataset,
-    /// The name of the file or folder that is written.
+    /// The name of the file or folder to write.
     pub(crate) target: String,
-    /// What the dataset says about itself.
+    /// The attributes of the dataset.
     pub(crate) attributes: Map<String, Value>,
     pub(crate) episodes: Vec<EpisodeOutline>,
     pub(crate) cameras: Cameras,
-    /// By place and fault: what is done, and in how many episodes.
+    /// By place and fault: the action, and the number of episodes.
     defects: BTreeMap<(String, String), (Action, u64)>,
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct EpisodeOutline {
     pub(crate) success: Option<bool>,
     pub(crate) licence: Option<String>,
     pub(crate) streams: Vec<StreamOutline>,
-    /// The rate of every stream, once [`Outline::one_clock`] has left one.
+    /// The rate of every stream, once [`Outline::one_clock`] has selected one.
     pub(crate) rate_hz: f64,
 }
 
@@ -61,21 +61,21 @@ pub(crate) struct StreamOutline {
     pub(crate) frames: usize,
     /// Whether the dataset stores JPEG files.
     pub(crate) is_jpeg: bool,
-    /// The rate, or the mean rate of times that are listed; zero if there is none.
+    /// The rate, or the mean rate of explicit timestamps; zero if there is none.
     pub(crate) mean_hz: f64,
     clock: Ticks,
 }
 
-/// What is left of a clock when a format has frame numbers only.
+/// What remains of a clock if a format only numbers frames.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Ticks {
-    /// `None` if times are listed.
+    /// `None` if timestamps are explicit.
     rate_hz: Option<f64>,
     start_ns: i64,
 }
 
 impl Outline {
-    /// Reads the table and the indexes of the selected episodes, and no frame.
+    /// Reads the table and the indexes of the selected episodes, but no frames.
     pub(crate) fn of(dataset: &Dataset, selection: &Selection) -> Result<Self> {
         let mut attributes = dataset.manifest().attributes.clone();
         attributes.retain(|name, _| !ABOUT_ORIGIN.contains(&name.as_str()));
@@ -128,10 +128,13 @@ impl Outline {
         }
         streams.sort_by(|a, b| a.source.cmp(&b.source));
         for label in row.labels.keys() {
-            self.lose(&format!("label `{label}`"), "has no place in the format");
+            self.lose(
+                &format!("label `{label}`"),
+                "cannot be stored in the format",
+            );
         }
         if row.consent.is_some() {
-            self.lose("consent", "has no place in the format");
+            self.lose("consent", "cannot be stored in the format");
         }
         self.episodes.push(EpisodeOutline {
             name: row.id.clone(),
@@ -146,12 +149,12 @@ impl Outline {
         Ok(())
     }
 
-    /// Lists something that the format cannot hold.
+    /// Records something that the format cannot hold.
     pub(crate) fn lose(&mut self, place: &str, what: &str) {
         self.list(place, what, Action::Skipped);
     }
 
-    /// Lists something that is worth knowing.
+    /// Records a note.
     pub(crate) fn note(&mut self, place: &str, what: &str) {
         self.list(place, what, Action::Noted);
     }
@@ -161,7 +164,7 @@ impl Outline {
         self.defects.entry(key).or_insert((action, 0)).1 += 1;
     }
 
-    /// The defects, each with the number of episodes that have it.
+    /// The defects, each with the number of affected episodes.
     pub(crate) fn take_defects(&mut self) -> Vec<Defect> {
         let to_defect = |((place, what), (action, episodes))| {
             let what = match episodes {
@@ -174,7 +177,7 @@ impl Outline {
         defects.map(to_defect).collect()
     }
 
-    /// Gives streams the names that `rename` says. Of two that get the same name, the first by its own name stays.
+    /// Renames streams by `rename`. If two get the same name, the first by its original name stays.
     pub(crate) fn rename(&mut self, rename: fn(&StreamOutline) -> String) {
         let mut episodes = std::mem::take(&mut self.episodes);
         for episode in &mut episodes {
@@ -183,7 +186,7 @@ impl Outline {
                 stream.name = rename(stream);
                 let place = format!("stream `{}`", stream.source);
                 if !taken.insert(stream.name.clone()) {
-                    let what = format!("would be `{}`, as another stream is", stream.name);
+                    let what = format!("would be named `{}`, like another stream", stream.name);
                     self.lose(&place, &what);
                     return false;
                 }
@@ -196,8 +199,8 @@ impl Outline {
         self.episodes = episodes;
     }
 
-    /// For a format of one row per step, as many as the stream `main` has: leaves out the streams of another length, and
-    /// says whose times are lost. An episode without `main` is refused.
+    /// For a format with one row per step, as many as the stream `main` has: skips streams of another length, and
+    /// records lost timestamps. An episode without `main` is refused.
     pub(crate) fn one_clock(&mut self, main: &str) -> Result<()> {
         let mut episodes = std::mem::take(&mut self.episodes);
         for episode in &mut episodes {
@@ -209,7 +212,7 @@ impl Outline {
                     .map(|one| one.source.as_str())
                     .collect();
                 return Err(invalid(format!(
-                    "episode `{}` has no stream that can be `{main}`, which the format needs; it has {}",
+                    "episode `{}` has no stream for `{main}`, which the format requires; it has {}",
                     episode.id,
                     there.join(", ")
                 )));
@@ -223,14 +226,18 @@ impl Outline {
                     return false;
                 }
                 if stream.clock.rate_hz.is_none() {
-                    self.lose(&place, "has times of its own, the format has none");
+                    self.lose(
+                        &place,
+                        "has its own timestamps, which the format cannot store",
+                    );
                 } else if stream.clock != clock {
-                    let what = format!("has another clock than `{main}`, the format has one");
+                    let what =
+                        format!("has a different clock than `{main}`; the format has only one");
                     self.lose(&place, &what);
                 } else if clock.start_ns != 0 {
                     self.lose(
                         &place,
-                        "starts at a time of its own, the format starts at zero",
+                        "does not start at time zero, as the format requires",
                     );
                 }
                 true
@@ -240,8 +247,8 @@ impl Outline {
         Ok(())
     }
 
-    /// For a format whose episodes have the same streams: leaves those that every episode has with one type, and for which
-    /// `refuse` has no reason.
+    /// For a format whose episodes all have the same streams: keeps those that every episode has with one type, and
+    /// that `refuse` does not reject.
     pub(crate) fn keep_common(&mut self, refuse: fn(&StreamOutline) -> Option<&'static str>) {
         let mut found: BTreeMap<String, (FrameType, usize)> = BTreeMap::new();
         for stream in self.episodes.iter().flat_map(|episode| &episode.streams) {
@@ -266,7 +273,7 @@ impl Outline {
         self.episodes = episodes;
     }
 
-    /// Names every episode by `rename`, from its id and its place. Two of one name are refused.
+    /// Names every episode by `rename`, from its id and position. Duplicate names are refused.
     pub(crate) fn rename_episodes(&mut self, rename: fn(&str, usize) -> String) -> Result<()> {
         let mut episodes = std::mem::take(&mut self.episodes);
         let mut taken: HashMap<String, String> = HashMap::new();
@@ -275,7 +282,7 @@ impl Outline {
             let other = taken.insert(episode.name.clone(), episode.id.clone());
             if let Some(other) = other {
                 return Err(invalid(format!(
-                    "episodes `{other}` and `{}` would both be `{}`; export them apart",
+                    "episodes `{other}` and `{}` would both be named `{}`; export them separately",
                     episode.id, episode.name
                 )));
             }
@@ -290,7 +297,7 @@ impl Outline {
 }
 
 impl EpisodeOutline {
-    /// How many frames each stream has, once [`Outline::one_clock`] has left those of one length.
+    /// The length of all streams, once [`Outline::one_clock`] has kept those of one length.
     pub(crate) fn frames(&self) -> usize {
         self.streams.first().map_or(0, |stream| stream.frames)
     }
@@ -307,7 +314,7 @@ fn mean_hz(times_ns: &[i64]) -> f64 {
     }
 }
 
-/// The part of a name after any of these beginnings, with `/` and `.` as `_`.
+/// The rest of a name after any of these prefixes, with `/` and `.` as `_`.
 pub(crate) fn after(name: &str, beginnings: &[&str]) -> Option<String> {
     let rest = beginnings.iter().find_map(|one| name.strip_prefix(one))?;
     Some(rest.replace(['/', '.'], "_"))

@@ -1,4 +1,4 @@
-//! How an export appears: written in a private folder beside its target, synced, and named in one step.
+//! Publishing an export: written in a private folder beside its target, synced, and renamed in one step.
 //!
 //! ```text
 //! .kinograph-export-k3Jx92LmQa7c/     only one export writes here
@@ -8,7 +8,8 @@
 //!
 //! 1. The name is random, so two exports never share it. A folder whose lock is free was left by a killed export; the
 //!    next export to the same parent folder removes it, and never one whose lock is held.
-//! 2. When everything is written, each file and folder is synced, so that a target that is there after a power loss is whole.
+//! 2. When everything is written, each file and folder is synced, so that a target that exists after a power loss is
+//! complete.
 //! 3. `data` is renamed to the target by a call that fails if the name is taken (`RENAME_NOREPLACE`): of two exports to
 //!    one target exactly one wins, and nothing is ever replaced, not even an empty folder.
 //! 4. The parent folder is synced.
@@ -31,25 +32,25 @@ const PREFIX: &str = ".kinograph-export-";
 const RANDOM: usize = 12;
 const LOCK: &str = "lock";
 const DATA: &str = "data";
-/// How often a private folder is made before giving up: one can be taken for a dead one's in the moment before it is locked.
+/// How often creating a private folder is retried: another export can mistake one for abandoned before it is locked.
 const ATTEMPTS: usize = 16;
 
 /// An export that is not visible yet; dropping it removes what was written.
 #[derive(Debug)]
 pub(super) struct Unpublished {
-    // Removed first, while the lock is still held.
+    // Dropped first, while the lock is still held.
     folder: TempDir,
     _lock: File,
     target: PathBuf,
 }
 
 impl Unpublished {
-    /// Makes a private folder beside `target`, and the folders above that are missing. `dataset` is what is exported.
+    /// Creates a private folder beside `target`, and missing parent folders. `dataset` is the exported dataset.
     pub(super) fn beside(target: &Path, dataset: &Path) -> Result<Self> {
         let Some(name) = target.file_name() else {
             let target = target.display();
             return Err(invalid(format!(
-                "{target} has no name; name a file or folder"
+                "{target} has no file name; name a file or folder"
             )));
         };
         let parent = match target.parent() {
@@ -60,7 +61,7 @@ impl Unpublished {
             refuse_inside(dataset, target, there)?;
         }
         create_folders(parent).map_err(|error| unwritable(parent, error))?;
-        // The real folder: a symlink on the way may be changed while the export runs.
+        // The real path: a symlink on the way may be changed while the export runs.
         let parent = refuse_inside(dataset, target, parent)?;
         sweep(&parent);
         let (folder, lock) = private_folder(&parent, target)?;
@@ -76,15 +77,15 @@ impl Unpublished {
         self.folder.path().join(DATA)
     }
 
-    /// Makes the export durable and gives it its name, unless the name is taken meanwhile.
+    /// Makes the export durable and gives it its name, unless the name was taken in the meantime.
     pub(super) fn publish(self) -> Result<()> {
         let data = self.data();
         each_bottom_up(&data, &mut |path| sync(path)).map_err(|(path, e)| unwritable(&path, e))?;
         rename_new(&data, &self.target).map_err(|error| match error.kind() {
             ErrorKind::AlreadyExists => ImportError::Exists {
                 what: format!(
-                    "{} was made by another export or program while this export ran; it is not replaced, and what this \
-                     export wrote is removed: name another target, or remove that one and export again",
+                    "{} was created by another program while this export ran; it is not overwritten, and what this \
+                     export wrote is removed: choose another target, or remove that one and export again",
                     self.target.display()
                 ),
             },
@@ -95,14 +96,14 @@ impl Unpublished {
     }
 }
 
-/// The real path of `folder`, unless it lies in the dataset, where an export would be taken for part of it.
+/// The real path of `folder`, unless it is inside the dataset, where an export would be mistaken for part of it.
 fn refuse_inside(dataset: &Path, target: &Path, folder: &Path) -> Result<PathBuf> {
     let real = folder
         .canonicalize()
         .map_err(|error| unwritable(folder, error))?;
     match real.starts_with(dataset) {
         true => Err(invalid(format!(
-            "{} is inside the dataset {}; name a target outside of it",
+            "{} is inside the dataset {}; choose a target outside of it",
             target.display(),
             dataset.display()
         ))),
@@ -110,7 +111,7 @@ fn refuse_inside(dataset: &Path, target: &Path, folder: &Path) -> Result<PathBuf
     }
 }
 
-/// Makes a folder and those above it, durably.
+/// Creates a folder and its parents, durably.
 fn create_folders(folder: &Path) -> io::Result<()> {
     let missing: Vec<_> = folder
         .ancestors()
@@ -136,7 +137,7 @@ fn private_folder(parent: &Path, target: &Path) -> Result<(TempDir, File)> {
             .tempdir_in(parent);
         let folder = made.map_err(fail)?;
         if let Some(mut lock) = lock_new(folder.path()).map_err(fail)? {
-            // For people who find the folder.
+            // For anyone who finds the folder.
             let about = format!(
                 "an export to {}, process {}\n",
                 target.display(),
@@ -146,10 +147,12 @@ fn private_folder(parent: &Path, target: &Path) -> Result<(TempDir, File)> {
             return Ok((folder, lock));
         }
     }
-    Err(fail(io::Error::other("private folders vanish here")))
+    Err(fail(io::Error::other(
+        "temporary folders here disappear as soon as they are created",
+    )))
 }
 
-/// Makes and takes the lock of a new private folder; `None` if a rival's [`sweep`] was quicker and has removed the folder.
+/// Creates and takes the lock of a new private folder; `None` if a rival's [`sweep`] has already removed the folder.
 fn lock_new(folder: &Path) -> io::Result<Option<File>> {
     let path = folder.join(LOCK);
     let lock = match File::create_new(&path) {
@@ -159,7 +162,7 @@ fn lock_new(folder: &Path) -> io::Result<Option<File>> {
     match lock.try_lock() {
         Ok(()) => Ok(path.exists().then_some(lock)),
         Err(TryLockError::WouldBlock) => Ok(None),
-        // A file system without locks: no sweep can take this one either, so the folder stays.
+        // A file system without locks: no sweep can lock it either, so the folder stays.
         Err(TryLockError::Error(_)) => Ok(Some(lock)),
     }
 }
@@ -171,7 +174,7 @@ fn sweep(parent: &Path) {
         let path = entry.path();
         let lock = path.join(LOCK);
         if lock.symlink_metadata().is_err() {
-            // Killed, or not yet locked: an empty folder can go in both cases, and the export makes another one.
+            // Killed, or not locked yet: an empty folder can be removed in both cases, and the export creates another.
             let _ = fs::remove_dir(&path);
             continue;
         }
@@ -188,7 +191,7 @@ fn sweep(parent: &Path) {
     }
 }
 
-/// Whether it is a folder with a name as [`private_folder`] gives it.
+/// Whether it is a folder with a name as [`private_folder`] makes them.
 fn is_private(entry: &fs::DirEntry) -> bool {
     let name = entry.file_name();
     let random = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
@@ -198,7 +201,7 @@ fn is_private(entry: &fs::DirEntry) -> bool {
     has_name && entry.file_type().is_ok_and(|kind| kind.is_dir())
 }
 
-/// Calls `visit` with every file and folder of a tree, each after what is in it; the error comes with its path.
+/// Calls `visit` for every file and folder of a tree, children first; an error comes with its path.
 fn each_bottom_up(
     path: &Path,
     visit: &mut dyn FnMut(&Path) -> io::Result<()>,
@@ -212,7 +215,7 @@ fn each_bottom_up(
     visit(path).map_err(at)
 }
 
-/// Makes the bytes of a file, or the names in a folder, durable, whoever wrote them.
+/// Makes the bytes of a file, or the names in a folder, durable, regardless of who wrote them.
 fn sync(path: &Path) -> io::Result<()> {
     if cfg!(not(unix)) && path.is_dir() {
         return Ok(());
@@ -222,7 +225,7 @@ fn sync(path: &Path) -> io::Result<()> {
     options.open(path)?.sync_all()
 }
 
-/// Renames a file or folder to a name that is free; an `AlreadyExists` error if it is not.
+/// Renames a file or folder to a free name; an `AlreadyExists` error if it is taken.
 fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     #[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
     {
@@ -239,7 +242,8 @@ fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     rename_over_claim(from, to)
 }
 
-/// The same in two steps, for file systems without `RENAME_NOREPLACE`: the name is claimed by a call that fails if it is
+/// The same in two steps, for file systems without `RENAME_NOREPLACE`: the name is claimed by a call that fails if it
+/// is
 /// taken (`link` for a file, which is all; else `mkdir`, or `open` with `O_EXCL`), then the empty claim is replaced.
 /// A process that is killed between the two leaves the empty claim.
 #[expect(
@@ -294,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_appears_meanwhile_is_replaced() {
+    fn a_target_that_appears_meanwhile_is_not_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let target = folder.path().join("target");
         let write_folder = |one: &Unpublished| {
@@ -366,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_export_left_is_removed_and_what_a_living_one_writes_is_not() {
+    fn leftovers_of_a_killed_export_are_removed_and_a_running_one_is_untouched() {
         let folder = tempfile::tempdir().unwrap();
         let target = folder.path().join("target");
         let living = unpublished(&target);
@@ -405,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn exports_that_start_together_never_take_each_other_for_dead() {
+    fn exports_that_start_together_never_mistake_each_other_for_abandoned() {
         let folder = tempfile::tempdir().unwrap();
         let start = |name: String| {
             for round in 0..40 {
@@ -469,7 +473,7 @@ mod tests {
             );
         }
         assert_eq!(names(&dataset), Vec::<String>::new());
-        // A name that begins with the dataset's is not inside of it.
+        // A name that begins with the dataset's is not inside it.
         Unpublished::beside(&root.join("a.kino2/x"), &dataset).unwrap();
     }
 

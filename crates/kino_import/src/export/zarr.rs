@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! .zgroup  .zattrs                    attributes of the dataset, rate_hz
-//! data/<stream>/.zarray  0.0  1.0 …   [all frames, …], a piece of rows per file, not compressed
+//! data/<stream>/.zarray  0.0  1.0 …   [all frames, …], a chunk of rows per file, uncompressed
 //! meta/episode_ends/.zarray  0        int64: where each episode ends
 //! ```
 //!
@@ -19,19 +19,19 @@ use kino_codec::{Dtype, ValueType};
 use serde_json::{Value, json};
 
 use crate::error::Result;
-use crate::export::{Outline, Pen, StreamOutline, unwritable};
+use crate::export::{FrameReader, Outline, StreamOutline, unwritable};
 use crate::npy;
 
-/// A piece of an array has at most this many bytes, unless one row has more.
-const PIECE_BYTES: usize = 4 << 20;
+/// A chunk has at most this many bytes, unless one row has more.
+const CHUNK_BYTES: usize = 4 << 20;
 
-/// Which streams go where.
-pub(super) fn plan(outline: &mut Outline) -> Result<()> {
+/// Assigns each stream its array.
+pub(super) fn prepare(outline: &mut Outline) -> Result<()> {
     outline.rename(stream_name);
     outline.one_clock("action")?;
     let mut places = Vec::new();
     for (idx, episode) in outline.episodes.iter().enumerate() {
-        // An episode has a number there, which reads as this id.
+        // Episodes are numbered there, which reads as this id.
         if episode.id != format!("episode_{idx}") {
             places.push("id of an episode".to_owned());
         }
@@ -51,13 +51,19 @@ pub(super) fn plan(outline: &mut Outline) -> Result<()> {
         );
     }
     for place in places {
-        outline.lose(&place, "has no place: the format has arrays of frames only");
+        outline.lose(
+            &place,
+            "cannot be stored: the format only has arrays of frames",
+        );
     }
     outline.keep_common(refuse);
     let rates = outline.episodes.iter().map(|episode| episode.rate_hz);
     let first = rates.clone().next().unwrap_or(0.0);
     if rates.into_iter().any(|rate_hz| rate_hz != first) {
-        outline.lose("the rate", "differs between episodes, the format has one");
+        outline.lose(
+            "the rate",
+            "differs between episodes; the format has only one",
+        );
     }
     Ok(())
 }
@@ -72,17 +78,17 @@ fn stream_name(stream: &StreamOutline) -> String {
     rest.unwrap_or(name).replace(['/', '.'], "_")
 }
 
-/// Why a stream can be no array.
+/// Why a stream cannot be an array.
 fn refuse(stream: &StreamOutline) -> Option<&'static str> {
     match stream.frame.as_values().map(ValueType::elements) {
-        None => Some("is text, the format has numbers only"),
-        Some(0) => Some("has frames of no numbers"),
+        None => Some("is text; the format only has numeric arrays"),
+        Some(0) => Some("has empty frames"),
         _ => None,
     }
 }
 
 /// Writes the folder.
-pub(super) fn write(outline: &Outline, pen: &mut Pen<'_>, path: &Path) -> Result<()> {
+pub(super) fn write(outline: &Outline, reader: &mut FrameReader<'_>, path: &Path) -> Result<()> {
     for folder in ["", "data", "meta"] {
         let folder = path.join(folder);
         fs::create_dir(&folder).map_err(|error| unwritable(&folder, error))?;
@@ -115,7 +121,7 @@ pub(super) fn write(outline: &Outline, pen: &mut Pen<'_>, path: &Path) -> Result
             let same = episode.streams.iter().find(|one| one.name == stream.name);
             let Some(same) = same else { continue };
             let source = outline.dataset.find(&episode.id)?.stream(&same.source)?;
-            pen.each_block(&source, |_, block| array.push(block))?;
+            reader.each_block(&source, |_, block| array.push(block))?;
         }
         array.finish()?;
     }
@@ -126,20 +132,20 @@ fn put_json(path: &Path, value: &Value) -> Result<()> {
     fs::write(path, format!("{value:#}\n")).map_err(|error| unwritable(path, error))
 }
 
-/// An array that grows by rows; a piece is written when it is full.
+/// An array that grows by rows; a chunk is written when it is full.
 struct Array<'a> {
     folder: &'a Path,
-    piece_bytes: usize,
-    /// What follows the number of a piece in its name: `.0.0`.
+    chunk_bytes: usize,
+    /// The suffix of a chunk's name after its number: `.0.0`.
     tail: String,
-    piece: Vec<u8>,
-    pieces: usize,
+    chunk: Vec<u8>,
+    chunks: usize,
 }
 
 impl<'a> Array<'a> {
     fn create(folder: &'a Path, (dtype, shape): (Dtype, &[usize]), rows: usize) -> Result<Self> {
         let row_bytes = shape.iter().product::<usize>() * dtype.size();
-        let in_piece = (PIECE_BYTES / row_bytes.max(1)).clamp(1, rows.max(1));
+        let in_chunk = (CHUNK_BYTES / row_bytes.max(1)).clamp(1, rows.max(1));
         let with = |first: usize| -> Vec<usize> {
             let shape = shape.iter().copied();
             [first].into_iter().chain(shape).collect()
@@ -147,7 +153,7 @@ impl<'a> Array<'a> {
         let head = json!({
             "zarr_format": 2,
             "shape": with(rows),
-            "chunks": with(in_piece),
+            "chunks": with(in_chunk),
             "dtype": npy::name_of(dtype),
             "compressor": null,
             "filters": null,
@@ -158,20 +164,20 @@ impl<'a> Array<'a> {
         put_json(&folder.join(".zarray"), &head)?;
         Ok(Self {
             folder,
-            piece_bytes: in_piece * row_bytes,
+            chunk_bytes: in_chunk * row_bytes,
             tail: ".0".repeat(shape.len()),
-            piece: Vec::new(),
-            pieces: 0,
+            chunk: Vec::new(),
+            chunks: 0,
         })
     }
 
     fn push(&mut self, mut rows: &[u8]) -> Result<()> {
         while !rows.is_empty() {
-            let room = self.piece_bytes - self.piece.len();
+            let room = self.chunk_bytes - self.chunk.len();
             let (head, rest) = rows.split_at(room.min(rows.len()));
-            self.piece.extend_from_slice(head);
+            self.chunk.extend_from_slice(head);
             rows = rest;
-            if self.piece.len() == self.piece_bytes {
+            if self.chunk.len() == self.chunk_bytes {
                 self.flush()?;
             }
         }
@@ -179,19 +185,19 @@ impl<'a> Array<'a> {
     }
 
     fn flush(&mut self) -> Result<()> {
-        let path = self.folder.join(format!("{}{}", self.pieces, self.tail));
-        fs::write(&path, &self.piece).map_err(|error| unwritable(&path, error))?;
-        self.piece.clear();
-        self.pieces += 1;
+        let path = self.folder.join(format!("{}{}", self.chunks, self.tail));
+        fs::write(&path, &self.chunk).map_err(|error| unwritable(&path, error))?;
+        self.chunk.clear();
+        self.chunks += 1;
         Ok(())
     }
 
-    /// The last piece is as long as the others.
+    /// The last chunk is as long as the others.
     fn finish(mut self) -> Result<()> {
-        if self.piece.is_empty() {
+        if self.chunk.is_empty() {
             return Ok(());
         }
-        self.piece.resize(self.piece_bytes, 0);
+        self.chunk.resize(self.chunk_bytes, 0);
         self.flush()
     }
 }

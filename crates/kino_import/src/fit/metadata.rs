@@ -1,12 +1,12 @@
-//! What is said of an episode beside its streams, and how much of it a dataset holds.
+//! Attributes, texts and splits of an episode, and how much of them a dataset holds.
 
 use serde_json::{Map, Value};
 
 use super::{Fitting, shown};
 use crate::defect::Action;
-use crate::source::EpisodePlan;
+use crate::source::EpisodeSpec;
 
-/// The attributes of an episode are one text of at most a mebibyte, which also holds its id and its events.
+/// The attributes of an episode are one text of at most a mebibyte, which also contains its id and its events.
 const MAX_ATTRIBUTES_BYTES: usize = (1 << 20) - (64 << 10);
 
 /// The longest text in a cell of the episode table.
@@ -15,16 +15,16 @@ const MAX_CELL_BYTES: usize = 1 << 16;
 /// The most splits of an episode.
 const MAX_SPLITS: usize = 256;
 
-/// Whether a dataset holds all that is said of an episode.
-pub(super) fn fits(episode: &EpisodePlan) -> bool {
+/// Whether a dataset can hold all metadata of an episode.
+pub(super) fn fits(episode: &EpisodeSpec) -> bool {
     attribute_bytes(episode) <= MAX_ATTRIBUTES_BYTES
         && texts(episode).all(|(_, text)| text.len() <= MAX_CELL_BYTES)
         && episode.splits.len() <= MAX_SPLITS
 }
 
 impl Fitting<'_> {
-    /// Leaves out the largest attributes until the rest fits.
-    pub(super) fn attributes(&mut self, episode: &EpisodePlan, new: &mut EpisodePlan) {
+    /// Drops the largest attributes until the rest fits.
+    pub(super) fn attributes(&mut self, episode: &EpisodeSpec, new: &mut EpisodeSpec) {
         new.attributes = episode.attributes.clone();
         let mut bytes = attribute_bytes(new);
         let of_streams = new.streams.iter().map(|stream| &stream.attributes);
@@ -55,7 +55,7 @@ impl Fitting<'_> {
         }
         if !lost.is_empty() {
             let what = format!(
-                "has attributes of more than {MAX_ATTRIBUTES_BYTES} bytes, {} of them are skipped: {}",
+                "has more than {MAX_ATTRIBUTES_BYTES} bytes of attributes; skipped {}: {}",
                 lost.len(),
                 lost.iter().take(8).cloned().collect::<Vec<_>>().join(", ")
             );
@@ -63,11 +63,14 @@ impl Fitting<'_> {
         }
     }
 
-    /// Leaves out texts and splits that the episode table cannot hold.
-    pub(super) fn cells(&mut self, episode: &EpisodePlan, new: &mut EpisodePlan) {
+    /// Drops texts and splits that the episode table cannot hold.
+    pub(super) fn cells(&mut self, episode: &EpisodeSpec, new: &mut EpisodeSpec) {
         for (name, text) in texts(episode) {
             if text.len() > MAX_CELL_BYTES {
-                let what = format!("{name} of {} bytes, at most {MAX_CELL_BYTES}", text.len());
+                let what = format!(
+                    "{name} of {} bytes; the limit is {MAX_CELL_BYTES}",
+                    text.len()
+                );
                 self.note(episode, "", what, Action::Skipped);
             }
         }
@@ -81,7 +84,10 @@ impl Fitting<'_> {
             .cloned()
             .collect();
         if new.splits.len() > MAX_SPLITS {
-            let what = format!("is in {} splits, at most {MAX_SPLITS}", new.splits.len());
+            let what = format!(
+                "is in {} splits; the limit is {MAX_SPLITS}",
+                new.splits.len()
+            );
             self.note(episode, "", what, Action::Skipped);
             new.splits.truncate(MAX_SPLITS);
         }
@@ -89,7 +95,7 @@ impl Fitting<'_> {
 }
 
 /// The texts of the episode table that come from a source.
-fn texts(episode: &EpisodePlan) -> impl Iterator<Item = (&'static str, &String)> {
+fn texts(episode: &EpisodeSpec) -> impl Iterator<Item = (&'static str, &String)> {
     let task = episode.task.iter().map(|text| ("a task", text));
     let licence = episode.licence.iter().map(|text| ("a licence", text));
     let splits = episode
@@ -99,8 +105,8 @@ fn texts(episode: &EpisodePlan) -> impl Iterator<Item = (&'static str, &String)>
     task.chain(licence).chain(splits)
 }
 
-/// How long the attributes of an episode and its streams are as JSON.
-fn attribute_bytes(episode: &EpisodePlan) -> usize {
+/// The length of an episode's and its streams' attributes as JSON.
+fn attribute_bytes(episode: &EpisodeSpec) -> usize {
     let of_map = |map: &Map<String, Value>| -> usize {
         map.iter()
             .map(|(name, value)| json_len(name) + json_len(value) + 2)
@@ -114,7 +120,7 @@ fn attribute_bytes(episode: &EpisodePlan) -> usize {
     of_map(&episode.attributes) + of_streams
 }
 
-/// How long a value is as JSON, without making it.
+/// The length of a value as JSON, without serializing it.
 fn json_len(value: &(impl serde::Serialize + ?Sized)) -> usize {
     struct Count(usize);
     impl std::io::Write for Count {

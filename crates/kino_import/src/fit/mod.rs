@@ -1,12 +1,13 @@
-//! Fitting: what of a source a dataset can hold, decided before anything is written.
+//! Fitting: decides which part of a source a dataset can hold, before anything is written.
 //!
 //! ```text
 //! episodes of the source ─▶ names, ids, types, limits of the format ─▶ episodes that can be written + defects
 //! ```
 //!
-//! One odd thing costs that thing only: a name that the format refuses is replaced, a stream of another type than
-//! in most episodes or over a limit is skipped (everywhere, if no type is that of most episodes), an episode of which nothing is left is dropped. Each is a defect with
-//! its place, so that the default policy lists all of them and writes nothing.
+//! One odd object costs only that object: a name that the format refuses is replaced; a stream whose type differs from
+//! that of most episodes, or that exceeds a limit, is skipped (in all episodes, if no type has a majority); an episode
+//! with nothing left is dropped. Each is a defect with its place, so the default policy lists all of them and writes
+//! nothing.
 
 mod metadata;
 mod names;
@@ -21,17 +22,17 @@ use serde_json::Map;
 
 use crate::defect::{Action, Defect};
 use crate::error::{Result, invalid};
-use crate::source::{ClockPlan, EpisodePlan, FrameBuf, Source, SourceInfo, StreamPlan};
+use crate::source::{ClockSpec, EpisodeSpec, FrameBuf, Source, SourceInfo, StreamSpec};
 use crate::survey::place;
 use names::{fit_id, fit_name, is_id, is_name, unique};
 
-/// A frame of more bytes is not imported: several of them are in memory at a time.
+/// Larger frames are not imported: several of them are in memory at a time.
 const MAX_FRAME_BYTES: usize = 64 << 20;
 
 /// Kind and type of a stream.
 type Type = (Kind, FrameType);
 
-/// What a pack writes into: the ids and types that are there already, and what ids begin with.
+/// The target of a pack: its existing ids and types, and the prefix of new ids.
 #[derive(Debug, Default)]
 pub(crate) struct Target {
     prefix: String,
@@ -40,7 +41,7 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// A dataset that is new, or `dataset`.
+    /// A new dataset, or `dataset`.
     pub(crate) fn new(prefix: &str, dataset: Option<&Dataset>) -> Self {
         let mut target = Self {
             prefix: prefix.to_owned(),
@@ -61,7 +62,7 @@ impl Target {
     }
 }
 
-/// The type of a stream's frames; `None` if the manifest says something that the writer will refuse.
+/// The type of a stream's frames; `None` if the manifest has one that the writer will refuse.
 fn frame_of(stream: &StreamSummary) -> Option<FrameType> {
     match stream.dtype.as_str() {
         "text" => Some(FrameType::Text),
@@ -69,13 +70,13 @@ fn frame_of(stream: &StreamSummary) -> Option<FrameType> {
     }
 }
 
-/// A source of which every episode that has streams can be written.
+/// A source whose episodes can all be written, if they have streams.
 pub(crate) struct Fitted<'a> {
     source: &'a dyn Source,
-    episodes: Cow<'a, [EpisodePlan]>,
+    episodes: Cow<'a, [EpisodeSpec]>,
     /// The id of each episode in the dataset.
     ids: Vec<String>,
-    /// Where the streams of an episode are in the source, if some of them are skipped.
+    /// The positions of an episode's streams in the source, if some are skipped.
     streams: HashMap<usize, Vec<usize>>,
     defects: Vec<Defect>,
 }
@@ -86,7 +87,7 @@ impl Fitted<'_> {
         self.ids.get(episode).map_or("", String::as_str)
     }
 
-    /// What does not fit, in the order of the episodes.
+    /// What does not fit, in episode order.
     pub(crate) fn defects(&self) -> &[Defect] {
         &self.defects
     }
@@ -97,7 +98,7 @@ impl Source for Fitted<'_> {
         self.source.describe()
     }
 
-    fn episodes(&self) -> &[EpisodePlan] {
+    fn episodes(&self) -> &[EpisodeSpec] {
         &self.episodes
     }
 
@@ -144,8 +145,8 @@ pub(crate) fn fit<'a>(source: &'a dyn Source, target: &Target) -> Result<Fitted<
     Ok(fitted)
 }
 
-/// The names that the format refuses, and what each becomes, the same in every episode.
-fn new_names(episodes: &[EpisodePlan]) -> HashMap<String, String> {
+/// The names that the format refuses, and their replacements, the same in every episode.
+fn new_names(episodes: &[EpisodeSpec]) -> HashMap<String, String> {
     let streams = episodes.iter().flat_map(|episode| &episode.streams);
     let mut names: HashSet<&str> = streams.map(|stream| stream.name.as_str()).collect();
     let mut refused: Vec<_> = names
@@ -160,20 +161,20 @@ fn new_names(episodes: &[EpisodePlan]) -> HashMap<String, String> {
     refused.into_iter().map(fit).collect()
 }
 
-/// Streams by name, with their type and in how many episodes they have it.
+/// Streams by name, with their types and how many episodes have each.
 type Types = HashMap<String, (Type, usize)>;
 
-/// The type of each stream: the dataset's, or else that of most episodes (the first of those that are as frequent). Then the
-/// streams that have many types and none in most episodes, with how many: those are no streams of one type.
+/// The type of each stream: the dataset's, or that of most episodes (the first of equally frequent ones). Then the
+/// streams that have many types and no majority, with how many: those cannot be streams of one type.
 fn usual_types(
-    episodes: &[EpisodePlan],
+    episodes: &[EpisodeSpec],
     names: &HashMap<String, String>,
     target: &Target,
 ) -> (Types, Vec<(String, usize)>) {
-    let mut found: HashMap<&str, Vec<(&StreamPlan, usize)>> = HashMap::new();
+    let mut found: HashMap<&str, Vec<(&StreamSpec, usize)>> = HashMap::new();
     for stream in episodes.iter().flat_map(|episode| &episode.streams) {
         let types = found.entry(new_name(names, &stream.name)).or_default();
-        let is_same = |(known, _): &&mut (&StreamPlan, usize)| {
+        let is_same = |(known, _): &&mut (&StreamSpec, usize)| {
             (known.kind, &known.frame) == (stream.kind, &stream.frame)
         };
         match types.iter_mut().find(is_same) {
@@ -185,7 +186,7 @@ fn usual_types(
     for (name, types) in found {
         let total: usize = types.iter().map(|(_, count)| count).sum();
         let different = types.len();
-        // The last of equal maxima is taken: go backwards to take the first.
+        // `max_by_key` returns the last maximum: go backwards to get the first.
         let most = types.into_iter().rev().max_by_key(|(_, count)| *count);
         let ty = match (target.types.get(name), most) {
             (Some(known), _) => (known.clone(), 0),
@@ -204,7 +205,7 @@ fn usual_types(
 
 /// The defect of a stream that is skipped in every episode.
 fn mixed_defect((name, types): &(String, usize)) -> Defect {
-    let what = format!("has {types} types or sizes, and none of them in most episodes");
+    let what = format!("has {types} types or sizes, none of them in most episodes");
     Defect::new(format!("stream `{name}`"), what, Action::Skipped)
 }
 
@@ -215,20 +216,20 @@ fn new_name<'a>(names: &'a HashMap<String, String>, name: &'a str) -> &'a str {
 struct Fitting<'a> {
     source: &'a dyn Source,
     names: HashMap<String, String>,
-    /// The type of each stream by its new name, and in how many episodes it has it (0: in the dataset).
+    /// The type of each stream by its new name, and how many episodes have it (0: in the dataset).
     types: Types,
     /// Streams that are skipped in every episode.
     mixed: HashSet<String>,
-    /// Why a rate cannot be one, by its bits.
+    /// Why a rate is invalid, by its bits.
     rates: HashMap<u64, Option<String>>,
     defects: Vec<Defect>,
 }
 
 impl Fitting<'_> {
-    /// The ids in the dataset: with the prefix, legal, and each once. What is legal stays, what is not makes way.
+    /// The ids in the dataset: prefixed, legal and unique. Legal ids stay; others are renamed around them.
     fn ids(&mut self, target: &Target) -> Result<Vec<String>> {
         let episodes = self.source.episodes();
-        let wanted = |episode: &EpisodePlan| format!("{}{}", target.prefix, episode.id);
+        let wanted = |episode: &EpisodeSpec| format!("{}{}", target.prefix, episode.id);
         let mut taken: HashSet<String> =
             episodes.iter().map(wanted).filter(|id| is_id(id)).collect();
         let (mut seen, mut ids) = (HashSet::new(), Vec::new());
@@ -247,7 +248,7 @@ impl Fitting<'_> {
             }
             let id = unique(fit_id(&wanted), &mut taken);
             let what = format!(
-                "the id {} is given twice, over 255 bytes long or has control characters; the episode is called `{id}`",
+                "the id {} is a duplicate, longer than 255 bytes or has control characters; the episode is renamed to `{id}`",
                 shown(&wanted)
             );
             self.note(episode, "", what, Action::Kept);
@@ -256,8 +257,8 @@ impl Fitting<'_> {
         Ok(ids)
     }
 
-    /// The episode as it can be written, with the streams of the source that it has; `None` if it is as it was.
-    fn episode(&mut self, episode: &EpisodePlan) -> Option<(EpisodePlan, Vec<usize>)> {
+    /// The episode as it can be written, with the positions of its streams in the source; `None` if unchanged.
+    fn episode(&mut self, episode: &EpisodeSpec) -> Option<(EpisodeSpec, Vec<usize>)> {
         if let Some(what) = self.refuse(episode) {
             self.note(episode, "", what, Action::Dropped);
             let mut nothing = bare(episode);
@@ -265,7 +266,7 @@ impl Fitting<'_> {
             return Some((nothing, Vec::new()));
         }
         let kept = self.kept_streams(episode);
-        let is_renamed = |stream: &StreamPlan| self.names.contains_key(&stream.name);
+        let is_renamed = |stream: &StreamSpec| self.names.contains_key(&stream.name);
         let fits = kept.len() == episode.streams.len()
             && !episode.streams.iter().any(is_renamed)
             && metadata::fits(episode);
@@ -283,11 +284,11 @@ impl Fitting<'_> {
         Some((new, kept))
     }
 
-    /// Why no part of an episode can be kept.
-    fn refuse(&mut self, episode: &EpisodePlan) -> Option<String> {
+    /// Why an episode cannot be kept at all.
+    fn refuse(&mut self, episode: &EpisodeSpec) -> Option<String> {
         if episode.streams.len() > MAX_STREAMS {
             return Some(format!(
-                "has {} streams, an episode has at most {MAX_STREAMS}; join columns to vectors with `--mapping`",
+                "has {} streams; the limit is {MAX_STREAMS} per episode; join columns into vectors with `--mapping`",
                 episode.streams.len()
             ));
         }
@@ -295,22 +296,22 @@ impl Fitting<'_> {
             .streams
             .iter()
             .find_map(|stream| match &stream.clock {
-                ClockPlan::Regular { rate_hz } => self.refuse_rate(*rate_hz),
-                ClockPlan::Explicit(_) => None,
+                ClockSpec::Regular { rate_hz } => self.refuse_rate(*rate_hz),
+                ClockSpec::Explicit(_) => None,
             })
     }
 
     fn refuse_rate(&mut self, rate_hz: f64) -> Option<String> {
         let check = || {
             let error = RegularClock::from_rate_hz(rate_hz, 0, 1).err()?;
-            Some(format!("{error}; give the right one with `--rate`"))
+            Some(format!("{error}; set the correct one with `--rate`"))
         };
         let known = self.rates.entry(rate_hz.to_bits()).or_insert_with(check);
         known.clone()
     }
 
-    /// The streams that can be written; the others are listed.
-    fn kept_streams(&mut self, episode: &EpisodePlan) -> Vec<usize> {
+    /// The streams that can be written; the others are recorded as defects.
+    fn kept_streams(&mut self, episode: &EpisodeSpec) -> Vec<usize> {
         let mut names = HashSet::new();
         let mut kept = Vec::new();
         for (idx, stream) in episode.streams.iter().enumerate() {
@@ -320,35 +321,35 @@ impl Fitting<'_> {
             }
             let refused = match names.insert(name.clone()) {
                 true => self.refuse_stream(stream, &name),
-                false => Some("is there twice; the first is kept".to_owned()),
+                false => Some("appears twice; the first one is kept".to_owned()),
             };
             match refused {
                 None => kept.push(idx),
                 Some(what) => self.note(episode, &stream.name, what, Action::Skipped),
             }
             if name != stream.name {
-                let what = format!("is not a name of a stream; it is called `{name}`");
+                let what = format!("is not a valid stream name; it is renamed to `{name}`");
                 self.note(episode, &stream.name, what, Action::Kept);
             }
         }
         kept
     }
 
-    fn refuse_stream(&self, stream: &StreamPlan, name: &str) -> Option<String> {
+    fn refuse_stream(&self, stream: &StreamSpec, name: &str) -> Option<String> {
         if stream.frames > u64::from(MAX_FRAMES) {
             let frames = stream.frames;
-            return Some(format!("has {frames} frames, at most {MAX_FRAMES}"));
+            return Some(format!("has {frames} frames; the limit is {MAX_FRAMES}"));
         }
         let frame_bytes = stream.frame.as_values().map_or(0, |ty| ty.frame_bytes());
         if frame_bytes > MAX_FRAME_BYTES {
             return Some(format!(
-                "has frames of {frame_bytes} bytes, at most {MAX_FRAME_BYTES} are imported"
+                "has frames of {frame_bytes} bytes; the limit is {MAX_FRAME_BYTES}"
             ));
         }
-        if let ClockPlan::Explicit(times) = &stream.clock {
+        if let ClockSpec::Explicit(times) = &stream.clock {
             if times.len() as u64 != stream.frames {
                 let (times, frames) = (times.len(), stream.frames);
-                return Some(format!("has {frames} frames and {times} times"));
+                return Some(format!("has {frames} frames but {times} timestamps"));
             }
             if times.windows(2).any(|pair| pair[0] > pair[1]) {
                 return Some(crate::clock::faults(times).join(", "));
@@ -364,7 +365,7 @@ impl Fitting<'_> {
             count => format!("in {count} other episodes"),
         };
         Some(format!(
-            "is {} {} here and {} {frame} {there}; a stream of a dataset has one type",
+            "is {} {} here but {} {frame} {there}; a stream must have one type in all episodes",
             stream.kind.name(),
             stream.frame,
             kind.name()
@@ -372,7 +373,7 @@ impl Fitting<'_> {
     }
 
     /// The streams that are kept, under their new names.
-    fn streams(&self, episode: &EpisodePlan, kept: &[usize]) -> Vec<StreamPlan> {
+    fn streams(&self, episode: &EpisodeSpec, kept: &[usize]) -> Vec<StreamSpec> {
         let stream = |&idx: &usize| {
             let mut stream = episode.streams[idx].clone();
             stream.name = new_name(&self.names, &stream.name).to_owned();
@@ -384,16 +385,16 @@ impl Fitting<'_> {
         kept.iter().map(stream).collect()
     }
 
-    fn note(&mut self, episode: &EpisodePlan, stream: &str, what: String, action: Action) {
+    fn note(&mut self, episode: &EpisodeSpec, stream: &str, what: String, action: Action) {
         let place = place(self.source, episode, stream);
         self.defects
             .push(Defect::new(place, what, action).of(&episode.id));
     }
 }
 
-/// An episode without what may be large.
-fn bare(episode: &EpisodePlan) -> EpisodePlan {
-    EpisodePlan {
+/// An episode without its potentially large fields.
+fn bare(episode: &EpisodeSpec) -> EpisodeSpec {
+    EpisodeSpec {
         id: episode.id.clone(),
         splits: Vec::new(),
         attributes: Map::new(),
@@ -406,7 +407,7 @@ fn bare(episode: &EpisodePlan) -> EpisodePlan {
     }
 }
 
-/// A text for a message: quoted, escaped, and not long.
+/// A text for a message: quoted, escaped and shortened.
 fn shown(text: &str) -> String {
     let start: String = text.chars().take(80).collect();
     let more = if start.len() < text.len() { "…" } else { "" };

@@ -1,4 +1,4 @@
-//! Names that a dataset takes: those of streams and of episodes, and what stands for one that it refuses.
+//! Valid names of streams and episodes, and replacements for invalid ones.
 //!
 //! ```text
 //! obs/..   ─▶ obs/_        a\nb ─▶ a_b        (no name) ─▶ _        x, x ─▶ x, x_2
@@ -21,7 +21,7 @@ pub(crate) fn is_id(id: &str) -> bool {
     id.len() <= MAX_BYTES && !id.contains(is_unprintable)
 }
 
-/// A name of a stream that is as near to `name` as can be.
+/// The valid stream name closest to `name`.
 pub(crate) fn fit_name(name: &str) -> String {
     let part = |part: &str| match is_part(part) {
         true => part.replace(is_odd, "_"),
@@ -29,18 +29,18 @@ pub(crate) fn fit_name(name: &str) -> String {
     };
     let parts: Vec<_> = name.split('/').map(part).collect();
     let name = cut(&parts.join("/"), MAX_BYTES);
-    // A cut behind a slash leaves an empty part.
+    // Truncating after a slash leaves an empty component.
     name.trim_end_matches('/').to_owned()
 }
 
-/// An id that is as near to `id` as can be.
+/// The valid id closest to `id`.
 pub(crate) fn fit_id(id: &str) -> String {
     cut(&id.replace(is_unprintable, "_"), MAX_BYTES)
 }
 
-/// `name`, or with a number where that is taken already; takes it.
+/// `name`, with a number if it is taken; marks it as taken.
 pub(crate) fn unique(name: String, taken: &mut HashSet<String>) -> String {
-    // What nobody named gets a name from the writer, which is unique.
+    // An unnamed one gets a unique name from the writer.
     if name.is_empty() || taken.insert(name.clone()) {
         return name;
     }
@@ -60,7 +60,7 @@ fn is_odd(c: char) -> bool {
     is_unprintable(c) || c == '\\'
 }
 
-/// As much of a text as has at most `len` bytes.
+/// The longest prefix of a text with at most `len` bytes.
 fn cut(text: &str, len: usize) -> String {
     let end = (0..=len.min(text.len()))
         .rev()
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_that_is_refused_becomes_one_that_is_not() {
+    fn an_invalid_name_is_replaced_by_a_valid_one() {
         for (name, expected) in [
             ("obs/..", "obs/_"),
             ("", "_"),

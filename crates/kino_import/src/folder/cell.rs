@@ -1,22 +1,22 @@
-//! Cells: what the text between two commas is, and what a column of them can be.
+//! Cells: the type of the text between two commas, and of a column of them.
 //!
 //! ```text
 //! true False         bool                 007          text: leading zeros are part of an id
 //! 3 -4               int64                1e999        float64 cannot hold it: infinity, and a defect
-//! 1e19 written out   uint64               3, (nothing) float64 with NaN if that holds every number, else skipped
+//! 1e19 written out   uint64               3, (nothing) float64 with NaN if that is exact, else skipped
 //! 0.5 nan            float64              anything else: text
 //! ```
 
 use crate::defect::Action;
 
-/// What the cells of a column are.
+/// The type of a column's cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cell {
     /// `true` or `false`.
     Bool,
-    /// A whole number of 64 bits.
+    /// A 64-bit integer.
     Whole,
-    /// A whole number of 64 bits without a sign.
+    /// An unsigned 64-bit integer.
     Unsigned,
     /// A number; an empty cell is NaN.
     Float,
@@ -34,7 +34,7 @@ impl Cell {
         }
     }
 
-    /// The bytes of a number of another type as one of this; what is asked for was seen to fit.
+    /// Converts the bytes of a number to another type; the caller has checked that it fits.
     pub(crate) fn widen(self, own: Self, bytes: &[u8]) -> Option<Vec<u8>> {
         #[expect(
             clippy::cast_precision_loss,
@@ -53,7 +53,7 @@ impl Cell {
         })
     }
 
-    /// Appends a number, or gives `None` if the cell is none.
+    /// Appends a number, or returns `None` if the cell is not one.
     pub(crate) fn push(self, cell: &str, out: &mut Vec<u8>) -> Option<()> {
         let cell = cell.trim();
         match self {
@@ -68,7 +68,7 @@ impl Cell {
     }
 }
 
-/// What a column was seen to hold, each with the line of the first such cell.
+/// What a column contains, each with the line of the first such cell.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Seen {
     bools: Option<u64>,
@@ -76,12 +76,12 @@ pub(crate) struct Seen {
     negatives: Option<u64>,
     /// From 2^63 on.
     large: Option<u64>,
-    /// Whole numbers that float64 cannot hold.
+    /// Integers that float64 cannot represent.
     inexact: Option<u64>,
-    /// Whole numbers of more than 64 bits.
+    /// Integers of more than 64 bits.
     huge: Option<u64>,
     floats: Option<u64>,
-    /// Numbers that are too large or too small for float64.
+    /// Numbers out of range for float64.
     infinite: Option<u64>,
     zeros: Option<u64>,
     empty: Option<u64>,
@@ -91,7 +91,7 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// Looks at the next cell, on `line`.
+    /// Inspects the next cell, on `line`.
     pub(crate) fn look(&mut self, cell: &str, line: u64) {
         let first = |at: &mut Option<u64>| *at = at.or(Some(line));
         self.bytes += cell.len() as u64;
@@ -148,7 +148,7 @@ impl Seen {
         }
     }
 
-    /// What the column is.
+    /// The type of the column.
     pub(crate) fn cell(&self) -> Cell {
         let numbers = self.wholes.or(self.floats);
         match () {
@@ -162,7 +162,7 @@ impl Seen {
         }
     }
 
-    /// Whether every cell is a number that `cell` holds as it is.
+    /// Whether every cell is a number that `cell` represents exactly.
     pub(crate) fn fits(&self, cell: Cell) -> bool {
         match cell {
             Cell::Unsigned => self.negatives.or(self.huge).is_none(),
@@ -171,7 +171,7 @@ impl Seen {
         }
     }
 
-    /// What is wrong with the column if it is taken as `cell`, and what is done about it.
+    /// What is wrong with the column if it is read as `cell`, and what is done about it.
     pub(crate) fn fault(&self, cell: Cell) -> Option<(String, Action)> {
         let text = self.texts.or(self.bools);
         Some(match (cell, self.empty, self.floats) {
@@ -185,9 +185,8 @@ impl Seen {
                 let line = self
                     .huge
                     .or(self.negatives.filter(|_| cell == Cell::Unsigned))?;
-                let what = format!(
-                    "has whole numbers that neither int64 nor uint64 holds, such as on line {line}"
-                );
+                let what =
+                    format!("has integers that fit neither int64 nor uint64, e.g. on line {line}");
                 (what, Action::Skipped)
             }
             (Cell::Float, gap, float) if !self.fits(cell) => {
@@ -198,21 +197,21 @@ impl Seen {
                     (None, None) => "has fractions in other episodes".to_owned(),
                 };
                 let what = format!(
-                    "is a column of whole numbers that {why}: float64 would change the number on line {line}; fill or \
+                    "is an integer column that {why}: float64 would change the value on line {line}; fill or \
                      split the column"
                 );
                 (what, Action::Skipped)
             }
             (Cell::Float, Some(gap), None) if self.wholes.is_some() => {
                 let what = format!(
-                    "is a column of whole numbers without a value on line {gap}; it is kept as float64 with NaN there"
+                    "is an integer column without a value on line {gap}; it is read as float64 with NaN there"
                 );
                 (what, Action::Kept)
             }
             (Cell::Float, ..) => {
                 let line = self.infinite?;
                 let what = format!(
-                    "has a number on line {line} that float64 cannot hold; infinity or zero is kept"
+                    "has a number on line {line} that float64 cannot represent; infinity or zero is stored"
                 );
                 (what, Action::Kept)
             }
@@ -240,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_column_is_what_all_its_cells_can_be() {
+    fn the_type_of_a_column_fits_all_its_cells() {
         for (cells, expected) in [
             (&["1", "-2", "+3"][..], Cell::Whole),
             (&["1", "", "nan"], Cell::Float),
@@ -263,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_change_is_a_fault_with_its_line() {
+    fn a_value_that_would_change_is_a_fault_with_its_line() {
         for (cells, expected) in [
             (
                 &["1700000000123456789", ""][..],

@@ -1,8 +1,9 @@
-//! Fields: what a folder or file of one episode holds, and where each of it is.
+//! Fields: the contents of a folder or file of one episode, and their locations.
 //!
 //! ```text
 //! take_3.npz               action, state                take_3/state.npy           state
-//! take_3.csv               time_s, joint.0              take_3/states.csv          states.csv/time_s, states.csv/joint.0
+//! take_3.csv               time_s, joint.0              take_3/states.csv          states.csv/time_s,
+//! states.csv/joint.0
 //!                                                       take_3/front/000000.png …  front
 //! ```
 
@@ -26,12 +27,12 @@ use crate::zip::{Member, Zip};
 #[derive(Debug, Clone)]
 pub(crate) struct Field {
     pub(crate) name: String,
-    /// How long its first axis is; `None` if it has none.
+    /// The length of its first axis; `None` if it has none.
     pub(crate) rows: Option<u64>,
     pub(crate) place: Place,
 }
 
-/// Where a field is.
+/// The location of a field.
 #[derive(Debug, Clone)]
 pub(crate) enum Place {
     /// An npy file, or one inside an npz file.
@@ -59,11 +60,11 @@ pub(crate) enum Place {
 /// How the rows of an array are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reading {
-    /// Any of them without the others.
+    /// In any order.
     Rows,
-    /// One after another, because they are deflated.
+    /// Sequentially, because they are deflated.
     Forward,
-    /// All at once, because they do not lie together.
+    /// All at once, because they are not contiguous.
     Whole,
 }
 
@@ -102,21 +103,21 @@ pub(crate) fn find(path: &Path, is_wanted: &dyn Fn(&str) -> bool) -> Result<Foun
     Ok(found)
 }
 
-/// What an episode holds.
+/// The contents of an episode.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     parts: Vec<Part>,
-    /// Fields with a file or folder of their own that are not wanted.
+    /// Fields with their own file or folder that are excluded.
     pub(crate) not_opened: Vec<String>,
-    /// What is odd: its name, why, and what is done about it.
+    /// Oddities: name, reason, and what is done about it.
     pub(crate) faults: Vec<(String, String, Action)>,
 }
 
-/// A field, or a table whose columns are fields once they agree with those of other episodes.
+/// A field, or a table whose columns become fields once they agree with those of other episodes.
 #[derive(Debug)]
 enum Part {
     Field(Field),
-    /// What the names of its columns begin with, and the table.
+    /// The prefix of its column names, and the table.
     Table(String, Table),
 }
 
@@ -210,7 +211,7 @@ impl Found {
         })
     }
 
-    /// All fields, and what is odd about them.
+    /// All fields, and their oddities.
     pub(crate) fn finish(mut self) -> (Vec<Field>, Vec<(String, String, Action)>) {
         let mut fields = Vec::new();
         for part in self.parts {
@@ -226,7 +227,7 @@ impl Found {
                 let name = format!("{prefix}{}", column.name);
                 let fault = column.seen.fault(column.cell);
                 match fault {
-                    // It is read with its neighbours, and no number of it would be one.
+                    // It is read together with its neighbours, and none of its values would be a number.
                     Some((_, Action::Skipped)) => column.cell = Cell::Text,
                     _ => kept.push((number, name.clone())),
                 }
@@ -268,7 +269,7 @@ impl Found {
     }
 }
 
-/// A header whose values are all there.
+/// A header whose values are complete.
 fn whole_header(start: &[u8], len: u64) -> Result<Header, String> {
     let header = Header::parse(start)?;
     let end = header
@@ -277,7 +278,7 @@ fn whole_header(start: &[u8], len: u64) -> Result<Header, String> {
     match end.is_some_and(|end| end <= len) {
         true => Ok(header),
         false => Err(format!(
-            "is cut short: it says that its shape is {:?}, and has {len} bytes",
+            "is truncated: its shape is {:?}, but it has {len} bytes",
             header.shape
         )),
     }
@@ -341,16 +342,19 @@ impl Field {
                     Some(dtype) => {
                         let dims = inner.iter().map(|&dim| usize::try_from(dim).ok());
                         let dims: Option<Vec<_>> = dims.collect();
-                        values(dtype, &dims.ok_or("has an absurd shape")?)
+                        values(dtype, &dims.ok_or("has an unreasonable shape")?)
                     }
                     None if inner.iter().all(|&dim| dim == 1) => Ok(FrameType::Text),
-                    None => Err(format!("has several texts per frame: {:?}", header.shape)),
+                    None => Err(format!(
+                        "has several strings per frame: its shape is {:?}",
+                        header.shape
+                    )),
                 }
             }
         }
     }
 
-    /// Whether its frames come as JPEG files.
+    /// Whether its frames are JPEG files.
     pub(crate) fn is_carried(&self) -> bool {
         matches!(&self.place, Place::Images { encoded, .. } if encoded.carried)
     }

@@ -1,13 +1,13 @@
-//! Names with `*` and `?`, and the order in which people count.
+//! Names with `*` and `?`, and natural sort order.
 
 use std::fs;
 use std::path::Path;
 
-/// Whether `name` is what `pattern` says: `*` is any number of letters, `?` is one.
+/// Whether `name` matches `pattern`: `*` is any number of characters, `?` is one.
 pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     let (pattern, name): (Vec<char>, Vec<char>) =
         (pattern.chars().collect(), name.chars().collect());
-    // Goes back to the last `*` only: that is enough, and never slow.
+    // Backtracks to the last `*` only, which is sufficient and keeps it fast.
     let (mut at, mut in_name, mut star) = (0, 0, None);
     while in_name < name.len() {
         match pattern.get(at) {
@@ -32,7 +32,7 @@ pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     pattern[at..].iter().all(|&letter| letter == '*')
 }
 
-/// Files and folders below `root` that a pattern of parts between `/` names, in order.
+/// Files and folders below `root` that match a pattern with `/` separators, sorted.
 pub(crate) fn find(root: &Path, pattern: &str) -> Vec<String> {
     let mut found = vec![String::new()];
     for part in pattern.split('/') {
@@ -58,7 +58,7 @@ pub(crate) fn find(root: &Path, pattern: &str) -> Vec<String> {
     found
 }
 
-/// The key that sorts `2.jpg` before `10.jpg`: letters as letters, runs of digits as numbers.
+/// The key that sorts `2.jpg` before `10.jpg`: runs of digits as numbers.
 pub(crate) fn order(name: &str) -> Vec<(String, u128, usize)> {
     let mut key = Vec::new();
     let mut rest = name;
@@ -71,7 +71,7 @@ pub(crate) fn order(name: &str) -> Vec<(String, u128, usize)> {
             .find(|letter: char| !letter.is_ascii_digit())
             .unwrap_or(tail.len());
         let (number, tail) = tail.split_at(digits);
-        // A number of more than 38 digits is behind every other.
+        // A number of more than 38 digits sorts last.
         let value = number
             .parse()
             .unwrap_or(if number.is_empty() { 0 } else { u128::MAX });
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stars_and_question_marks_stand_for_letters() {
+    fn stars_and_question_marks_match_characters() {
         for (pattern, name, is_match) in [
             ("*", "", true),
             ("episode_*.npz", "episode_12.npz", true),
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_in_the_order_of_numbers() {
+    fn numbers_sort_numerically() {
         let mut names = ["10.jpg", "2.jpg", "b1", "a", "01.jpg", "1.jpg"];
         names.sort_by_key(|name| order(name));
         assert_eq!(names, ["1.jpg", "01.jpg", "2.jpg", "10.jpg", "a", "b1"]);

@@ -2,7 +2,7 @@
 //!
 //! ```toml
 //! episodes = "session_*/take_*"        # each file or folder of this name is an episode
-//! timestamps = "states.csv/time_s"     # the times of all streams of as many frames, instead of rate_hz = 20
+//! timestamps = "states.csv/time_s"     # timestamps of all streams with that many frames, instead of rate_hz = 20
 //! timestamps_unit = "s"                # or ms, us, ns
 //! task = "open the drawer"
 //! licence = "CC-BY-4.0"
@@ -25,7 +25,7 @@ pub(crate) use crate::mapping::Clock;
 use crate::mapping::{self, Check};
 use crate::zip::is_inside;
 
-/// What a mapping says.
+/// A parsed mapping.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -51,7 +51,7 @@ struct Stream {
     unit: Option<String>,
 }
 
-/// A mapping that was checked.
+/// A validated mapping.
 #[derive(Debug, Default)]
 pub(crate) struct Mapping {
     pub(crate) episodes: Option<String>,
@@ -63,7 +63,7 @@ pub(crate) struct Mapping {
     path: PathBuf,
 }
 
-/// A stream that the mapping names.
+/// A stream named by the mapping.
 #[derive(Debug)]
 pub(crate) struct StreamRequest {
     pub(crate) name: String,
@@ -71,7 +71,7 @@ pub(crate) struct StreamRequest {
     pub(crate) kind: Option<Kind>,
     pub(crate) clock: Option<Clock>,
     pub(crate) unit: Option<String>,
-    /// Where it stands in the mapping.
+    /// Its line in the mapping.
     pub(crate) line: usize,
 }
 
@@ -94,7 +94,7 @@ impl Mapping {
         for stream in &file.stream {
             let request = check.request(stream)?;
             if streams.iter().any(|other| other.name == request.name) {
-                let what = format!("stream {:?} is there twice", request.name);
+                let what = format!("stream {:?} is defined twice", request.name);
                 return Err(check.wrong(stream.span(), &what));
             }
             streams.push(request);
@@ -132,7 +132,10 @@ impl Check<'_> {
         let name = match &stream.name {
             Some(name) => name.clone(),
             None if stream.from.contains(['*', '?']) => {
-                return Err(wrong(format!("{:?} needs a name", stream.from)));
+                return Err(wrong(format!(
+                    "{:?} is a pattern and needs a name",
+                    stream.from
+                )));
             }
             None => stream.from.clone(),
         };
@@ -159,7 +162,7 @@ mod tests {
                 "\nepisodes = \"../x\"",
                 "line 2: episodes \"../x\" leads out of the folder",
             ),
-            ("rate_hz = 0", "line 1: rate_hz must be a number above zero"),
+            ("rate_hz = 0", "line 1: rate_hz must be greater than zero"),
             ("channel = 1", "channel"),
             (
                 "[[stream]]\nfrom = \"/etc/passwd\"",
@@ -167,17 +170,20 @@ mod tests {
             ),
             (
                 "[[stream]]\nfrom = \"a\"\nkind = \"smell\"",
-                "line 3: kind \"smell\" is none of",
+                "line 3: kind \"smell\" is not one of",
             ),
-            ("[[stream]]\nfrom = \"a*\"", "line 1: \"a*\" needs a name"),
+            (
+                "[[stream]]\nfrom = \"a*\"",
+                "line 1: \"a*\" is a pattern and needs a name",
+            ),
             (
                 "[[stream]]\nfrom = \"a\"\n[[stream]]\nfrom = \"a\"",
-                "line 3: stream \"a\" is there twice",
+                "line 3: stream \"a\" is defined twice",
             ),
             ("timestamps = \"t\"", "needs timestamps_unit"),
             (
                 "timestamps = \"t\"\ntimestamps_unit = \"h\"",
-                "line 2: the unit \"h\"",
+                "line 2: unit \"h\"",
             ),
         ] {
             let error = Mapping::parse(Path::new("map.toml"), text).err();

@@ -1,7 +1,8 @@
-//! Plain folders: npz, npy and csv files and images, with a small mapping where names do not say enough.
+//! Plain folders: npz, npy and csv files and images, with a small mapping where names are not enough.
 //!
 //! ```text
-//! mapping.rs  glob.rs              fields.rs                             plan.rs                         read.rs table.rs
+//! mapping.rs  glob.rs              fields.rs                             spec.rs                         read.rs
+//! table.rs
 //! what is what? which episodes? ─▶ arrays, columns, images of one ─▶ streams, clocks, attributes ─▶ frames
 //! ```
 
@@ -9,9 +10,9 @@ mod cell;
 mod fields;
 pub(crate) mod glob;
 mod mapping;
-mod plan;
 mod read;
 mod rows;
+mod spec;
 mod table;
 mod times;
 
@@ -29,9 +30,9 @@ use crate::error::{ImportError, Result};
 use crate::formats::{files_ending, has_ending};
 use crate::open::ImportOptions;
 use crate::part::NotOpened;
-use crate::plans;
 use crate::recent::Recent;
-use crate::source::{BLOCK_BYTES, EpisodePlan, FrameBuf, Source, SourceFile, SourceInfo};
+use crate::source::{BLOCK_BYTES, EpisodeSpec, FrameBuf, Source, SourceFile, SourceInfo};
+use crate::specs;
 use crate::zip::Forward;
 use cell::Cell;
 use fields::{Found, Place, Reading};
@@ -45,13 +46,13 @@ const FILES: &[&str] = &["npz", "csv"];
 #[derive(Debug)]
 pub(crate) struct FolderSource {
     info: SourceInfo,
-    episodes: Vec<EpisodePlan>,
-    /// For each episode, where each stream is.
+    episodes: Vec<EpisodeSpec>,
+    /// For each episode, the location of each stream.
     places: Vec<Vec<Place>>,
     decoded: Recent<(usize, usize), Vec<u8>>,
-    /// Parts of tables, by where the table is in memory.
+    /// Slices of tables, by the table's address in memory.
     groups: Recent<(usize, GroupKey), Group>,
-    /// Deflated arrays, each as far as it was read.
+    /// Deflated arrays, with their read positions.
     forward: Recent<(usize, usize), Mutex<Forward>>,
     not_opened: NotOpened,
 }
@@ -108,7 +109,7 @@ impl FolderSource {
         let mut found = Vec::new();
         let ids = ids(&names);
         let mut not_opened = NotOpened::default();
-        // A mapping gives streams other names than those of the files, and clocks that are files.
+        // A mapping renames streams, and clocks may be files.
         let is_wanted = |field: &str| options.mapping.is_some() || options.part.takes_stream(field);
         for (name, id) in names.iter().zip(&ids) {
             match fields::find(&root.join(name), &is_wanted) {
@@ -137,7 +138,7 @@ impl FolderSource {
             forward: Recent::default(),
             not_opened,
         };
-        let mut planner = plan::Planner::new(&mapping, options.rate_hz);
+        let mut builder = spec::SpecBuilder::new(&mapping, options.rate_hz);
         for (name, id, found) in found {
             let (fields, faults) = found.finish();
             for (field, what, action) in faults {
@@ -145,8 +146,8 @@ impl FolderSource {
                 let defect = Defect::new(place, what, action).of(id);
                 source.info.defects.push(defect);
             }
-            let planned = planner.episode(name, id, fields, &mut source.info.defects)?;
-            let Some((mut episode, places)) = planned else {
+            let draft = builder.episode(name, id, fields, &mut source.info.defects)?;
+            let Some((mut episode, places)) = draft else {
                 continue;
             };
             episode.file = source.info.files.len();
@@ -162,17 +163,16 @@ impl FolderSource {
             source.episodes.push(episode);
             source.places.push(places);
         }
-        planner.check_all_found()?;
+        builder.check_all_found()?;
         if source.episodes.is_empty() && source.not_opened.streams.is_empty() {
-            let next =
-                "say with `--mapping` which files or folders are episodes: `episodes = \"take_*\"`";
-            return Err(plans::nothing_left(path, &source.info.defects, next));
+            let next = "pass a mapping with `--mapping` that says which files or folders are episodes: `episodes = \"take_*\"`";
+            return Err(specs::nothing_left(path, &source.info.defects, next));
         }
         Ok(source)
     }
 }
 
-/// Ids: names without their ending, unless two would be the same.
+/// Ids: names without their extension, unless two would be equal.
 fn ids(names: &[String]) -> Vec<String> {
     let stem = |name: &String| match name.rsplit_once('.') {
         Some((stem, ending)) if FILES.contains(&ending) || ending == "npy" => stem.to_owned(),
@@ -185,8 +185,8 @@ fn ids(names: &[String]) -> Vec<String> {
     }
 }
 
-/// Columns of numbers of the same name hold the same in every episode, where that changes no number: whole numbers are
-/// floats where others are, and unsigned where others are. What cannot agree is for the fitting to list.
+/// Gives numeric columns of the same name the same type in every episode, if that is exact: integers become floats or
+/// unsigned if they are elsewhere. Columns that cannot agree are reported by the fitting.
 fn agree<'a>(found: impl Iterator<Item = &'a mut Found>) {
     let mut columns: HashMap<String, Vec<&mut Column>> = HashMap::new();
     for (name, column) in found.flat_map(Found::table_columns) {
@@ -229,7 +229,7 @@ impl FolderSource {
                 }
                 table::Found::Number(own, bytes) => values.extend(cell.widen(own, bytes)?),
             }
-            // Texts may be of any length: the rest is for the next read.
+            // Texts may have any length: the rest is for the next read.
             Some(text_bytes < BLOCK_BYTES)
         };
         table.read(columns, frames, &mut kept, &mut push)?;
@@ -245,7 +245,7 @@ impl Source for FolderSource {
         &self.info
     }
 
-    fn episodes(&self) -> &[EpisodePlan] {
+    fn episodes(&self) -> &[EpisodeSpec] {
         &self.episodes
     }
 
@@ -260,11 +260,11 @@ impl Source for FolderSource {
         frames: Range<u64>,
         out: &mut FrameBuf,
     ) -> Result<()> {
-        let plan = plans::find(&self.episodes, (episode, stream), &frames)?;
+        let spec = specs::find(&self.episodes, (episode, stream), &frames)?;
         let place = &self.places[episode][stream];
         if matches!(place, Place::Images { .. }) {
             let images = place.read_images(frames)?;
-            *out = match plan.carried {
+            *out = match spec.carried {
                 true => FrameBuf::Bytes(images),
                 false => FrameBuf::Values(images.concat()),
             };
@@ -280,7 +280,7 @@ impl Source for FolderSource {
             *out = self.read_columns((table, columns), *cell, frames)?;
             return Ok(());
         }
-        let row_bytes = match (place, &plan.frame) {
+        let row_bytes = match (place, &spec.frame) {
             (Place::Array { header, .. }, FrameType::Text) => header.element.size() as u64,
             (_, frame) => frame.as_values().map_or(1, |ty| ty.frame_bytes() as u64),
         };
@@ -299,15 +299,15 @@ impl Source for FolderSource {
                 let rows = whole.get(at(frames.start)..at(frames.end));
                 let wrong = || {
                     let file = self.info.files[self.episodes[episode].file].path();
-                    ImportError::corrupt(file, &plan.name, "has fewer rows than before")
+                    ImportError::corrupt(file, &spec.name, "has fewer rows than before")
                 };
                 rows.ok_or_else(wrong)?.to_vec()
             }
         };
-        *out = match (&plan.frame, place) {
+        *out = match (&spec.frame, place) {
             (FrameType::Text, Place::Array { header, path, .. }) => {
                 let texts = header.element.texts(&values);
-                let texts = texts.map_err(|what| ImportError::corrupt(path, &plan.name, what))?;
+                let texts = texts.map_err(|what| ImportError::corrupt(path, &spec.name, what))?;
                 FrameBuf::Bytes(texts.into_iter().map(String::into_bytes).collect())
             }
             _ => FrameBuf::Values(values),

@@ -1,4 +1,4 @@
-//! Reading: what is behind a field, whole, by rows or by images.
+//! Reading a field: whole, by rows or by images.
 
 use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
@@ -12,13 +12,13 @@ use crate::npy::{self, Header};
 use crate::zip::{Forward, Zip};
 use crate::{image, png};
 
-/// No more than this is read in one go.
+/// At most this much is read in one call.
 const MAX_READ_BYTES: u64 = 1 << 30;
 
-/// An array that must be read whole has no more than this.
+/// Limit on an array that must be read whole.
 const MAX_WHOLE_BYTES: u64 = 128 << 20;
 
-/// An image file larger than this is none.
+/// Larger image files are refused.
 const MAX_IMAGE_BYTES: u64 = 256 << 20;
 
 impl Place {
@@ -38,11 +38,11 @@ impl Place {
                 member: Some(member),
                 ..
             } => Forward::open(path, member),
-            _ => Err(invalid("only members of a zip file are read forwards")),
+            _ => Err(invalid("only members of a zip file are read sequentially")),
         }
     }
 
-    /// All numbers, or all padded texts, of an array, little-endian and in C order.
+    /// All values, or all padded strings, of an array, little-endian and in C order.
     pub(crate) fn read_whole(&self) -> Result<Vec<u8>> {
         match self {
             Self::Columns { .. } | Self::Images { .. } => Ok(Vec::new()),
@@ -58,7 +58,7 @@ impl Place {
                 let len = header.values_bytes().unwrap_or(u64::MAX);
                 if len > MAX_WHOLE_BYTES {
                     let next = "write it in C order: `np.ascontiguousarray` before `np.save`";
-                    let what = format!("is an array of {len} bytes that must be read whole");
+                    let what = format!("is an array of {len} bytes that can only be read whole");
                     return Err(ImportError::unsupported(
                         path,
                         member.as_deref().unwrap_or("/"),
@@ -78,7 +78,7 @@ impl Place {
                 };
                 values.truncate(usize::try_from(len).unwrap_or(usize::MAX));
                 if values.len() as u64 != len {
-                    return Err(wrong("is cut short".to_owned()));
+                    return Err(wrong("is truncated".to_owned()));
                 }
                 if header.is_fortran && header.shape.len() > 1 {
                     values = npy::from_fortran(&values, &header.shape, header.element.size());
@@ -111,7 +111,7 @@ impl Place {
         let len = (rows.end - rows.start).saturating_mul(row_bytes);
         if len > MAX_READ_BYTES {
             return Err(invalid(
-                "more than a gibibyte is asked for; read fewer frames at a time",
+                "more than a gibibyte was requested; read fewer frames at a time",
             ));
         }
         let mut values = match (member, forward) {
@@ -130,7 +130,7 @@ impl Place {
         Ok(values)
     }
 
-    /// Images: JPEG files as they are, or the pixels of PNG files.
+    /// Images: JPEG files unchanged, or the pixels of PNG files.
     pub(crate) fn read_images(&self, frames: Range<u64>) -> Result<Vec<Vec<u8>>> {
         let Self::Images {
             folder,
@@ -148,7 +148,7 @@ impl Place {
             let file = read_image(folder, name)?;
             let wrong = |what: String| ImportError::corrupt(folder, name, what);
             if image::look(&file).map_err(wrong)? != *encoded {
-                let what = "is an image of another size than the first";
+                let what = "is an image whose size differs from the first";
                 return Err(wrong(what.to_owned()));
             }
             match encoded.carried {
@@ -166,12 +166,12 @@ pub(crate) fn read_image(folder: &Path, name: &str) -> Result<Vec<u8>> {
     files::read_limited(&path, MAX_IMAGE_BYTES)
 }
 
-/// What is to be said where a file ends before a range does.
+/// What to do if a file ends before a range does.
 #[derive(PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// Fewer bytes are an answer too.
+    /// Return fewer bytes.
     MayBeNear,
-    /// Fewer bytes are an error.
+    /// Fail.
     IsFar,
 }
 
@@ -186,7 +186,7 @@ pub(crate) fn read_range(path: &Path, start: u64, len: u64, ending: Ending) -> R
     };
     let bytes = read().map_err(|source| files::cannot_read(path, source))?;
     match ending == Ending::IsFar && (bytes.len() as u64) < len {
-        true => Err(ImportError::corrupt(path, "/", "is cut short")),
+        true => Err(ImportError::corrupt(path, "/", "is truncated")),
         false => Ok(bytes),
     }
 }

@@ -1,4 +1,4 @@
-//! The rows of a csv file, read one after another, none of them too long.
+//! The rows of a csv file, read sequentially, with a length limit.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -9,10 +9,10 @@ use std::rc::Rc;
 use crate::error::{ImportError, Result};
 use crate::files;
 
-/// A table longer than this is refused: it is read through before anything is packed.
+/// Longer tables are refused: they are scanned before anything is packed.
 const MAX_BYTES: u64 = 1 << 30;
 
-/// A row longer than this is refused: it is held in memory whole.
+/// Longer rows are refused: they are held in memory whole.
 const MAX_ROW_BYTES: u64 = 16 << 20;
 
 /// The rows of a file, none of them too long.
@@ -45,12 +45,12 @@ impl Rows {
         Ok(Self { reader, left })
     }
 
-    /// Where the next row is.
+    /// The position of the next row.
     pub(crate) fn position(&self) -> csv::Position {
         self.reader.position().clone()
     }
 
-    /// Goes to where a row is.
+    /// Seeks to a row.
     pub(crate) fn seek(&mut self, path: &Path, position: csv::Position) -> Result<()> {
         self.reader
             .seek(position)
@@ -66,7 +66,7 @@ impl Rows {
     }
 }
 
-/// A file of which only so much is read until the next row.
+/// A file that yields only this many bytes until the next row.
 struct Limited {
     file: File,
     left: Rc<Cell<u64>>,

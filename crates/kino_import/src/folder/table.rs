@@ -1,13 +1,13 @@
-//! Tables: csv files with a line of names, one row per frame.
+//! Tables: csv files with a header line, one row per frame.
 //!
 //! ```text
-//! scan: names, what each column is, a mark every mebibyte        read: a group of columns, a span of rows
+//! scan: names, column types, a mark every mebibyte        read: a group of columns, a span of rows
 //!       ▼          ▼          ▼                                   | time | x | y | z |  …
 //! | name,name | 1,2 3,4 … | 5,6 … |                               a group fits into 32 MiB, and the file is read once
 //! ```
 //!
-//! Streams are read one after another, each to its end, and a row has a cell of every stream. Columns are therefore
-//! read in groups that are kept: the file is gone through once per 32 MiB of numbers, not once per column.
+//! Streams are read one after another, each to its end, and every row has a cell of every stream. Columns are therefore
+//! read in cached groups: the file is read once per 32 MiB of values, not once per column.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -18,20 +18,20 @@ use crate::error::{ImportError, Result};
 use crate::folder::cell::{Cell, Seen};
 use crate::folder::rows::Rows;
 
-/// Where a row starts is remembered about once in so many bytes.
+/// Row offsets are recorded about once in this many bytes.
 const MARK_BYTES: u64 = 1 << 20;
 
-/// What is read and kept at a time.
+/// How much is read and cached at a time.
 const GROUP_BYTES: u64 = 32 << 20;
 
-/// A table that was looked through.
+/// A scanned table.
 #[derive(Debug)]
 pub(crate) struct Table {
     path: PathBuf,
     pub(crate) columns: Vec<Column>,
     pub(crate) rows: u64,
     marks: Vec<(u64, csv::Position)>,
-    /// What is odd about its names: the name, what it is, what is done.
+    /// Oddities of its names: the name, what is odd, what is done.
     pub(crate) faults: Vec<(String, String, Action)>,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct Column {
     pub(crate) cell: Cell,
 }
 
-/// Some neighbouring columns of some rows, as numbers or texts.
+/// Some neighbouring columns of some rows, as numeric values or texts.
 #[derive(Debug)]
 pub(crate) struct Group {
     rows: Range<u64>,
@@ -54,7 +54,7 @@ pub(crate) struct Group {
 #[derive(Debug)]
 enum Values {
     Numbers(Vec<u8>),
-    /// All texts, and where each ends.
+    /// All texts, and the end of each.
     Texts(String, Vec<usize>),
 }
 
@@ -94,14 +94,14 @@ impl Group {
     }
 }
 
-/// Which group: the number of its columns, the number of its rows.
+/// The key of a group: its column index and row index.
 pub(crate) type GroupKey = (usize, u64);
 
-/// Gives the group of a key, kept from before or read now.
+/// Returns the group of a key, cached or read now.
 type KeepGroup<'a, G> = dyn FnMut(GroupKey, &dyn Fn() -> Result<Group>) -> Result<G> + 'a;
 
 impl Table {
-    /// Reads the whole file, and keeps what its columns are.
+    /// Scans the whole file, and keeps the column types.
     pub(crate) fn scan(path: &Path) -> Result<Self> {
         let mut reader = Rows::open(path)?;
         let mut row = csv::StringRecord::new();
@@ -110,7 +110,7 @@ impl Table {
         let mut seen = vec![Seen::default(); names.len()];
         let (mut rows, mut marks) = (0, Vec::new());
         let mut position = reader.position();
-        // A row that ends with two characters is read to the first of them: lines are counted one too few.
+        // A row that ends with CRLF is read to the first of the two: one line too few is counted.
         let in_names: usize = row.iter().map(|name| name.matches('\n').count()).sum();
         let behind = (in_names as u64 + 2).saturating_sub(position.line()).min(1);
         while reader.next(path, &mut row)? {
@@ -120,7 +120,7 @@ impl Table {
             if last.is_none_or(|last| position.byte() - last >= MARK_BYTES) {
                 marks.push((rows, position.clone()));
             }
-            // Lines before the row may be empty: the record knows where it starts.
+            // Empty lines may precede the row: the record knows where it starts.
             let line = row.position().map_or(position.line(), csv::Position::line);
             for (seen, cell) in seen.iter_mut().zip(&row) {
                 seen.look(cell, line + behind);
@@ -173,7 +173,7 @@ impl Table {
         (column..column + 1, self.rows.max(1))
     }
 
-    /// Reads rows of some columns, through groups that `kept` keeps by their key, until `push` wants no more.
+    /// Reads rows of some columns, through groups cached in `kept`, until `push` wants no more.
     pub(crate) fn read<G: AsRef<Group>>(
         &self,
         columns: &[usize],
@@ -181,7 +181,7 @@ impl Table {
         kept: &mut KeepGroup<'_, G>,
         push: &mut dyn FnMut(Found<'_>) -> Option<bool>,
     ) -> Result<()> {
-        let gone = || ImportError::corrupt(&self.path, "/", "changed while it was read");
+        let gone = || ImportError::corrupt(&self.path, "/", "changed while it was being read");
         let groups: Vec<_> = columns.iter().map(|&column| self.group(column)).collect();
         let mut held: Vec<(GroupKey, G)> = Vec::new();
         for row in rows {
@@ -229,7 +229,7 @@ impl Table {
             return Err(ImportError::corrupt(
                 &self.path,
                 "/",
-                "changed while it was read",
+                "changed while it was being read",
             ));
         };
         reader.seek(&self.path, position)?;
@@ -254,7 +254,7 @@ impl Table {
                         Values::Numbers(bytes) => {
                             let what = || {
                                 format!(
-                                    "has {text:?} in column `{}`, row {number}: it changed while it was read",
+                                    "has {text:?} in column `{}`, row {number}: it changed while it was being read",
                                     column.name.escape_debug()
                                 )
                             };
@@ -273,7 +273,7 @@ impl Table {
         })
     }
 
-    /// All numbers of one column, read for themselves; `None` if it is text.
+    /// All values of one column, read separately; `None` if it is text.
     pub(crate) fn read_column(&self, column: usize) -> Result<Option<(Cell, Vec<u8>)>> {
         let Some(cell) = self.columns.get(column).map(|column| column.cell) else {
             return Ok(None);
@@ -299,7 +299,7 @@ pub(crate) enum Found<'a> {
     Text(&'a str),
 }
 
-/// The names of the columns, each of them once and none of them empty, and what was odd about them.
+/// The names of the columns, unique and non-empty, and their oddities.
 fn names(row: &csv::StringRecord) -> (Vec<String>, Vec<(String, String, Action)>) {
     let given = row
         .iter()
@@ -327,9 +327,9 @@ fn names(row: &csv::StringRecord) -> (Vec<String>, Vec<(String, String, Action)>
             let name = name.unwrap_or(base);
             let what = match number {
                 0 => {
-                    format!("has no name, like the index that pandas writes; it is called `{name}`")
+                    format!("has no name, like the index that pandas writes; it is named `{name}`")
                 }
-                number => format!("is column {number} and has no name; it is called `{name}`"),
+                number => format!("is column {number} and has no name; it is named `{name}`"),
             };
             taken.insert(name.clone());
             faults.push((name.clone(), what, Action::Noted));
@@ -337,10 +337,10 @@ fn names(row: &csv::StringRecord) -> (Vec<String>, Vec<(String, String, Action)>
         } else if seen.insert(name) {
             names.push(base);
         } else {
-            // As pandas does.
+            // Like pandas.
             let new = numbered(&base).unwrap_or(base);
             let what = format!(
-                "is the name of two columns; the other is called `{}`",
+                "is the name of two columns; the second is renamed to `{}`",
                 new.escape_debug()
             );
             taken.insert(new.clone());

@@ -1,4 +1,4 @@
-//! When the frames of a field were taken: a rate, or the times in another field.
+//! The timestamps of a field: a rate, or another field.
 
 use std::sync::Arc;
 
@@ -6,19 +6,19 @@ use crate::clock::{self, unit_ns};
 use crate::error::{ImportError, Result, invalid};
 use crate::folder::fields::{Field, Place};
 use crate::folder::mapping::{Clock, StreamRequest};
-use crate::folder::plan::Planner;
-use crate::source::ClockPlan;
+use crate::folder::spec::SpecBuilder;
+use crate::source::ClockSpec;
 
-impl Planner<'_> {
-    /// The times of a stream, which are read once for all streams that share them.
+impl SpecBuilder<'_> {
+    /// The timestamps of a stream, read once for all streams that share them.
     pub(super) fn known_clock(
         &self,
         (field, request): (&Field, Option<&StreamRequest>),
         fields: &[Field],
-        known: &mut Vec<(Option<Clock>, Option<u64>, ClockPlan)>,
-    ) -> Result<ClockPlan> {
+        known: &mut Vec<(Option<Clock>, Option<u64>, ClockSpec)>,
+    ) -> Result<ClockSpec> {
         let own = request.and_then(|request| request.clock.clone());
-        let is_same = |(clock, rows, _): &&(Option<Clock>, Option<u64>, ClockPlan)| {
+        let is_same = |(clock, rows, _): &&(Option<Clock>, Option<u64>, ClockSpec)| {
             *clock == own && *rows == field.rows
         };
         if let Some((_, _, clock)) = known.iter().find(is_same) {
@@ -29,8 +29,9 @@ impl Planner<'_> {
         Ok(clock)
     }
 
-    /// The times of a stream: its own in the mapping, the user's rate, the mapping's, or a field that names its unit.
-    fn clock(&self, field: &Field, own: Option<Clock>, fields: &[Field]) -> Result<ClockPlan> {
+    /// The clock of a stream: its own in the mapping, the user's rate, the mapping's, or a field whose name includes a
+    /// unit.
+    fn clock(&self, field: &Field, own: Option<Clock>, fields: &[Field]) -> Result<ClockSpec> {
         let given = own
             .or(self.rate_hz.map(Clock::Rate))
             .or(self.mapping.clock.clone());
@@ -46,40 +47,42 @@ impl Planner<'_> {
                 })
         };
         match given.or_else(guessed) {
-            Some(Clock::Rate(rate_hz)) => Ok(ClockPlan::Regular { rate_hz }),
+            Some(Clock::Rate(rate_hz)) => Ok(ClockSpec::Regular { rate_hz }),
             Some(Clock::Field(name, unit_ns)) => {
                 let wrong =
                     |what: String| ImportError::corrupt(std::path::Path::new(""), &name, what);
                 let times = fields.iter().find(|times| times.name == name);
                 let times = times.ok_or_else(|| {
-                    wrong("is not there; the mapping takes times from it".to_owned())
+                    wrong("does not exist, but the mapping takes timestamps from it".to_owned())
                 })?;
                 if times.rows != field.rows {
                     return Err(wrong(format!(
-                        "has {} times, stream `{}` has {} frames",
+                        "has {} timestamps, but stream `{}` has {} frames",
                         times.rows.unwrap_or(0),
                         field.name,
                         field.rows.unwrap_or(0)
                     )));
                 }
                 let times = read_times(times, unit_ns).ok_or_else(|| {
-                    wrong("holds a time that is no number, or too large for nanoseconds".to_owned())
+                    wrong(
+                        "contains a timestamp that is NaN or too large for nanoseconds".to_owned(),
+                    )
                 })?;
-                // Every other fault is for the survey to list.
+                // All other faults are reported by the survey.
                 match times.windows(2).any(|pair| pair[0] > pair[1]) {
                     true => Err(wrong(clock::faults(&times).join(", "))),
-                    false => Ok(ClockPlan::Explicit(times)),
+                    false => Ok(ClockSpec::Explicit(times)),
                 }
             }
             None => Err(invalid(
-                "nothing says when frames were taken; pass --rate HZ (in Python rate_hz=), or a mapping (--mapping) \
+                "the source has neither timestamps nor a rate; pass --rate HZ (in Python rate_hz=), or a mapping (--mapping) \
                  with `timestamps = \"name of an array or column\"`",
             )),
         }
     }
 }
 
-/// Times in nanoseconds; `None` if one is no number, or too large.
+/// Timestamps in nanoseconds; `None` if one is NaN or too large.
 fn read_times(field: &Field, unit_ns: i64) -> Option<Arc<[i64]>> {
     let frame = field.frame().ok()?;
     let ty = frame.as_values().filter(|ty| ty.elements() == 1)?;

@@ -6,29 +6,33 @@
 //!   observations/qpos [T, 14]   qvel   effort   images/<camera> [T, 480, 640, 3], or [T, L] of JPEG files
 //! ```
 //!
-//! JPEG files are carried as they are, without the zeros that pad them to the longest. There are no
-//! timestamps: ALOHA records at 50 Hz (`DT = 0.02`), which holds unless the file or the user says otherwise.
+//! JPEG files are stored unchanged, without the zeros that pad them to the longest. There are no timestamps: ALOHA
+//! records at 50 Hz (`DT = 0.02`), the default unless the file or the user sets another rate.
 
 use serde_json::Value;
 
 use crate::defect::Action;
 use crate::error::{ImportError, Result};
 use crate::hdf5::file::H5File;
-use crate::hdf5::plan::{self, Frame};
+use crate::hdf5::spec::{self, Frame};
 use crate::hdf5::tree::Node;
 use crate::hdf5::{Contents, stem};
 use crate::open::ImportOptions;
-use crate::plans;
-use crate::source::EpisodePlan;
+use crate::source::EpisodeSpec;
+use crate::specs;
 
 /// ACT's `DT = 0.02`.
 pub(super) const DEFAULT_RATE_HZ: f64 = 50.0;
 
-/// The attributes that say what was to be done.
+/// The attributes with the task.
 pub(super) const TASK_KEYS: &[&str] = &["language_instruction", "language", "task", "task_name"];
 
-/// Plans the episode of a file.
-pub(crate) fn plan(file: &H5File, root: Node, options: &ImportOptions) -> Result<Contents> {
+/// Builds the spec of a file's episode.
+pub(crate) fn read_episodes(
+    file: &H5File,
+    root: Node,
+    options: &ImportOptions,
+) -> Result<Contents> {
     let mut contents = Contents::default();
     match episode(file, root, options, &mut contents) {
         Ok(()) => {}
@@ -54,7 +58,7 @@ fn episode(
         return Ok(());
     }
     let fps = root.attributes.get("fps").and_then(Value::as_f64);
-    let fps = fps.filter(plans::is_rate);
+    let fps = fps.filter(specs::is_rate);
     let frame = Frame {
         file,
         object: "",
@@ -67,8 +71,8 @@ fn episode(
         value == &Value::Bool(true) || value.as_i64().is_some_and(|value| value != 0)
     });
     let (leaves, mut attributes) = root.into_parts();
-    let mut planned = plan::streams(&frame, leaves)?;
-    for stream in &planned.streams {
+    let mut draft = spec::streams(&frame, leaves)?;
+    for stream in &draft.streams {
         let is_camera = stream.name.starts_with("observations/images/");
         if is_compressed
             && is_camera
@@ -83,7 +87,8 @@ fn episode(
             return Err(ImportError::incomplete(file.path(), &object, what));
         }
         if stream.carried {
-            let what = "is carried as JPEG files, which decode to RGB; `cv2.imdecode` gives the same channels in reverse order, BGR";
+            let what =
+                "is stored as JPEG files, which decode to RGB; `cv2.imdecode` returns BGR instead";
             contents.note(
                 file,
                 &format!("/{}", stream.name),
@@ -92,24 +97,24 @@ fn episode(
             );
         }
     }
-    contents.defects.append(&mut planned.defects);
-    attributes.append(&mut planned.attributes);
-    let episode = EpisodePlan {
+    contents.defects.append(&mut draft.defects);
+    attributes.append(&mut draft.attributes);
+    let episode = EpisodeSpec {
         id: stem(file.path()),
         splits: Vec::new(),
-        task: plan::text_of(&attributes, TASK_KEYS),
-        success: plan::success_of(&attributes),
+        task: spec::text_of(&attributes, TASK_KEYS),
+        success: spec::success_of(&attributes),
         licence: None,
         attributes,
         file: 0,
         object: "/".to_owned(),
-        streams: planned.streams,
+        streams: draft.streams,
     };
-    contents.episodes.push((episode, planned.rows));
+    contents.episodes.push((episode, draft.rows));
     Ok(())
 }
 
-/// Where ACT keeps one row per frame.
+/// Where ACT stores one row per frame.
 fn is_per_frame(name: &str) -> bool {
     matches!(name, "action" | "base_action") || name.starts_with("observations/")
 }

@@ -15,10 +15,10 @@ use serde_json::{Map, Number, Value};
 
 use crate::hdf5::element::is_bool;
 
-/// The most that the attributes of one object may take.
+/// Size limit of the attributes of one object.
 const MAX_BYTES: u64 = 4 << 20;
 
-/// What a number takes as JSON.
+/// The size of a number as JSON.
 const NUMBER_BYTES: u64 = size_of::<Value>() as u64;
 
 /// The attributes of one object.
@@ -27,14 +27,14 @@ pub(crate) struct Json {
     pub(crate) attributes: Map<String, Value>,
     /// What they take.
     pub(crate) bytes: u64,
-    /// The names of those that are not among them, and why.
+    /// The names of those that were skipped, and why.
     pub(crate) left_out: Vec<(String, &'static str)>,
 }
 
 impl Json {
-    /// Attributes that are too large to be looked at.
+    /// Attributes that are too large to read.
     pub(crate) fn too_large() -> Self {
-        let why = "are attributes of more than 4 MiB in one object";
+        let why = "are more than 4 MiB of attributes in one object";
         Self {
             left_out: vec![("*".to_owned(), why)],
             ..Self::default()
@@ -56,13 +56,13 @@ pub(crate) fn to_json(
             .and_then(|value| value_of(value, types.get(name)));
         let bytes = value.as_ref().map_or(0, bytes_of);
         let why = match &value {
-            None => "is an attribute of a type that has no form in JSON",
+            None => "is an attribute of a type that JSON cannot represent",
             Some(_) if json.bytes + bytes > MAX_BYTES => {
-                "is an attribute with which its object has more than 4 MiB of them"
+                "is an attribute that brings its object to more than 4 MiB of attributes"
             }
             // The library puts the replacement character where text is not UTF-8.
             Some(value) if name.contains('\u{fffd}') || has_replacement(value) => {
-                "is an attribute of text that is not UTF-8"
+                "is a text attribute that is not UTF-8"
             }
             Some(_) => "",
         };
@@ -77,7 +77,7 @@ pub(crate) fn to_json(
     json
 }
 
-/// What a value takes, about.
+/// The approximate size of a value.
 fn bytes_of(value: &Value) -> u64 {
     match value {
         Value::String(text) => text.len() as u64,
@@ -137,7 +137,7 @@ fn numbers(value: &AttrValue) -> Option<Value> {
     })
 }
 
-/// Text, or what it says if it is a JSON object or list.
+/// Text, or the parsed value if it is a JSON object or list.
 pub(crate) fn text(text: &str) -> Value {
     if text.trim_start().starts_with(['{', '['])
         && let Ok(value) = serde_json::from_str(text)
@@ -147,7 +147,7 @@ pub(crate) fn text(text: &str) -> Value {
     Value::from(text)
 }
 
-/// A number, or its name if JSON has no such number.
+/// A number, or its name if JSON cannot represent it.
 pub(crate) fn float(value: f64) -> Value {
     match Number::from_f64(value) {
         Some(number) => Value::Number(number),
@@ -163,7 +163,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn text_that_is_json_is_read_and_other_text_is_kept() {
+    fn json_text_is_parsed_and_other_text_is_kept() {
         assert_eq!(text(" {\"a\": [1, 2.5]}"), json!({"a": [1, 2.5]}));
         assert_eq!(text("{not json"), json!("{not json"));
         assert_eq!(text("12"), json!("12"));

@@ -1,15 +1,15 @@
-//! The links of a group with many: a version 2 B-tree of names over a fractal heap of link messages.
+//! The links of a group with many links: a version 2 B-tree of names over a fractal heap of link messages.
 //!
 //! ```text
 //! link info ─┬─ BTHD ─▶ BTIN … ─▶ BTLF   records: | u32 hash of the name | id in the heap |
-//!            └─ FRHP ─▶ FHIB … ─▶ FHDB   blocks that share one space of offsets; an id is offset and length
+//!            └─ FRHP ─▶ FHIB … ─▶ FHDB   blocks in one offset space; an id is offset and length
 //! ```
 //!
 //! Every block is listed once, with the offsets that it holds, so that an id is found by binary search.
 
 use crate::hdf5::raw::{Fault, Fields, Parsed, Raw};
 
-/// A tree of links is never this high, a heap never this deep.
+/// No tree of links is this high, and no heap this deep.
 const MAX_LEVELS: u64 = 16;
 
 /// The link messages of a group, by its link info message.
@@ -31,7 +31,7 @@ pub(crate) fn read(raw: &Raw, info: &[u8]) -> Parsed<Vec<Vec<u8>>> {
     Ok(messages)
 }
 
-/// A version 2 B-tree while its records are collected.
+/// A version 2 B-tree whose records are being collected.
 struct Tree<'a> {
     raw: &'a Raw,
     record_len: usize,
@@ -72,13 +72,13 @@ impl<'a> Tree<'a> {
         Ok(tree.records)
     }
 
-    /// How wide the numbers in a node are follows from how many records fit.
+    /// The widths of the fields in a node follow from how many records fit.
     fn measure(&mut self, depth: u64) {
         let record_len = self.record_len as u64;
         // Signature, version, type and checksum are ten bytes.
         let mut below = self.node_len.saturating_sub(10) / record_len;
         self.count_width = width(below);
-        // What points to a leaf has no total.
+        // A pointer to a leaf has no total.
         self.total_widths.push(0);
         for level in 0..depth {
             let level = usize::try_from(level).unwrap_or_default();
@@ -113,10 +113,10 @@ impl<'a> Tree<'a> {
         fields.take(2)?;
         let records = fields.take(records_len)?.chunks_exact(self.record_len);
         self.records.extend(records.map(<[u8]>::to_vec));
-        // Nodes that name each other would go on for ever.
+        // Nodes that reference each other would loop forever.
         if self.records.len() as u64 > self.raw.len() / self.record_len as u64 {
             return Err(Fault::Damaged(
-                "a tree has more links than the file has room for",
+                "a tree has more links than the file can hold",
             ));
         }
         for pointer in fields.0.chunks_exact(pointer_len) {
@@ -135,7 +135,7 @@ fn width(max: u64) -> usize {
     (64 - max.max(1).leading_zeros() as usize).div_ceil(8)
 }
 
-/// A fractal heap: its blocks by the first offset that they hold.
+/// A fractal heap: its blocks by their first offset.
 #[derive(Debug)]
 struct Heap {
     blocks: Vec<Block>,
@@ -216,7 +216,7 @@ impl Heap {
         Ok(heap)
     }
 
-    /// Lists the blocks below the indirect block at an address, which has so many rows from an offset on.
+    /// Lists the blocks below the indirect block at an address, which has this many rows starting at an offset.
     fn list(
         &mut self,
         raw: &Raw,
@@ -252,7 +252,7 @@ impl Heap {
             }
             if self.blocks.len() as u64 > raw.len() / 8 {
                 return Err(Fault::Damaged(
-                    "a heap has more blocks than the file has room for",
+                    "a heap has more blocks than the file can hold",
                 ));
             }
             start = start.saturating_add(len);
@@ -268,7 +268,7 @@ impl Heap {
     fn object(&self, raw: &Raw, id: &[u8]) -> Parsed<Vec<u8>> {
         let mut fields = Fields(id);
         if fields.u8()? & 0x30 != 0 {
-            return Err(Fault::Damaged("a link is too long to be followed"));
+            return Err(Fault::Damaged("a link is too long to follow"));
         }
         let offset = fields.uint(self.offset_width)?;
         let len = fields.uint(self.length_width)?;
@@ -278,7 +278,7 @@ impl Heap {
             let end = (offset - block.start).checked_add(len);
             end.is_some_and(|end| end <= block.len)
         });
-        let block = block.ok_or(Fault::Damaged("a link lies outside its heap"))?;
+        let block = block.ok_or(Fault::Damaged("a link is outside its heap"))?;
         raw.read(block.address.saturating_add(offset - block.start), len)
     }
 }
@@ -290,7 +290,7 @@ impl Table {
         self.smallest.checked_shl(doubled).unwrap_or(u64::MAX)
     }
 
-    /// How many rows an indirect block has that stands for `len` bytes.
+    /// How many rows an indirect block covering `len` bytes has.
     fn rows_of(&self, len: u64) -> u64 {
         let first_row = self.smallest.saturating_mul(self.columns);
         u64::from((len / first_row).max(1).ilog2()) + 1

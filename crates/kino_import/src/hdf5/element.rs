@@ -1,28 +1,28 @@
-//! What one element of an HDF5 dataset is, and which frame type that makes.
+//! The element type of an HDF5 dataset, and the frame type it maps to.
 
 use hdf5_pure::{Datatype, DatatypeByteOrder, EnumMember, FloatingPointLayout, StringPadding};
 use kino_codec::Dtype;
 
-/// The stored form of a dataset's elements.
+/// The stored type of a dataset's elements.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Element {
-    /// Numbers; an array type adds `shape` to every element.
+    /// Numeric; an array type adds `shape` to every element.
     Number {
         dtype: Dtype,
         order: ByteOrder,
         shape: Vec<u64>,
     },
-    /// Strings of the same number of bytes, padded.
+    /// Fixed-length strings, padded.
     FixedText { width: u64, space_padded: bool },
-    /// Strings of any length.
+    /// Variable-length strings.
     Text,
-    /// Bytes of any length: most likely an image file.
+    /// Variable-length bytes: most likely an image file.
     Bytes,
-    /// Something that no frame can be.
+    /// Something that cannot be a frame.
     Other(&'static str),
 }
 
-/// Which byte of a number comes first.
+/// The byte order of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ByteOrder {
     Little,
@@ -51,7 +51,7 @@ impl Element {
             } => Self::Text,
             Datatype::VariableLength { base_type, .. } => match number(base_type) {
                 Some((Dtype::U8 | Dtype::I8, _)) => Self::Bytes,
-                _ => Self::Other("arrays of varying length"),
+                _ => Self::Other("variable-length arrays"),
             },
             Datatype::Compound { .. } => Self::Other("compound values"),
             Datatype::Reference { .. } => Self::Other("references"),
@@ -67,7 +67,7 @@ impl Element {
                     order,
                     shape: Vec::new(),
                 },
-                None => Self::Other("numbers of an uncommon format"),
+                None => Self::Other("numbers in an uncommon format"),
             },
         }
     }
@@ -91,7 +91,7 @@ fn array(base: &Datatype, dimensions: &[u32]) -> Element {
             order,
             shape: dimensions.iter().copied().map(u64::from).collect(),
         },
-        None => Element::Other("arrays of something that is not a number"),
+        None => Element::Other("arrays of non-numeric elements"),
     }
 }
 
@@ -158,7 +158,7 @@ fn order(order: DatatypeByteOrder) -> Option<ByteOrder> {
     }
 }
 
-/// Whether these are the members that h5py gives a bool.
+/// Whether these are the members of h5py's bool enum.
 pub(crate) fn is_bool(members: &[EnumMember]) -> bool {
     let is =
         |member: &EnumMember, name: &str, value: u8| member.name == name && member.value == [value];

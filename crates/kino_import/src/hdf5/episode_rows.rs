@@ -18,7 +18,7 @@ use crate::hdf5::mapping::{Episodes, Marker};
 use crate::hdf5::times;
 use crate::hdf5::tree::{Leaf, Node};
 
-/// Datasets that say where episodes are.
+/// Names of datasets that delimit episodes.
 const MARKERS: &[(&str, Marker)] = &[
     ("episode_ends", Marker::Ends),
     ("ep_ends", Marker::Ends),
@@ -42,7 +42,7 @@ const MARKERS: &[(&str, Marker)] = &[
     ("trajectory_id", Marker::Index),
 ];
 
-/// The dataset that says where episodes are, if there is one in the root or two groups below.
+/// The dataset that delimits episodes, if there is one at most two groups below the root.
 pub(super) fn marker(root: &Node) -> Option<(&Leaf, Marker)> {
     let leaves = root.all_leaves();
     let mut leaves = leaves
@@ -59,7 +59,7 @@ pub(super) fn marker(root: &Node) -> Option<(&Leaf, Marker)> {
 pub(super) fn by_rows(file: &H5File, root: &Node, leaf: &Leaf, marker: Marker) -> Result<Found> {
     let wrong = |what: String| ImportError::corrupt(file.path(), &leaf.path, what);
     let values = times::read_whole(file, leaf)?
-        .ok_or_else(|| wrong("does not hold one whole number per row".to_owned()))?;
+        .ok_or_else(|| wrong("does not contain one integer per row".to_owned()))?;
     let others = root.all_leaves();
     let others = others
         .iter()
@@ -82,7 +82,7 @@ pub(super) fn by_rows(file: &H5File, root: &Node, leaf: &Leaf, marker: Marker) -
     let ranges = ranges.map_err(wrong)?;
     if ranges.len() as u64 > limit {
         return Err(wrong(format!(
-            "describes {} episodes, a file of {} bytes has no room for more than {limit}",
+            "describes {} episodes; a file of {} bytes cannot hold more than {limit}",
             ranges.len(),
             file.len()
         )));
@@ -90,7 +90,7 @@ pub(super) fn by_rows(file: &H5File, root: &Node, leaf: &Leaf, marker: Marker) -
     let last = ranges.last().map_or(0, |(_, rows)| rows.end);
     if last != rows {
         return Err(wrong(format!(
-            "says that the last episode ends at row {last}, the other datasets have {rows} rows"
+            "ends the last episode at row {last}, but the other datasets have {rows} rows"
         )));
     }
     let base = common_group(others.filter(|other| other.rows() == Some(rows)));
@@ -106,19 +106,19 @@ pub(super) fn by_rows(file: &H5File, root: &Node, leaf: &Leaf, marker: Marker) -
     })
 }
 
-/// Rows by their ends, each with its number; an error if one goes back.
+/// Row ranges from their ends, each with its number; an error if an end decreases.
 fn ends(ends: impl Iterator<Item = i64>) -> Result<Vec<(i64, Range<u64>)>, String> {
     let (mut start, mut ranges) = (0, Vec::new());
     for (number, end) in (0..).zip(ends) {
         let end = u64::try_from(end).ok().filter(|&end| end >= start);
-        let end = end.ok_or_else(|| format!("goes back at entry {number}"))?;
+        let end = end.ok_or_else(|| format!("decreases at index {number}"))?;
         ranges.push((number, start..end));
         start = end;
     }
     Ok(ranges)
 }
 
-/// Runs of equal numbers; an error if one comes back later.
+/// Runs of equal values; an error if one reappears later.
 fn runs(index: &[i64]) -> Result<Vec<(i64, Range<u64>)>, String> {
     let mut ranges: Vec<(i64, Range<u64>)> = Vec::new();
     let mut seen = HashSet::new();
@@ -127,7 +127,7 @@ fn runs(index: &[i64]) -> Result<Vec<(i64, Range<u64>)>, String> {
             Some((last, rows)) if *last == number => rows.end = row + 1,
             _ if !seen.insert(number) => {
                 return Err(format!(
-                    "has episode {number} again at row {row}: the rows of an episode must be together"
+                    "has episode {number} again at row {row}: the rows of an episode must be contiguous"
                 ));
             }
             _ => ranges.push((number, row..row + 1)),
@@ -136,7 +136,7 @@ fn runs(index: &[i64]) -> Result<Vec<(i64, Range<u64>)>, String> {
     Ok(ranges)
 }
 
-/// The group that all of these datasets are in, or below.
+/// The group that contains all of these datasets.
 fn common_group<'a>(leaves: impl Iterator<Item = &'a Leaf>) -> String {
     let mut common: Option<Vec<&str>> = None;
     for leaf in leaves {

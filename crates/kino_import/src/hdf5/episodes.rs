@@ -1,4 +1,4 @@
-//! Where the episodes of a file are: groups, rows of arrays, or the file itself.
+//! Locates the episodes of a file: groups, rows of arrays, or the file itself.
 //!
 //! ```text
 //! demo_0/… demo_1/…  task_a/traj0/…      groups whose names have a number
@@ -16,13 +16,13 @@ use crate::hdf5::guess::{common_rows, is_small};
 use crate::hdf5::mapping::{Episodes, Mapping};
 use crate::hdf5::tree::{Node, below};
 
-/// Groups of such names are parts of an episode, or single frames, whatever number they have.
+/// Groups with these names are parts of an episode, or single frames, even if numbered.
 const PARTS: &[&str] = &[
     "cam", "view", "img", "image", "rgb", "depth", "robot", "arm", "hand", "gripper", "finger",
     "joint", "sensor", "obs", "step", "frame", "action",
 ];
 
-/// Groups in so many groups are looked at.
+/// Maximum depth of the groups that are searched.
 const MAX_DEPTH: usize = 4;
 
 /// The episodes of a file.
@@ -35,15 +35,15 @@ pub(crate) struct Found {
 /// One of them.
 #[derive(Debug, Clone)]
 pub(crate) struct Episode {
-    /// Its name in the file; empty if it is the file.
+    /// Its name in the file; empty if it is the file itself.
     pub(crate) id: String,
-    /// The group that its datasets are below.
+    /// The group that contains its datasets.
     pub(crate) base: String,
-    /// Its rows, where arrays hold those of all episodes.
+    /// Its rows, if arrays hold those of all episodes.
     pub(crate) rows: Option<Range<u64>>,
 }
 
-/// Finds the episodes where the mapping says, or where the layout shows them.
+/// Finds the episodes where the mapping says, or detects them.
 pub(crate) fn find(file: &H5File, root: &Node, mapping: &Mapping) -> Result<Found> {
     let by = match &mapping.episodes {
         Some(Episodes::Groups(pattern)) => {
@@ -92,7 +92,7 @@ pub(crate) fn find(file: &H5File, root: &Node, mapping: &Mapping) -> Result<Foun
     })
 }
 
-/// Groups at these paths, in the order in which people count.
+/// Groups at these paths, in natural order.
 fn of_groups(mut paths: Vec<String>, pattern: String) -> Found {
     paths.sort_by_cached_key(|path| glob::order(path));
     let fixed = fixed_part(&pattern);
@@ -107,12 +107,12 @@ fn of_groups(mut paths: Vec<String>, pattern: String) -> Found {
     }
 }
 
-/// The groups of a pattern that have no `*` or `?`, as a path: `/data` of `data/demo_*`.
+/// The part of a pattern without `*` or `?`, as a path: `/data` of `data/demo_*`.
 fn fixed_part(pattern: &str) -> String {
     let parts: Vec<_> = pattern.split('/').collect();
     let is_fixed = |part: &&&str| !part.contains(['*', '?']);
     let fixed = parts.iter().take_while(is_fixed).count();
-    // One group without a pattern is an episode by its own name.
+    // A single group without a pattern is an episode under its own name.
     let fixed = fixed.min(parts.len().saturating_sub(1));
     parts[..fixed]
         .iter()
@@ -120,7 +120,7 @@ fn fixed_part(pattern: &str) -> String {
         .collect()
 }
 
-/// The groups, and the datasets, that a pattern names.
+/// The groups and datasets that a pattern matches.
 fn matching(root: &Node, pattern: &str) -> Vec<String> {
     let mut parts = pattern
         .split('/')
@@ -168,7 +168,7 @@ fn pattern(paths: &[String]) -> String {
     (0..parts).map(part).collect::<Vec<_>>().join("/")
 }
 
-/// The groups that are an episode each; `None` if the file shows none.
+/// The groups that are one episode each; `None` if there are none.
 fn groups(node: &Node, depth: usize) -> Option<Vec<&Node>> {
     if depth > MAX_DEPTH || !node.leaves.iter().all(is_small) {
         return None;
@@ -202,7 +202,8 @@ fn is_numbered(name: &str) -> bool {
         && !PARTS.iter().any(|part| lower.contains(part))
 }
 
-/// Whether groups hold datasets of the same names, of one length in each and another in the next.
+/// Whether the groups hold datasets of the same names, of one length within each group and different lengths across
+/// groups.
 fn is_alike(groups: &[Node]) -> bool {
     let mut lengths = Vec::new();
     let mut names: Option<Vec<String>> = None;
@@ -224,7 +225,7 @@ fn is_alike(groups: &[Node]) -> bool {
     matches!((least, most), (Some(least), Some(most)) if most - least > 1)
 }
 
-/// What is in a file, in a line: its first datasets with their shapes.
+/// A one-line summary of a file: its first datasets with their shapes.
 pub(crate) fn summary(root: &Node) -> String {
     const SHOWN: usize = 8;
     let leaves = root.all_leaves();
@@ -252,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbered_groups_are_episodes_and_numbered_parts_are_not() {
+    fn numbered_groups_are_episodes_but_numbered_parts_are_not() {
         for name in ["demo_0", "traj12", "0", "2024-05-01_run3", "ep_1_failed"] {
             assert!(is_numbered(name), "{name}");
         }

@@ -1,6 +1,6 @@
-//! One HDF5 recording: its file and those that external links lead to, and the datasets in them.
+//! One HDF5 recording: its file, the files that external links lead to, and their datasets.
 //!
-//! Damage is told from what is not supported here, and memory is bounded: what a dataset may keep decoded, how
+//! Damage is distinguished from unsupported features here, and memory is bounded: what a dataset may keep decoded, how
 //! large a stored chunk may be, and how much a file of its size can hold.
 
 use std::fmt;
@@ -29,37 +29,37 @@ const OPEN_DATASETS: usize = 64;
 /// How many files stay open.
 const OPEN_FILES: usize = 64;
 
-/// The budget of an import whose caller names none.
+/// The default memory budget.
 const MEMORY_BYTES: u64 = 512_000_000;
 
 /// A chunk of this size can be read with any budget.
 const SMALL_CHUNK_BYTES: u64 = 16 << 20;
 
-/// What may be in a file beyond what its bytes can hold: values that were never written read as the fill value.
+/// How much a file may claim beyond its own size: values that were never written read as the fill value.
 const UNWRITTEN_BYTES: u64 = 64 << 20;
 
-/// So many objects are never too many; beyond them, an object takes at least [`OBJECT_BYTES`] of a file.
+/// This many objects are always allowed; beyond them, an object takes at least [`OBJECT_BYTES`] of a file.
 const FEW_OBJECTS: u64 = 4096;
 
-/// A link is not shorter.
+/// The minimum size of a link.
 const OBJECT_BYTES: u64 = 16;
 
-/// Deflate makes at most this many bytes of one.
+/// Deflate's maximum expansion.
 const DEFLATE_RATIO: u64 = 1032;
 
 /// A recording.
 pub(crate) struct H5File {
     path: PathBuf,
-    /// The file, then those that external links lead to.
+    /// The file, then the targets of external links.
     parts: Mutex<Vec<Arc<Part>>>,
-    /// Datasets that were read, the last one last, with what they may keep decoded.
+    /// Recently read datasets, newest last, with their decode budget.
     datasets: Mutex<Vec<(Place, Dataset, u64)>>,
     memory_bytes: u64,
-    /// Bytes of values that streams were planned with.
-    planned_bytes: AtomicU64,
-    /// Bytes of times that are in memory.
+    /// Bytes of values claimed by streams.
+    reserved_bytes: AtomicU64,
+    /// Bytes of timestamps in memory.
     times_bytes: AtomicU64,
-    /// Held while a large chunk is decoded, so that only one is.
+    /// Held while a large chunk is decoded, so that only one is at a time.
     large: Mutex<()>,
 }
 
@@ -79,25 +79,25 @@ impl fmt::Debug for H5File {
 }
 
 impl Part {
-    /// Opens a file and checks that it is all there.
+    /// Opens a file and checks that it is complete.
     pub(crate) fn open(path: &Path, between: Between) -> Result<Self> {
         let io = |source| files::cannot_read(path, source);
-        // The reader opens the path itself, and would wait for a pipe.
+        // The reader opens the path itself, and would block on a pipe.
         files::open(path).map_err(io)?;
         let file = File::open_streaming(path).map_err(|error| match error {
             Error::Io(source) => io(source),
             Error::Format(FormatError::SignatureNotFound) => {
-                let next = "give an HDF5 file, or the folder that holds the files";
+                let next = "pass an HDF5 file, or the folder that contains the files";
                 ImportError::unsupported(path, "/", "is not an HDF5 file", next)
             }
             error => wrong(path, "/", error),
         })?;
         let superblock = file.superblock();
         let len = file.file_size();
-        // Counted from the start of the file, unlike every other address.
+        // Relative to the start of the file, unlike every other address.
         let end = superblock.eof_address;
         if end > len {
-            let what = format!("is cut short: the file has {len} bytes, its header says {end}");
+            let what = format!("is truncated: the file has {len} bytes, its header says {end}");
             return Err(ImportError::corrupt(path, "/", what));
         }
         Ok(Self {
@@ -109,14 +109,14 @@ impl Part {
 }
 
 impl H5File {
-    /// Opens a file, to be read with so much memory.
+    /// Opens a file, with this memory budget.
     pub(crate) fn open(path: &Path, memory_bytes: Option<u64>) -> Result<Self> {
         Ok(Self {
             path: path.to_owned(),
             parts: Mutex::new(vec![Arc::new(Part::open(path, Between::Open)?)]),
             datasets: Mutex::new(Vec::new()),
             memory_bytes: memory_bytes.unwrap_or(MEMORY_BYTES),
-            planned_bytes: AtomicU64::new(0),
+            reserved_bytes: AtomicU64::new(0),
             times_bytes: AtomicU64::new(0),
             large: Mutex::new(()),
         })
@@ -126,7 +126,7 @@ impl H5File {
         &self.path
     }
 
-    /// The file, then those that external links lead to.
+    /// The file, then the targets of external links.
     pub(crate) fn to_source_files(&self) -> Vec<SourceFile> {
         let parts = lock(&self.parts);
         let paths = parts.iter().map(|part| &part.path).skip(1);
@@ -137,18 +137,18 @@ impl H5File {
             .collect()
     }
 
-    /// `demos.hdf5:/mask/train`, for people.
+    /// `demos.hdf5:/mask/train`, for messages.
     pub(crate) fn place(&self, object: &str) -> String {
         let name = self.path.file_name().unwrap_or_default();
         format!("{}:{object}", name.to_string_lossy())
     }
 
-    /// The error behind what the HDF5 library says about `object`.
+    /// Converts an error of the HDF5 library about `object`.
     pub(crate) fn wrong(&self, object: &str, error: Error) -> ImportError {
         wrong(&self.path, object, error)
     }
 
-    /// The error behind bytes that cannot be understood.
+    /// The error for bytes that cannot be parsed.
     pub(crate) fn damaged(&self, object: &str, fault: Fault) -> ImportError {
         match fault {
             Fault::Io(source) => ImportError::Io {
@@ -167,7 +167,7 @@ impl H5File {
         Arc::clone(&lock(&self.parts)[part])
     }
 
-    /// The number of the file at `path`, which is opened if it is not known.
+    /// The index of the file at `path`, which is opened if it is new.
     pub(crate) fn part_at(&self, path: PathBuf) -> Result<usize> {
         let mut parts = lock(&self.parts);
         if let Some(known) = parts.iter().position(|part| part.path == path) {
@@ -181,29 +181,29 @@ impl H5File {
         Ok(parts.len() - 1)
     }
 
-    /// How many bytes all files have.
+    /// The bytes of all files.
     pub(crate) fn len(&self) -> u64 {
         let parts = lock(&self.parts);
         parts.iter().map(|part| part.len).sum()
     }
 
-    /// The largest chunk that is decoded: a quarter of the memory, for the stored bytes and those on the way
-    /// through the filters take as much again.
+    /// The largest chunk that is decoded: a quarter of the memory, because the stored bytes and the filter buffers take
+    /// as much again.
     pub(crate) fn max_chunk_bytes(&self) -> u64 {
         (self.memory_bytes / 4).max(SMALL_CHUNK_BYTES)
     }
 
-    /// Takes note of values that a stream has, and refuses more than files of this size can hold.
-    pub(crate) fn plan_bytes(&self, object: &str, bytes: u64) -> Result<()> {
+    /// Accounts for the values of a stream, and refuses more than files of this size can hold.
+    pub(crate) fn reserve_bytes(&self, object: &str, bytes: u64) -> Result<()> {
         let len = self.len();
         let limit = UNWRITTEN_BYTES.saturating_add(len.saturating_mul(DEFLATE_RATIO));
-        let before = self.planned_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let before = self.reserved_bytes.fetch_add(bytes, Ordering::Relaxed);
         if before.saturating_add(bytes) <= limit {
             return Ok(());
         }
-        self.planned_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.reserved_bytes.fetch_sub(bytes, Ordering::Relaxed);
         let what = format!(
-            "claims {bytes} bytes of values, with which a file of {len} bytes would hold more than {limit}: \
+            "claims {bytes} bytes of values, which brings a file of {len} bytes to more than {limit}: \
              they were never written, or many links lead to them"
         );
         Err(ImportError::corrupt(&self.path, object, what))
@@ -214,8 +214,8 @@ impl H5File {
         FEW_OBJECTS + self.len() / OBJECT_BYTES
     }
 
-    /// Takes note of so many times or indexes, which stay in memory, and refuses more than the memory allows.
-    pub(crate) fn plan_times(&self, object: &str, times: u64) -> Result<()> {
+    /// Accounts for timestamps or indexes, which stay in memory, and refuses more than the memory allows.
+    pub(crate) fn reserve_times(&self, object: &str, times: u64) -> Result<()> {
         let bytes = times.saturating_mul(8);
         let before = self.times_bytes.fetch_add(bytes, Ordering::Relaxed);
         if before.saturating_add(bytes) <= self.memory_bytes / 2 {
@@ -223,13 +223,13 @@ impl H5File {
         }
         self.times_bytes.fetch_sub(bytes, Ordering::Relaxed);
         let what = format!(
-            "holds {times} numbers, with which the times and indexes of the file take more than half of the memory, {} bytes; raise `--memory`",
+            "has {times} values, which brings the timestamps and indexes of the file to more than half of the memory limit, {} bytes; raise `--memory`",
             self.memory_bytes / 2
         );
         Err(ImportError::corrupt(&self.path, object, what))
     }
 
-    /// A view of the object at `place`, as the root of a file. Reading more than `budget` bytes of it fails.
+    /// A view of the object at `place`, as the root of a file. Reading more than `budget` bytes fails.
     fn view(&self, place: Place, budget: &Arc<AtomicU64>) -> Result<File, Error> {
         let raw = &self.part(place.part).raw;
         let view = View::new(raw, place.address, Arc::clone(budget));
@@ -243,13 +243,13 @@ impl H5File {
         Ok(self.view(place, budget)?.root())
     }
 
-    /// The dataset at `place`, to look at.
+    /// The dataset at `place`, for inspection.
     pub(crate) fn look_at(&self, place: Place, budget: &Arc<AtomicU64>) -> Result<Dataset, Error> {
         self.view(place, budget)?.dataset("/")
     }
 
-    /// A dataset to read from. Recently read ones stay open, with the HDF5 chunks that the next read of the
-    /// same stream will want, so that going forward inflates each chunk once.
+    /// A dataset to read from. Recently read ones stay open, with the HDF5 chunks that the next read of the same stream
+    /// will need, so that going forward inflates each chunk once.
     pub(crate) fn dataset(&self, leaf: &Leaf) -> Result<Dataset> {
         let mut open = lock(&self.datasets);
         let entry = match open.iter().position(|(place, ..)| *place == leaf.place) {
@@ -271,7 +271,7 @@ impl H5File {
         (leaf.stored_chunk_bytes() > SMALL_CHUNK_BYTES / 4).then(|| lock(&self.large))
     }
 
-    /// What a dataset may keep decoded.
+    /// How much a dataset may keep decoded.
     fn kept_bytes(&self, leaf: &Leaf) -> u64 {
         leaf.shared_bytes().min(self.max_chunk_bytes())
     }
@@ -287,31 +287,31 @@ impl H5File {
             .view(leaf.place, &unlimited)
             .and_then(|file| file.dataset_with_options("/", access))
             .map_err(|error| self.wrong(&leaf.path, error))?;
-        self.check_pieces(leaf, &dataset)?;
+        self.check_chunks(leaf, &dataset)?;
         Ok(dataset)
     }
 
-    /// Refuses stored pieces that do not lie in the file: the library allocates what the index claims, up to
-    /// 4 GiB, before it reads.
-    fn check_pieces(&self, leaf: &Leaf, dataset: &Dataset) -> Result<()> {
-        if !leaf.is_in_pieces() {
+    /// Refuses chunks that are outside the file: the library allocates what the index claims, up to 4 GiB, before it
+    /// reads.
+    fn check_chunks(&self, leaf: &Leaf, dataset: &Dataset) -> Result<()> {
+        if !leaf.is_chunked() {
             return Ok(());
         }
-        let pieces = dataset.chunks();
-        let pieces = pieces.map_err(|error| self.wrong(&leaf.path, error))?;
+        let chunks = dataset.chunks();
+        let chunks = chunks.map_err(|error| self.wrong(&leaf.path, error))?;
         let file_len = self.part(leaf.place.part).raw.len();
         let lies_outside = |address: u64, len: u64| {
             let end = address.checked_add(len);
             end.is_none_or(|end| end > file_len)
         };
-        match pieces
+        match chunks
             .iter()
-            .find(|piece| lies_outside(piece.address, piece.storage_size))
+            .find(|chunk| lies_outside(chunk.address, chunk.storage_size))
         {
-            Some(piece) => {
+            Some(chunk) => {
                 let what = format!(
-                    "is damaged: the piece at {:?} lies outside the file",
-                    piece.offset
+                    "is damaged: the chunk at {:?} is outside the file",
+                    chunk.offset
                 );
                 Err(ImportError::corrupt(&self.path, &leaf.path, what))
             }
@@ -327,7 +327,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 fn wrong(path: &Path, object: &str, error: Error) -> ImportError {
     let unsupported = |what: &str, next: &str| ImportError::unsupported(path, object, what, next);
     if raw::is_over_budget(&error) {
-        return ImportError::corrupt(path, object, "has a header that is too large to be read");
+        return ImportError::corrupt(path, object, "has a header that is too large to read");
     }
     let known = match &error {
         Error::Io(io) => {
@@ -352,11 +352,11 @@ fn wrong(path: &Path, object: &str, error: Error) -> ImportError {
         ),
         Error::Format(FormatError::UnsupportedVirtualLayout) => unsupported(
             "is a virtual dataset, a view of other files",
-            "copy its values into a dataset of its own",
+            "copy its values into a regular dataset",
         ),
         Error::Format(FormatError::UnsupportedExternalStorage) => unsupported(
-            "keeps its values in another file",
-            "copy its values into a dataset of its own",
+            "stores its values in another file",
+            "copy its values into a regular dataset",
         ),
         Error::Format(FormatError::UnsupportedFilter(id)) => unsupported(
             &format!("is compressed with filter {id}, which is not supported"),

@@ -1,6 +1,6 @@
-//! Following links: which object a link leads to, in this file or in another of the same folder.
+//! Follows links: finds the object of a link, in this file or in another one in the same folder.
 //!
-//! A link that cannot be followed is a defect that says why. It is never passed over.
+//! A link that cannot be followed is a defect with the reason. It is never ignored.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -16,14 +16,14 @@ use crate::open::ImportOptions;
 /// How many soft and external links are followed to find one object, as in HDF5 itself.
 const MAX_HOPS: usize = 16;
 
-/// Where an object is: in which file of a recording, and at which address.
+/// The location of an object: its file within the recording, and its address.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Place {
     pub(crate) part: usize,
     pub(crate) address: u64,
 }
 
-/// An object, as far as its header says what it is and what it links to.
+/// An object, as far as its header describes its type and links.
 #[derive(Debug)]
 pub(crate) struct Object {
     pub(crate) kind: Kind,
@@ -31,7 +31,7 @@ pub(crate) struct Object {
     pub(crate) links: Vec<Named>,
 }
 
-/// Whether external links may lead out of the folder of the recording.
+/// Whether external links may leave the recording's folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reach {
     Folder,
@@ -39,7 +39,7 @@ pub(crate) enum Reach {
 }
 
 impl Reach {
-    /// As the user says.
+    /// As the user decided.
     pub(crate) fn of(options: &ImportOptions) -> Self {
         match options.follow_links {
             true => Self::Anywhere,
@@ -48,10 +48,10 @@ impl Reach {
     }
 }
 
-/// Where a link leads, or why it leads nowhere.
+/// The target of a link, or why it has none.
 pub(crate) type Target = Result<Place, String>;
 
-/// Follows links, and remembers the groups on the way.
+/// Follows links, and caches the groups on the way.
 pub(crate) struct Follower<'a> {
     file: &'a H5File,
     reach: Reach,
@@ -77,7 +77,7 @@ impl<'a> Follower<'a> {
         Place { part, address }
     }
 
-    /// The object at `place`, which is called `path`.
+    /// The object at `place`, named `path`.
     pub(crate) fn object(&mut self, place: Place, path: &str) -> Result<Arc<Object>> {
         if let Some(known) = self.objects.get(&place) {
             return Ok(Arc::clone(known));
@@ -102,7 +102,7 @@ impl<'a> Follower<'a> {
         Ok(Object { kind, links })
     }
 
-    /// Where a link of the group at `group` leads.
+    /// The target of a link in the group at `group`.
     pub(crate) fn target(&mut self, group: Place, link: &Link) -> Result<Target> {
         self.follow(group, link, &mut 0)
     }
@@ -114,9 +114,7 @@ impl<'a> Follower<'a> {
         }
         *hops += 1;
         if *hops > MAX_HOPS {
-            let what = format!(
-                "is a link through more than {MAX_HOPS} others, or links that lead to each other"
-            );
+            let what = format!("is a chain of more than {MAX_HOPS} links, or a cycle");
             return Ok(Err(what));
         }
         match link {
@@ -137,7 +135,8 @@ impl<'a> Follower<'a> {
                     .map_err(|why| format!("is an external link to `{path}` of `{file}`, {why}")))
             }
             Link::Hard(_) | Link::UserDefined(_) => Ok(Err(
-                "is a link of a kind that only the program knows that wrote it".to_owned(),
+                "is a user-defined link, which only the program that wrote it can resolve"
+                    .to_owned(),
             )),
         }
     }
@@ -168,7 +167,7 @@ impl<'a> Follower<'a> {
         let folder = from.path.parent().unwrap_or(Path::new(""));
         let path = folder.join(name);
         if name.is_empty() || !path.exists() {
-            return Ok(Err("which is not there".to_owned()));
+            return Ok(Err("which does not exist".to_owned()));
         }
         if self.reach == Reach::Folder && !is_inside(&path, self.file.path()) {
             let why = "which is outside the folder of the recording; follow it if you trust the source: \
@@ -188,7 +187,7 @@ impl<'a> Follower<'a> {
     }
 }
 
-/// One name for each file, however a link spells it.
+/// One name per file, however a link spells it.
 fn known_name(path: PathBuf) -> PathBuf {
     path.canonicalize().unwrap_or(path)
 }

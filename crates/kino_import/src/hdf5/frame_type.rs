@@ -1,4 +1,4 @@
-//! What the frames of a dataset are: their type, their kind, and how a row becomes one.
+//! The frames of a dataset: their type, their kind, and how a row becomes one.
 //!
 //! | rows | frames |
 //! |---|---|
@@ -14,8 +14,8 @@ use crate::error::{ImportError, Result};
 use crate::hdf5::element::Element;
 use crate::hdf5::file::H5File;
 use crate::hdf5::frames;
-use crate::hdf5::plan::{ImageLayout, Request};
 use crate::hdf5::rows::Form;
+use crate::hdf5::spec::{ImageLayout, Request};
 use crate::hdf5::tree::Leaf;
 use crate::image::Encoded;
 use crate::{jpeg, png};
@@ -23,13 +23,13 @@ use crate::{jpeg, png};
 /// A shorter row of bytes is not an image file.
 const MIN_IMAGE_FILE_BYTES: u64 = 60;
 
-/// An array whose last axes are smaller than this is not an image by its shape alone.
+/// An array whose last axes are smaller than this is not an image by shape alone.
 const MIN_IMAGE_SIDE: usize = 8;
 
 /// The same for floats, which are more often something else.
 const MIN_FLOAT_IMAGE_SIDE: usize = 16;
 
-/// What the frames of a stream are.
+/// Type, kind and form of a stream's frames.
 #[derive(Debug)]
 pub(crate) struct Typed {
     pub(crate) frame: FrameType,
@@ -38,7 +38,7 @@ pub(crate) struct Typed {
     pub(crate) form: Form,
 }
 
-/// What the frames of a stream are, or why there are none.
+/// The frames of a stream, or why it has none.
 pub(crate) fn typed(file: &H5File, request: &Request) -> Result<Result<Typed, String>> {
     let encoded = encoded(file, &request.leaf, request.first)?;
     let found = match encoded {
@@ -58,7 +58,7 @@ pub(crate) fn typed(file: &H5File, request: &Request) -> Result<Result<Typed, St
     }))
 }
 
-/// The type of a dataset's frames as its shape has it, or why it has none.
+/// The type of a dataset's frames from its shape, or why it has none.
 fn frame_type(request: &Request) -> Result<(FrameType, Form), String> {
     let leaf = &request.leaf;
     let mut inner = leaf.shape.get(1..).unwrap_or_default();
@@ -66,7 +66,12 @@ fn frame_type(request: &Request) -> Result<(FrameType, Form), String> {
         let (entries, rest) = inner
             .split_first()
             .filter(|(entries, _)| index < **entries)
-            .ok_or_else(|| format!("has no entry {index} on its second axis: {:?}", leaf.shape))?;
+            .ok_or_else(|| {
+                format!(
+                    "has no index {index} on its second axis: its shape is {:?}",
+                    leaf.shape
+                )
+            })?;
         debug_assert!(index < *entries, "the index was checked");
         inner = rest;
     }
@@ -82,7 +87,7 @@ fn frame_type(request: &Request) -> Result<(FrameType, Form), String> {
                     (Dtype::U8, &[channels, _, _]) => Form::ChannelsFirst(channels),
                     _ => {
                         return Err(format!(
-                            "has the shape {:?}; layout = \"chw\" needs uint8 images of three axes",
+                            "has the shape {:?}; layout = \"chw\" requires uint8 images with three axes",
                             leaf.shape
                         ));
                     }
@@ -101,30 +106,31 @@ fn frame_type(request: &Request) -> Result<(FrameType, Form), String> {
         Element::FixedText { .. } | Element::Text if inner.iter().all(|&dim| dim == 1) => {
             Ok((FrameType::Text, Form::Stored))
         }
-        Element::FixedText { .. } | Element::Text => {
-            Err(format!("has several texts per frame: {:?}", leaf.shape))
-        }
-        Element::Bytes => Err("holds bytes that are neither JPEG nor PNG files".to_owned()),
-        Element::Other(what) => Err(format!("holds {what}")),
+        Element::FixedText { .. } | Element::Text => Err(format!(
+            "has several strings per frame: its shape is {:?}",
+            leaf.shape
+        )),
+        Element::Bytes => Err("contains bytes that are neither JPEG nor PNG files".to_owned()),
+        Element::Other(what) => Err(format!("contains {what}")),
     }
 }
 
-/// Whether these are the axes of an image with its channels first.
+/// Whether these are the axes of a CHW image.
 fn is_chw(dims: &[usize], side: usize) -> bool {
     matches!(dims, [1 | 3 | 4, height, width] if *height >= side && *width >= side)
 }
 
-/// Whether these are the axes of a color image with its channels last.
+/// Whether these are the axes of a color image in HWC.
 fn is_hwc(dims: &[usize], side: usize) -> bool {
     matches!(dims, [height, width, 3 | 4] if *height >= side && *width >= side)
 }
 
-/// What is worth knowing about how frames are stored.
+/// A note about how frames are stored.
 pub(crate) fn advice(request: &Request, frame: &FrameType, form: &Form) -> Option<String> {
     if let (Form::ChannelsFirst(_), None) = (form, request.layout) {
         let shape = request.leaf.shape.get(1..).unwrap_or_default();
         return Some(format!(
-            "holds images with the channels first, {shape:?}; they are stored as HWC, {frame}"
+            "contains CHW images, {shape:?}; they are stored as HWC, {frame}"
         ));
     }
     let ty = frame.as_values().filter(|ty| ty.dtype().is_float())?;
@@ -138,7 +144,7 @@ pub(crate) fn advice(request: &Request, frame: &FrameType, form: &Form) -> Optio
     })
 }
 
-/// What the image files are, if each row is one in bytes or in a byte string.
+/// The format of the image files, if each row is one, as bytes or a byte string.
 fn encoded(file: &H5File, leaf: &Leaf, row: u64) -> Result<Option<Encoded>> {
     let is_bytes = match &leaf.element {
         Element::Number { dtype, shape, .. } => {
@@ -168,14 +174,17 @@ fn encoded(file: &H5File, leaf: &Leaf, row: u64) -> Result<Option<Encoded>> {
     }
     let header = jpeg::header(&first)
         .filter(|header| matches!(header.components, 1 | 3))
-        .ok_or_else(|| corrupt("starts with a JPEG file that is neither grey nor RGB of 8 bits"))?;
+        .ok_or_else(|| {
+            corrupt("starts with a JPEG file that is neither 8-bit grayscale nor RGB")
+        })?;
     let shape = [header.height, header.width, header.components];
-    let ty = ValueType::new(Dtype::U8, &shape)
-        .map_err(|error| corrupt("holds a JPEG file of an absurd size").because(error))?;
+    let ty = ValueType::new(Dtype::U8, &shape).map_err(|error| {
+        corrupt("contains a JPEG file with an unreasonable size").because(error)
+    })?;
     Ok(Some(Encoded { ty, carried: true }))
 }
 
-/// What a stream is, from its type and, for depth, its name.
+/// The kind of a stream, from its type and, for depth, its name.
 pub(crate) fn kind_of(name: &str, frame: &FrameType) -> Kind {
     let FrameType::Values(ty) = frame else {
         return Kind::Text;

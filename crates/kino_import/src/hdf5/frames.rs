@@ -1,4 +1,4 @@
-//! Frames: rows of a dataset as packed little-endian numbers, text, or image files.
+//! Frames: rows of a dataset as packed little-endian values, text, or image files.
 
 use std::ops::Range;
 
@@ -13,20 +13,20 @@ use crate::hdf5::heap::Heap;
 use crate::hdf5::rows::{Form, Rows};
 use crate::hdf5::tree::Leaf;
 use crate::image::Encoded;
-use crate::source::{FrameBuf, StreamPlan};
+use crate::source::{FrameBuf, StreamSpec};
 use crate::{jpeg, png};
 
-/// No more than this is read in one go.
+/// At most this much is read in one call.
 const MAX_READ_BYTES: u64 = 1 << 30;
 
-/// So many bytes of strings are never too many to be read in one go; more are in the file.
+/// This many bytes of strings can always be read in one call; more must be in the file.
 const FEW_LONG_BYTES: u64 = 64 << 20;
 
-/// Reads frames of a stream, which has them.
+/// Reads frames of a stream; the range was checked.
 pub(crate) fn read(
     file: &H5File,
     rows: &Rows,
-    stream: &StreamPlan,
+    stream: &StreamSpec,
     frames: Range<u64>,
     out: &mut FrameBuf,
 ) -> Result<()> {
@@ -45,7 +45,7 @@ pub(crate) fn read(
     Ok(())
 }
 
-/// Reads rows as they are stored, after the filters.
+/// Reads rows as stored, after the filters.
 pub(crate) fn read_rows(file: &H5File, leaf: &Leaf, rows: Range<u64>) -> Result<Vec<u8>> {
     let count = rows.end.saturating_sub(rows.start);
     let bytes = count.saturating_mul(leaf.row_bytes());
@@ -64,12 +64,12 @@ pub(crate) fn read_rows(file: &H5File, leaf: &Leaf, rows: Range<u64>) -> Result<
         let part = dataset.read_raw_rows(start, count);
         part.map_err(|error| file.wrong(&leaf.path, error))
     };
-    // Rows of datasets in compressed pieces come several times faster through the library's windowed read
-    // than through its whole read, which it takes when all rows are asked for: ask for two halves
-    // (docs/decisions/hdf5.md has the figures).
+    // Rows of compressed chunked datasets come several times faster through the library's windowed read than through
+    // its whole read, which it uses when all rows are requested: request two halves (docs/decisions/hdf5.md has the
+    // figures).
     let half = count.div_ceil(2);
     let is_whole = leaf.shape.first() == Some(&count) && count > 1;
-    let read = if is_whole && leaf.is_in_pieces() {
+    let read = if is_whole && leaf.is_chunked() {
         let mut read = read_part(0, half)?;
         read.append(&mut read_part(half, count - half)?);
         read
@@ -78,7 +78,7 @@ pub(crate) fn read_rows(file: &H5File, leaf: &Leaf, rows: Range<u64>) -> Result<
     };
     if read.len() as u64 != bytes {
         let what = format!(
-            "gives {} bytes for rows {rows:?}, which are {bytes}",
+            "returns {} bytes for rows {rows:?}, expected {bytes}",
             read.len()
         );
         return Err(ImportError::corrupt(file.path(), &leaf.path, what));
@@ -86,13 +86,13 @@ pub(crate) fn read_rows(file: &H5File, leaf: &Leaf, rows: Range<u64>) -> Result<
     Ok(read)
 }
 
-/// Reads rows of numbers, packed and little-endian.
+/// Reads numeric rows, packed and little-endian.
 pub(crate) fn read_numbers(file: &H5File, leaf: &Leaf, rows: Range<u64>) -> Result<Vec<u8>> {
     let Element::Number { dtype, order, .. } = leaf.element else {
         return Err(ImportError::corrupt(
             file.path(),
             &leaf.path,
-            "does not hold numbers",
+            "is not numeric",
         ));
     };
     let mut bytes = read_rows(file, leaf, rows)?;
@@ -102,7 +102,7 @@ pub(crate) fn read_numbers(file: &H5File, leaf: &Leaf, rows: Range<u64>) -> Resu
         }
     }
     if dtype == Dtype::Bool && bytes.iter().any(|&byte| byte > 1) {
-        let what = "holds a bool that is neither 0 nor 1";
+        let what = "contains a bool that is neither 0 nor 1";
         return Err(ImportError::corrupt(file.path(), &leaf.path, what));
     }
     Ok(bytes)
@@ -155,7 +155,7 @@ fn read_long_texts(file: &H5File, leaf: &Leaf, rows: Range<u64>) -> Result<Vec<S
         .collect()
 }
 
-/// Reads rows of strings or bytes of any length.
+/// Reads rows of variable-length strings or bytes.
 pub(crate) fn read_long(file: &H5File, leaf: &Leaf, rows: Range<u64>) -> Result<Vec<Vec<u8>>> {
     let part = file.part(leaf.place.part);
     let mut heap = Heap::new(&part.raw);
@@ -172,7 +172,7 @@ pub(crate) fn read_long(file: &H5File, leaf: &Leaf, rows: Range<u64>) -> Result<
             "does not have a value in each of the rows {rows:?}"
         )));
     }
-    // A small file can name one long value very often.
+    // A small file can reference one long value many times.
     let limit = FEW_LONG_BYTES.max(file.len());
     let (mut values, mut bytes) = (Vec::new(), 0);
     for reference in references.chunks_exact(reference_len) {
@@ -188,7 +188,7 @@ pub(crate) fn read_long(file: &H5File, leaf: &Leaf, rows: Range<u64>) -> Result<
     Ok(values)
 }
 
-/// One image file per row: JPEG files without the padding behind them, PNG files decoded.
+/// One image file per row: JPEG files without padding, PNG files decoded.
 fn read_images(
     file: &H5File,
     leaf: &Leaf,
@@ -211,19 +211,19 @@ fn read_images(
         let wrong =
             |what: &str| ImportError::corrupt(file.path(), &leaf.path, format!("row {row} {what}"));
         if encoded.carried {
-            let jpeg =
-                jpeg::without_padding(stored).ok_or_else(|| wrong("is not a whole JPEG file"))?;
+            let jpeg = jpeg::without_padding(stored)
+                .ok_or_else(|| wrong("is not a complete JPEG file"))?;
             let size =
                 jpeg::header(jpeg).map(|header| [header.height, header.width, header.components]);
             if size.as_ref().map(<[usize; 3]>::as_slice) != Some(encoded.ty.shape()) {
-                return Err(wrong("is a JPEG file of another size than the first"));
+                return Err(wrong("is a JPEG file whose size differs from the first"));
             }
             files.push(jpeg.to_vec());
         } else {
             let (ty, mut values) = png::decode(stored).map_err(|what| wrong(&what))?;
             if ty != encoded.ty {
                 return Err(wrong(
-                    "is a PNG file of another size or type than the first",
+                    "is a PNG file whose size or type differs from the first",
                 ));
             }
             pixels.append(&mut values);
@@ -235,12 +235,12 @@ fn read_images(
     })
 }
 
-/// Reads a small dataset as JSON: a value, or lists of lists of its shape.
+/// Reads a small dataset as JSON: a value, or nested lists of its shape.
 pub(crate) fn read_json(file: &H5File, leaf: &Leaf) -> Result<Value> {
     let rows = 0..leaf.shape.first().copied().unwrap_or(1);
     let (values, shape) = match &leaf.element {
         Element::Number { dtype, shape, .. } => {
-            // A dataset can also be of no value at all, which reads as no bytes.
+            // A dataset can also have no value at all, which reads as no bytes.
             let bytes = match read_numbers(file, leaf, rows) {
                 Err(_) if leaf.shape.is_empty() => Vec::new(),
                 bytes => bytes?,
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn half_precision_has_its_landmarks() {
+    fn half_precision_landmarks_convert_exactly() {
         assert_eq!(half(0x3c00), 1.0);
         assert_eq!(half(0xc000), -2.0);
         assert_eq!(half(0x7bff), 65504.0);
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_nested_as_their_shape_says() {
+    fn values_are_nested_by_their_shape() {
         let values: Vec<_> = (0..6).map(Value::from).collect();
         assert_eq!(nest(values.clone(), &[2, 3]), json!([[0, 1, 2], [3, 4, 5]]));
         assert_eq!(nest(values, &[6]), json!([0, 1, 2, 3, 4, 5]));

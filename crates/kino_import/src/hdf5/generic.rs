@@ -1,7 +1,7 @@
-//! Any other layout: episodes, streams and clocks as a mapping says, or as names and lengths show.
+//! Any other layout: episodes, streams and clocks from a mapping, or guessed from names and lengths.
 //!
 //! ```text
-//! episodes.rs: where are episodes? ─▶ guess.rs, or the mapping's [[stream]]s ─▶ clocks ─▶ plan.rs: streams
+//! episodes.rs: where are episodes? ─▶ guess.rs, or the mapping's [[stream]]s ─▶ clocks ─▶ spec.rs: streams
 //! ```
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -17,16 +17,20 @@ use crate::hdf5::guess::{self, Clocks, Guess, is_small};
 use crate::hdf5::labels::Labels;
 use crate::hdf5::mapping::Episodes;
 use crate::hdf5::objects::Objects;
-use crate::hdf5::plan::{Request, Streams, find_shifts};
 use crate::hdf5::robomimic::{self, Splits};
 use crate::hdf5::rows::Rows;
 use crate::hdf5::setup::Setup;
+use crate::hdf5::spec::{Request, Streams, find_shifts};
 use crate::hdf5::tree::{Leaf, Node, below};
 use crate::hdf5::{Contents, frames, stem, times};
-use crate::source::{ClockPlan, EpisodePlan};
+use crate::source::{ClockSpec, EpisodeSpec};
 
-/// Plans the episodes of a file.
-pub(crate) fn plan(file: &H5File, mut root: Node, setup: &mut Setup<'_>) -> Result<Contents> {
+/// Builds the specs of a file's episodes.
+pub(crate) fn read_episodes(
+    file: &H5File,
+    mut root: Node,
+    setup: &mut Setup<'_>,
+) -> Result<Contents> {
     let found = episodes::find(file, &root, setup.mapping)?;
     let mut contents = Contents::default();
     let mut splits = match take_mask(&mut root, &found) {
@@ -34,7 +38,7 @@ pub(crate) fn plan(file: &H5File, mut root: Node, setup: &mut Setup<'_>) -> Resu
         None => Splits::new(),
     };
     let shown = summary(&root);
-    let mut planner = Planner {
+    let mut builder = SpecBuilder {
         file,
         setup,
         objects: Objects::new(root),
@@ -46,13 +50,13 @@ pub(crate) fn plan(file: &H5File, mut root: Node, setup: &mut Setup<'_>) -> Resu
         whole: None,
     };
     for episode in &found.list {
-        let id = planner.id(episode);
+        let id = builder.id(episode);
         let known = contents.defects.len();
-        match planner.episode(episode, &mut contents) {
-            Ok(Some((mut plan, rows))) => {
-                plan.splits
+        match builder.episode(episode, &mut contents) {
+            Ok(Some((mut spec, rows))) => {
+                spec.splits
                     .extend(splits.remove(&episode.id).unwrap_or_default());
-                contents.episodes.push((plan, rows));
+                contents.episodes.push((spec, rows));
             }
             Ok(None) => {}
             Err(ImportError::Corrupt { object, what, .. }) => {
@@ -63,40 +67,40 @@ pub(crate) fn plan(file: &H5File, mut root: Node, setup: &mut Setup<'_>) -> Resu
         contents.blame(known, &id);
     }
     robomimic::note_absent(file, splits, &mut contents);
-    planner.keep_the_rest(&found, &mut contents)?;
-    planner.note_unnamed(&mut contents);
+    builder.keep_the_rest(&found, &mut contents)?;
+    builder.note_unnamed(&mut contents);
     Ok(contents)
 }
 
-/// The lists of episodes in splits, which robomimic's tools write.
+/// Lists of episodes per split, as robomimic's tools write them.
 fn take_mask(root: &mut Node, found: &Found) -> Option<Node> {
     let is_text = |leaf: &&Leaf| matches!(leaf.element, Element::FixedText { .. } | Element::Text);
     let is_lists = root.group("mask")?.all_leaves().iter().all(is_text);
     (is_lists && found.by != Episodes::File).then(|| root.take_group("mask"))?
 }
 
-/// A dataset, the nanoseconds of its unit, and which rows; `u64::MAX` for all of them.
+/// A dataset, the nanoseconds per unit, and the rows; `u64::MAX` for all of them.
 pub(super) type TimesKey = (String, i64, u64, u64);
 
-/// Plans one episode of a file after another.
-pub(super) struct Planner<'a, 's> {
+/// Builds the spec of one episode after another.
+pub(super) struct SpecBuilder<'a, 's> {
     pub(super) file: &'a H5File,
     pub(super) setup: &'a mut Setup<'s>,
     pub(super) objects: Objects,
     by: &'a Episodes,
-    /// What is in the file, for people.
+    /// A summary of the file, for messages.
     shown: String,
-    /// Times that were read: those of a dataset, and parts of them.
+    /// Timestamps that were read: whole datasets, and slices of them.
     pub(super) read: HashMap<TimesKey, Arc<[i64]>>,
-    /// Datasets that are streams or times.
+    /// Datasets that are streams or timestamps.
     pub(super) used: HashSet<String>,
     /// Datasets of episodes that the mapping does not name.
     pub(super) unnamed: BTreeSet<String>,
-    /// What the arrays are that hold the rows of all episodes.
+    /// Arrays that hold the rows of all episodes.
     whole: Option<Guess>,
 }
 
-impl Planner<'_, '_> {
+impl SpecBuilder<'_, '_> {
     pub(super) fn id(&self, episode: &Episode) -> String {
         match episode.id.as_str() {
             "" => stem(self.file.path()),
@@ -104,31 +108,31 @@ impl Planner<'_, '_> {
         }
     }
 
-    /// One episode, or `None` if there is no frame in it.
+    /// One episode, or `None` if it has no frames.
     fn episode(
         &mut self,
         episode: &Episode,
         contents: &mut Contents,
-    ) -> Result<Option<(EpisodePlan, Vec<Rows>)>> {
+    ) -> Result<Option<(EpisodeSpec, Vec<Rows>)>> {
         let mapping = self.setup.mapping;
-        let mut planned = Streams::default();
+        let mut draft = Streams::default();
         let requests = match mapping.streams.is_empty() {
-            true => self.guessed(episode, &mut planned)?,
-            false => self.mapped(episode, &mut planned)?,
+            true => self.guessed(episode, &mut draft)?,
+            false => self.mapped(episode, &mut draft)?,
         };
         for request in requests {
             self.used.insert(request.leaf.path.clone());
-            planned.add(self.file, request)?;
+            draft.add(self.file, request)?;
         }
         // Those of all rows serve the next episode too.
         let is_shared = episode.rows.is_some();
         self.read
             .retain(|(.., end), _| is_shared && *end == u64::MAX);
-        planned
+        draft
             .defects
             .retain(|defect| self.is_news(&episode.base, defect));
-        contents.defects.append(&mut planned.defects);
-        if planned.streams.is_empty() {
+        contents.defects.append(&mut draft.defects);
+        if draft.streams.is_empty() {
             let object = if episode.base.is_empty() {
                 "/"
             } else {
@@ -142,12 +146,12 @@ impl Planner<'_, '_> {
             );
             return Ok(None);
         }
-        find_shifts(&mut planned.streams);
+        find_shifts(&mut draft.streams);
         let mut attributes = self.objects.attributes_below(&episode.base);
         if episode.rows.is_some() {
             attributes.clear();
         }
-        attributes.append(&mut planned.attributes);
+        attributes.append(&mut draft.attributes);
         let said = Labels {
             attributes: &attributes,
             root: self.objects.attributes_of(""),
@@ -155,7 +159,7 @@ impl Planner<'_, '_> {
         let froms = mapping.labels();
         let froms = froms.filter(|(_, from)| said.find(from).is_some());
         self.setup.labelled.extend(froms.map(|(key, _)| key));
-        let plan = EpisodePlan {
+        let spec = EpisodeSpec {
             id: self.id(episode),
             splits: said.splits(mapping.split.as_ref()),
             task: said.task(mapping.task.as_ref()),
@@ -168,13 +172,13 @@ impl Planner<'_, '_> {
             },
             attributes,
             file: 0,
-            streams: planned.streams,
+            streams: draft.streams,
         };
-        Ok(Some((plan, planned.rows)))
+        Ok(Some((spec, draft.rows)))
     }
 
-    /// Streams as names and lengths show them.
-    fn guessed(&mut self, episode: &Episode, planned: &mut Streams) -> Result<Vec<Request>> {
+    /// Streams guessed from names and lengths.
+    fn guessed(&mut self, episode: &Episode, draft: &mut Streams) -> Result<Vec<Request>> {
         let guess = self.guess(episode)?;
         let mut requests = Vec::new();
         for stream in &guess.streams {
@@ -195,10 +199,10 @@ impl Planner<'_, '_> {
                 last.index = stream.index;
             }
         }
-        self.note_units(&guess, planned);
+        self.note_units(&guess, draft);
         match episode.rows {
             Some(_) => self.whole = Some(guess),
-            None => self.set_aside(&episode.base, guess, planned)?,
+            None => self.set_aside(&episode.base, guess, draft)?,
         }
         Ok(requests)
     }
@@ -227,7 +231,7 @@ impl Planner<'_, '_> {
         Ok(guess)
     }
 
-    /// Refuses a file that is not one episode, though nothing else in it is.
+    /// Refuses a file that is not one episode, if nothing else in it is.
     fn check_fit(&self, leaves: &[Leaf], guess: &Guess) -> Result<()> {
         let left = guess.rest.iter().filter(|leaf| !is_small(leaf)).count();
         let has_rows = leaves
@@ -237,47 +241,45 @@ impl Planner<'_, '_> {
             return Ok(());
         }
         let what = format!(
-            "has no layout that is understood: looked for episodes in groups with numbers (`demo_0/action`), in rows \
-             (`episode_ends`), and for one episode of datasets of one length; found {}",
+            "has an unknown layout: looked for episodes in numbered groups (`demo_0/action`), in rows \
+             (`episode_ends`), and for a single episode of datasets with equal length; found {}",
             self.shown
         );
         Err(ImportError::unsupported(
             self.file.path(),
             "/",
             &what,
-            "describe the layout in a mapping, of which `kinograph pack --suggest-mapping` writes a draft, or write \
-             the episodes from Python with `kinograph.pack(episodes(), target)` (docs/import.md#anything-else)",
+            "describe the layout in a mapping (`kinograph pack --suggest-mapping` writes a draft), or write \
+             the episodes from Python with `kinograph.pack(episodes(), target)` (docs/guide/import.md#anything-else)",
         ))
     }
 
-    /// What is not a stream: an attribute if it is small, else a defect.
-    fn set_aside(&mut self, base: &str, guess: Guess, planned: &mut Streams) -> Result<()> {
+    /// A dataset that is not a stream: an attribute if it is small, otherwise a defect.
+    fn set_aside(&mut self, base: &str, guess: Guess, draft: &mut Streams) -> Result<()> {
         for leaf in guess.rest {
             let name = below(base, &leaf.path).to_owned();
             if is_small(&leaf) || leaf.rows() == Some(1) {
-                planned.aside(self.file, leaf, name)?;
+                draft.aside(self.file, leaf, name)?;
             } else {
                 let what = self.left_over(&leaf, guess.rows);
-                planned.skip(self.file, &leaf, what);
+                draft.skip(self.file, &leaf, what);
             }
         }
         Ok(())
     }
 
-    /// Notes which unit was guessed, once for all episodes.
-    fn note_units(&mut self, guess: &Guess, planned: &mut Streams) {
+    /// Notes the guessed unit, once for all episodes.
+    fn note_units(&mut self, guess: &Guess, draft: &mut Streams) {
         for times in guess.times.iter().filter(|times| times.is_guess) {
             let name = times.leaf.name();
             if self.setup.noted.insert(format!("{name} {}", times.unit_ns)) {
                 let what = format!(
-                    "is taken as times in {}, as its values suggest, and so are others of this name; a mapping can name \
+                    "is read as timestamps in {}, guessed from its values, as are others of this name; a mapping can set \
                      another unit, `--rate` another clock",
                     times::unit_name(times.unit_ns)
                 );
                 let place = self.file.place(&times.leaf.path);
-                planned
-                    .defects
-                    .push(Defect::new(place, what, Action::Noted));
+                draft.defects.push(Defect::new(place, what, Action::Noted));
             }
         }
     }
@@ -291,26 +293,29 @@ impl Planner<'_, '_> {
             _ => Vec::new(),
         };
         if start.get(4..8) == Some(b"ftyp") {
-            return "holds an MP4 file as bytes, which is not decoded; decode it and write the episodes from Python \
+            return "contains an MP4 file as bytes, which is not decoded; decode it and write the episodes from Python \
                     with `kinograph.pack(episodes(), target)`"
                 .to_owned();
         }
         match (&leaf.element, leaf.rows(), rows) {
-            (Element::Other(what), ..) => format!("holds {what}"),
+            (Element::Other(what), ..) => format!("contains {what}"),
             (_, Some(own), Some(rows)) => format!(
-                "has {own} rows, most datasets have {rows}; name it in a mapping with a rate_hz or timestamps of its own \
+                "has {own} rows, but most datasets have {rows}; name it in a mapping with its own rate_hz or timestamps \
                  (`kinograph pack --suggest-mapping` writes a draft)"
             ),
-            _ => format!("is not one row per frame, its shape is {:?}", leaf.shape),
+            _ => format!(
+                "does not have one row per frame: its shape is {:?}",
+                leaf.shape
+            ),
         }
     }
 
-    /// What lies beside the episodes.
+    /// What is beside the episodes.
     fn keep_the_rest(&mut self, found: &Found, contents: &mut Contents) -> Result<()> {
         if found.by == Episodes::File {
             return Ok(());
         }
-        // Arrays that hold the rows of all episodes are the file's.
+        // Arrays that hold the rows of all episodes belong to the file.
         let inside = match found.by {
             Episodes::Rows(..) => &[],
             _ => found.list.as_slice(),
@@ -349,7 +354,7 @@ impl Planner<'_, '_> {
         Ok(())
     }
 
-    /// Keeps a note of the first episode only, if the others have the same.
+    /// Keeps a note for the first episode only, if the others have the same.
     fn is_news(&mut self, base: &str, defect: &Defect) -> bool {
         let place = defect.place.replacen(base, "", 1);
         let place = place.rsplit(':').next().unwrap_or_default();
@@ -358,8 +363,8 @@ impl Planner<'_, '_> {
     }
 }
 
-/// A stream of a dataset, as the dataset has it.
-pub(super) fn request(name: String, leaf: &Leaf, rows: Range<u64>, clock: ClockPlan) -> Request {
+/// A request for a stream of a dataset, unchanged.
+pub(super) fn request(name: String, leaf: &Leaf, rows: Range<u64>, clock: ClockSpec) -> Request {
     Request {
         name,
         leaf: leaf.clone(),

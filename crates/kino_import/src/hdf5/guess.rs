@@ -1,12 +1,13 @@
-//! Which datasets of an episode are streams, which are their times, and what is left over, from names and shapes alone.
+//! Guesses which datasets of an episode are streams, which are their timestamps, and which are neither, from names and
+//! shapes alone.
 //!
 //! | dataset of an episode | becomes |
 //! |---|---|
-//! | with times beside it: `front_timestamps`, `timestamps/front`, `t` in its group or above | stream with that clock |
+//! | with timestamps beside it: `front_timestamps`, `timestamps/front`, `t` in its group or above | stream with that clock |
 //! | as many rows as most others, or one more or less (the last observation) | stream at a rate |
 //! | uint8 `[N, cameras, H, W, C]` | a stream per camera: `frames/0`, `frames/1` |
 //! | `front/data` and `front/t`, alone in their group | stream `front` |
-//! | anything else | left over |
+//! | anything else | neither |
 
 use std::collections::BTreeMap;
 
@@ -18,26 +19,26 @@ use crate::hdf5::file::H5File;
 use crate::hdf5::times::{self, Times, time_name};
 use crate::hdf5::tree::{Leaf, below};
 
-/// What the one dataset of values beside its times is called.
+/// Names of the one dataset of values beside its timestamps.
 const VALUE_NAMES: &[&str] = &["data", "value", "values", "msg", "frames"];
 
 /// An array of at most this many rows and elements is a constant: a calibration, a list of names.
 const SMALL: (u64, u64) = (16, 256);
 
-/// A shorter episode has no dataset of one row more or less.
+/// Episodes shorter than this have no dataset of one row more or less.
 const MIN_UNEVEN_ROWS: u64 = 8;
 
-/// More cameras than this are not on one axis.
+/// An axis longer than this is not an axis of cameras.
 const MAX_CAMERAS: u64 = 16;
 
-/// What an episode's datasets are.
+/// The guess about an episode's datasets.
 #[derive(Debug, Default)]
 pub(crate) struct Guess {
     pub(crate) streams: Vec<Stream>,
     pub(crate) times: Vec<Times>,
     /// Datasets that are neither, sorted by path.
     pub(crate) rest: Vec<Leaf>,
-    /// How many rows the streams without times have.
+    /// The number of rows of the streams without timestamps.
     pub(crate) rows: Option<u64>,
 }
 
@@ -46,20 +47,20 @@ pub(crate) struct Guess {
 pub(crate) struct Stream {
     pub(crate) name: String,
     pub(crate) leaf: Leaf,
-    /// Which entry of the second axis it is.
+    /// The index on the second axis.
     pub(crate) index: Option<u64>,
-    /// Which of the times are its own.
+    /// The index of its timestamps.
     pub(crate) times: Option<usize>,
 }
 
-/// Whether datasets of times are looked for, or a rate was given.
+/// Whether to look for timestamps, or use a rate that was passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Clocks {
     Find,
     Given,
 }
 
-/// Guesses what the datasets below `base` are.
+/// Guesses the datasets below `base`.
 pub(crate) fn guess(file: &H5File, base: &str, leaves: &[Leaf], clocks: Clocks) -> Result<Guess> {
     let all = match clocks {
         Clocks::Find => find_times(file, base, leaves)?,
@@ -82,7 +83,7 @@ pub(crate) fn guess(file: &H5File, base: &str, leaves: &[Leaf], clocks: Clocks) 
             false => guess.rest.push((*leaf).clone()),
         }
     }
-    // Times that nothing uses are values like others.
+    // Timestamps that nothing uses are ordinary values.
     for (idx, times) in all.iter().enumerate() {
         if !guess.streams.iter().any(|stream| stream.times == Some(idx)) {
             match is_of_rows(&times.leaf, rows) {
@@ -104,7 +105,7 @@ pub(crate) fn is_small(leaf: &Leaf) -> bool {
     leaf.rows().unwrap_or(1) <= SMALL.0 && leaf.elements() <= SMALL.1
 }
 
-/// How many rows most datasets have, one more or less: of those that are not small, if there are any; the larger number if
+/// The row count of most datasets, give or take one: of those that are not small, if there are any; the larger count if
 /// two are equally frequent.
 pub(crate) fn common_rows<'a>(leaves: impl Iterator<Item = &'a Leaf>) -> Option<u64> {
     let mut counts: [BTreeMap<u64, usize>; 2] = Default::default();
@@ -115,7 +116,7 @@ pub(crate) fn common_rows<'a>(leaves: impl Iterator<Item = &'a Leaf>) -> Option<
         }
     }
     let counts = counts.into_iter().find(|counts| !counts.is_empty())?;
-    // Actions and observations of one episode differ by one.
+    // Actions and observations of one episode may differ by one.
     let near = |rows: u64| -> usize {
         let around = counts.range(rows.saturating_sub(1)..=rows.saturating_add(1));
         around.map(|(_, count)| count).sum()
@@ -125,7 +126,7 @@ pub(crate) fn common_rows<'a>(leaves: impl Iterator<Item = &'a Leaf>) -> Option<
     most.map(|(&rows, _)| rows)
 }
 
-/// Whether a dataset has so many rows, or one more or less.
+/// Whether a dataset has this many rows, give or take one.
 fn is_of_rows(leaf: &Leaf, rows: Option<u64>) -> bool {
     match (leaf.rows(), rows) {
         (Some(own), Some(rows)) => {
@@ -149,7 +150,7 @@ fn find_times(file: &H5File, base: &str, leaves: &[Leaf]) -> Result<Vec<Times>> 
     Ok(found)
 }
 
-/// The times of a dataset: named after it, in its group, or in a group above; of as many rows, or one more.
+/// The timestamps of a dataset: named after it, in its group, or in a parent group; as many rows, or one more.
 fn clock(leaf: &Leaf, base: &str, all: &[Times]) -> Option<usize> {
     let rows = leaf.rows().filter(|&rows| rows > 0)?;
     let (group, name) = split(below(base, &leaf.path));
@@ -197,7 +198,7 @@ fn streams(leaf: &Leaf, base: &str, leaves: &[Leaf], times: Option<usize>) -> Ve
     }
 }
 
-/// How many cameras the second axis has, if it has cameras.
+/// The number of cameras on the second axis, if it has cameras.
 fn cameras(leaf: &Leaf) -> Option<u64> {
     let is_bytes = matches!(
         &leaf.element,
@@ -214,7 +215,7 @@ fn cameras(leaf: &Leaf) -> Option<u64> {
     }
 }
 
-/// The path inside the episode; that of the group, if it holds nothing but values and their times.
+/// The path inside the episode; that of the group, if it holds only values and their timestamps.
 fn stream_name(leaf: &Leaf, base: &str, leaves: &[Leaf], has_times: bool) -> String {
     let inside = below(base, &leaf.path);
     let (group, name) = split(inside);
@@ -229,7 +230,7 @@ fn stream_name(leaf: &Leaf, base: &str, leaves: &[Leaf], has_times: bool) -> Str
     }
 }
 
-/// A path as its group and its last part.
+/// A path as its group and its last component.
 fn split(path: &str) -> (&str, &str) {
     path.rsplit_once('/').unwrap_or(("", path))
 }

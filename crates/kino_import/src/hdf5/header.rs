@@ -1,4 +1,4 @@
-//! Object headers: the messages that say what an object is.
+//! Object headers: the messages that describe an object.
 //!
 //! ```text
 //! version 1   | 1 | 0 | u16 messages | u32 references | u32 bytes | 4 × 0 | messages …
@@ -11,13 +11,13 @@
 
 use crate::hdf5::raw::{Fault, Fields, Parsed, Raw};
 
-/// Where the links of a group with many are.
+/// The links of a group with many links.
 pub(crate) const LINK_INFO: u16 = 0x02;
-/// One link of a group with few.
+/// One link of a group with few links.
 pub(crate) const LINK: u16 = 0x06;
-/// How the values of a dataset are stored.
+/// The storage layout of a dataset.
 pub(crate) const LAYOUT: u16 = 0x08;
-/// Where the links of a group of the old style are.
+/// The links of an old-style group.
 pub(crate) const SYMBOL_TABLE: u16 = 0x11;
 const DATATYPE: u16 = 0x03;
 const CONTINUATION: u16 = 0x10;
@@ -29,13 +29,13 @@ pub(crate) struct Message {
     pub(crate) body: Vec<u8>,
 }
 
-/// What an object is.
+/// The type of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Group,
     Dataset,
     NamedType,
-    /// Something that HDF5 does not have.
+    /// A type that HDF5 does not define.
     Unknown,
 }
 
@@ -53,12 +53,12 @@ pub(crate) fn kind_of(messages: &[Message]) -> Kind {
     }
 }
 
-/// Reads the messages of the object at `address` that say what it is and what it links to.
+/// Reads the messages of the object at `address` that give its type and links.
 pub(crate) fn read(raw: &Raw, address: u64) -> Parsed<Vec<Message>> {
     match raw.read(address, 4)?.as_slice() {
         b"OHDR" => read_v2(raw, address),
         [1, ..] => read_v1(raw, address),
-        _ => Err(Fault::Damaged("there is no object where a link leads")),
+        _ => Err(Fault::Damaged("a link points to no object")),
     }
 }
 
@@ -112,7 +112,7 @@ fn read_v2(raw: &Raw, address: u64) -> Parsed<Vec<Message>> {
     })
 }
 
-/// Reads chunk after chunk, and those that their messages name.
+/// Reads all chunks, following continuation messages.
 fn collect(
     raw: &Raw,
     chunks: &mut Vec<(u64, u64)>,
@@ -120,7 +120,7 @@ fn collect(
 ) -> Parsed<Vec<Message>> {
     let (mut messages, mut total) = (Vec::new(), 0u64);
     while let Some((address, len)) = chunks.pop() {
-        // Chunks that name each other would go on for ever.
+        // Chunks that reference each other would loop forever.
         total = total.saturating_add(len.max(1));
         if total > raw.len() {
             return Err(Fault::Damaged("an object header is longer than the file"));

@@ -1,4 +1,4 @@
-//! The global heap: where strings of any length are.
+//! The global heap, which stores variable-length strings.
 //!
 //! ```text
 //! reference    | u32 length | address of a collection | u32 index |
@@ -6,16 +6,16 @@
 //! object       | u16 index | u16 references | u32 0 | bytes | content, padded to 8 |
 //! ```
 //!
-//! The HDF5 library reads strings too, and puts replacement characters where one is not UTF-8.
+//! The HDF5 library reads strings too, but replaces invalid UTF-8.
 
 use std::collections::HashMap;
 
 use crate::hdf5::raw::{Fault, Fields, Parsed, Raw};
 
-/// More objects than this are not remembered.
+/// More objects than this are not cached.
 const MAX_KNOWN: usize = 1 << 19;
 
-/// Reads strings by their references, and remembers where the collections have them.
+/// Reads strings by reference, and caches the contents of collections.
 pub(crate) struct Heap<'a> {
     raw: &'a Raw,
     /// Address and length of each object, by collection and index.
@@ -37,7 +37,7 @@ impl<'a> Heap<'a> {
         8 + self.raw.offset_size
     }
 
-    /// Where the string is that a reference names, and how long it is.
+    /// The location and length of the referenced string.
     pub(crate) fn find(&mut self, reference: &[u8]) -> Parsed<(u64, u64)> {
         let mut fields = Fields(reference);
         let len = fields.uint(4)?;
@@ -82,7 +82,7 @@ impl<'a> Heap<'a> {
             fields.take(6)?;
             let len = fields.len(self.raw.length_size)?;
             if idx == 0 {
-                // What is left is free.
+                // The remainder is free.
                 break;
             }
             let at = address + (collection.len() - fields.0.len()) as u64;

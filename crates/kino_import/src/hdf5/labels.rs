@@ -1,14 +1,14 @@
-//! What attributes say about an episode: its rate, task, splits and success.
+//! Episode metadata in attributes: rate, task, splits and success.
 
 use serde_json::{Map, Value};
 
 use crate::hdf5::aloha::TASK_KEYS;
 use crate::hdf5::mapping::{From, Said};
-use crate::hdf5::plan::success_of;
 use crate::hdf5::robomimic::task_of;
-use crate::plans::{INSTRUCTIONS, RATES, is_rate};
+use crate::hdf5::spec::success_of;
+use crate::specs::{INSTRUCTIONS, RATES, is_rate};
 
-/// What a rate is called beside [`RATES`].
+/// Names of the rate in addition to [`RATES`].
 const MORE_RATES: &[&str] = &[
     "rate",
     "hz",
@@ -27,7 +27,7 @@ pub(crate) struct Labels<'a> {
 }
 
 impl Labels<'_> {
-    /// What was to be done.
+    /// The task.
     pub(crate) fn task(&self, said: Option<&Said>) -> Option<String> {
         match said {
             Some(Said::Text(text)) => Some(text.clone()),
@@ -56,7 +56,7 @@ impl Labels<'_> {
         }
     }
 
-    /// Whether it was done.
+    /// Whether it succeeded.
     pub(crate) fn success(&self, said: Option<&From>) -> Option<bool> {
         match said {
             Some(from) => is_true(self.find(from)?),
@@ -73,7 +73,7 @@ impl Labels<'_> {
     }
 }
 
-/// A text, or the only one of a list.
+/// A text, or the only one in a list.
 fn text(value: &Value) -> Option<String> {
     let value = match value {
         Value::Array(all) => all.first().filter(|_| all.len() == 1)?,
@@ -91,7 +91,7 @@ fn is_true(value: &Value) -> Option<bool> {
     value.as_bool().or_else(|| Some(value.as_f64()? != 0.0))
 }
 
-/// The frames per second that attributes say: a rate, the seconds between frames, or robosuite's `env_args`.
+/// The frame rate in attributes: a rate, the seconds between frames, or robosuite's `env_args`.
 pub(crate) fn rate_hz(attributes: &Map<String, Value>) -> Option<f64> {
     let number = |key: &str| attributes.get(key).and_then(Value::as_f64);
     let rates = RATES.iter().chain(MORE_RATES);

@@ -1,4 +1,4 @@
-//! Links: what a group holds, by name, and where each of it is.
+//! Links: the members of a group, by name, and their targets.
 //!
 //! ```text
 //! group ─┬─ few links     a link message each, in the object header
@@ -6,17 +6,17 @@
 //!        └─ old style     tree ─▶ nodes of entries ─▶ names in a local heap
 //! ```
 //!
-//! The HDF5 library lists hard links only. Here are all of them, because a link that is passed over is a stream or
-//! an episode that is lost.
+//! The HDF5 library lists hard links only. All of them are listed here, because an ignored link is a lost stream or
+//! episode.
 
 use crate::hdf5::dense;
 use crate::hdf5::header::{LINK, LINK_INFO, Message, SYMBOL_TABLE};
 use crate::hdf5::raw::{Fault, Fields, Parsed, Raw};
 
-/// The tree of an old-style group is never this high.
+/// No tree of an old-style group is this high.
 const MAX_LEVELS: usize = 16;
 
-/// Where a link leads.
+/// The target of a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Link {
     /// To the object at an address of the same file.
@@ -25,11 +25,11 @@ pub(crate) enum Link {
     Soft(String),
     /// To whatever has this path in another file.
     External { file: String, path: String },
-    /// To something that only the program knows that wrote it.
+    /// A user-defined target, which only the program that wrote it can resolve.
     UserDefined(u8),
 }
 
-/// A link and its name. A name that is not UTF-8 has replacement characters.
+/// A link and its name. Invalid UTF-8 in a name is replaced.
 pub(crate) type Named = (String, Link);
 
 /// The links of the group with these messages, as they are stored.
@@ -84,7 +84,7 @@ fn parse(raw: &Raw, message: &[u8]) -> Parsed<Named> {
     Ok((name, link))
 }
 
-/// Where an external link leads: a version and flags of four bits each, then a file and a path, each with a zero behind.
+/// The target of an external link: version and flags of four bits each, then a file and a path, each zero-terminated.
 fn external(value: &[u8]) -> Parsed<Link> {
     let mut parts = value.get(1..).unwrap_or_default().split(|&byte| byte == 0);
     let mut part = || text(parts.next().unwrap_or_default());
@@ -122,14 +122,14 @@ fn symbols(raw: &Raw, table: &[u8]) -> Parsed<Vec<Named>> {
         }
         if links.len() as u64 > raw.len() / entry_len {
             return Err(Fault::Damaged(
-                "a group has more links than the file has room for",
+                "a group has more links than the file can hold",
             ));
         }
     }
     Ok(links)
 }
 
-/// An entry of an old-style group; a soft link has the place of its target in the heap.
+/// An entry of an old-style group; a soft link stores its target in the heap.
 ///
 /// ```text
 /// | name | address of the object | u32 2: soft link | u32 0 | u32 target | 12 bytes |
@@ -138,7 +138,7 @@ fn symbol(raw: &Raw, fields: &mut Fields<'_>, names: &[u8]) -> Parsed<Named> {
     let string = |at: u64| {
         let at = usize::try_from(at).ok();
         let rest = at.and_then(|at| names.get(at..));
-        rest.ok_or(Fault::Damaged("a name lies outside its heap"))
+        rest.ok_or(Fault::Damaged("a name is outside its heap"))
             .and_then(text)
     };
     let name = string(fields.uint(raw.length_size)?)?;
@@ -185,7 +185,7 @@ fn read_tree(raw: &Raw, address: u64, levels: usize, nodes: &mut Vec<u64>) -> Pa
         }
         if nodes.len() as u64 > raw.len() / 8 {
             return Err(Fault::Damaged(
-                "a tree has more nodes than the file has room for",
+                "a tree has more nodes than the file can hold",
             ));
         }
     }

@@ -1,21 +1,21 @@
-//! The streams that a mapping names, in one episode after another.
+//! The streams named by a mapping, one episode after another.
 
 use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result};
 use crate::hdf5::Contents;
 use crate::hdf5::episodes::Episode;
-use crate::hdf5::generic::{Planner, request};
+use crate::hdf5::generic::{SpecBuilder, request};
 use crate::hdf5::guess::is_small;
 use crate::hdf5::mapping::StreamRequest;
-use crate::hdf5::plan::{Request, Streams};
+use crate::hdf5::spec::{Request, Streams};
 use crate::hdf5::tree::{Leaf, below};
 
-impl Planner<'_, '_> {
-    /// Streams that the mapping names.
+impl SpecBuilder<'_, '_> {
+    /// The streams named by the mapping.
     pub(super) fn mapped(
         &mut self,
         episode: &Episode,
-        planned: &mut Streams,
+        draft: &mut Streams,
     ) -> Result<Vec<Request>> {
         let mapping = self.setup.mapping;
         let mut requests = Vec::new();
@@ -25,15 +25,15 @@ impl Planner<'_, '_> {
             self.setup.found[number] |= !leaves.is_empty() || wanted.is_optional;
             if leaves.is_empty() && !wanted.is_optional {
                 let line = wanted.line;
-                let what = format!("does not exist; line {line} of the mapping names it");
+                let what = format!("does not exist, but line {line} of the mapping names it");
                 let place = self.file.place(&path);
-                planned
+                draft
                     .defects
                     .push(Defect::new(place, what, Action::Skipped));
             }
             if leaves.len() > 1 && wanted.name.is_some() {
                 let what = format!(
-                    "{:?} names {} datasets; without a `name`, each becomes a stream of its own",
+                    "{:?} matches {} datasets; remove `name`, and each becomes its own stream",
                     wanted.from,
                     leaves.len()
                 );
@@ -43,19 +43,19 @@ impl Planner<'_, '_> {
                 requests.extend(self.wanted(episode, wanted, leaf)?);
             }
         }
-        // Where arrays hold the rows of all episodes, the rest of them is not this episode's.
+        // If arrays hold the rows of all episodes, the others are not part of this episode.
         if episode.rows.is_none() {
-            self.set_aside_unnamed(&episode.base, &requests, planned)?;
+            self.set_aside_unnamed(&episode.base, &requests, draft)?;
         }
         Ok(requests)
     }
 
-    /// What the mapping does not name: an attribute if it is a constant, else noted.
+    /// Datasets the mapping does not name: an attribute if constant, otherwise a note.
     fn set_aside_unnamed(
         &mut self,
         base: &str,
         requests: &[Request],
-        planned: &mut Streams,
+        draft: &mut Streams,
     ) -> Result<()> {
         let rest = self.objects.below(base).iter();
         let is_used = |leaf: &&Leaf| requests.iter().any(|used| used.leaf.path == leaf.path);
@@ -64,7 +64,7 @@ impl Planner<'_, '_> {
             let is_row = requests.iter().any(|used| leaf.rows() == Some(used.frames));
             if leaf.rows() == Some(1) || is_small(&leaf) && !is_row {
                 let name = below(base, &leaf.path).to_owned();
-                planned.aside(self.file, leaf, name)?;
+                draft.aside(self.file, leaf, name)?;
             } else {
                 self.unnamed.insert(leaf.path);
             }
@@ -72,7 +72,7 @@ impl Planner<'_, '_> {
         Ok(())
     }
 
-    /// A dataset as the mapping wants it.
+    /// A dataset as the mapping requests it.
     fn wanted(
         &mut self,
         episode: &Episode,
@@ -83,8 +83,8 @@ impl Planner<'_, '_> {
         let rows = episode.rows.clone().unwrap_or(0..own);
         if rows.end > own || own == 0 {
             let what = match leaf.rows() {
-                Some(_) => format!("has {own} rows, the episode is rows {rows:?}"),
-                None => "is one value, not a row per frame".to_owned(),
+                Some(_) => format!("has {own} rows, but the episode is rows {rows:?}"),
+                None => "is a scalar, not one row per frame".to_owned(),
             };
             return Err(ImportError::incomplete(self.file.path(), &leaf.path, what));
         }
@@ -105,7 +105,7 @@ impl Planner<'_, '_> {
         }))
     }
 
-    /// A path of the mapping in an episode.
+    /// A path of the mapping, resolved in an episode.
     pub(super) fn path(&self, episode: &Episode, from: &str) -> String {
         match from.starts_with('/') {
             true => from.replace("{episode}", &self.id(episode)),
@@ -114,7 +114,7 @@ impl Planner<'_, '_> {
         }
     }
 
-    /// Notes what the mapping does not name, once for all files.
+    /// Notes the datasets that the mapping does not name, once for all files.
     pub(super) fn note_unnamed(&mut self, contents: &mut Contents) {
         self.unnamed.retain(|path| !self.used.contains(path));
         if self.unnamed.is_empty() || !self.setup.noted.insert("unnamed".to_owned()) {

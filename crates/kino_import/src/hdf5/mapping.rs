@@ -1,4 +1,4 @@
-//! The mapping of HDF5 files: a small TOML file that says what a layout of one's own does not.
+//! The mapping of HDF5 files: a small TOML file that describes a custom layout.
 //!
 //! ```toml
 //! episodes = "data/demo_*"             # groups that are an episode each; "/" if each file is one
@@ -22,8 +22,8 @@
 //! optional = true                      # not every episode has it
 //! ```
 //!
-//! Instead of `episodes`, one of `episode_ends`, `episode_lengths` and `episode_index` names a dataset that says where the
-//! episodes are in arrays that hold the rows of all of them.
+//! Instead of `episodes`, one of `episode_ends`, `episode_lengths` and `episode_index` names a dataset that says which
+//! rows belong to which episode, in arrays that hold the rows of all of them.
 
 use std::path::{Path, PathBuf};
 
@@ -32,10 +32,10 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use crate::error::{ImportError, Result, invalid};
-use crate::hdf5::plan::ImageLayout;
+use crate::hdf5::spec::ImageLayout;
 use crate::mapping::{self, Check, Clock};
 
-/// What a mapping says.
+/// The mapping as parsed.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -70,7 +70,7 @@ struct Stream {
     optional: bool,
 }
 
-/// Something about an episode: the same for all of them, or where each says it.
+/// A property of an episode: the same for all of them, or where to find it.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Said {
@@ -85,7 +85,7 @@ pub(crate) struct From {
     pub(crate) from: String,
 }
 
-/// Where episodes are.
+/// Where the episodes are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Episodes {
     /// Each file is one.
@@ -96,19 +96,19 @@ pub(crate) enum Episodes {
     Rows(Marker, String),
 }
 
-/// What a dataset says about the rows of episodes.
+/// How a dataset gives the rows of episodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Marker {
-    /// One number per episode: the row behind its last.
+    /// One value per episode: the end of its rows, exclusive.
     Ends,
-    /// One number per episode: how many rows it has.
+    /// One value per episode: its number of rows.
     Lengths,
-    /// One number per row: its episode.
+    /// One value per row: its episode.
     Index,
 }
 
 impl Marker {
-    /// What a mapping calls it.
+    /// Its key in a mapping.
     pub(crate) fn key(self) -> &'static str {
         match self {
             Self::Ends => "episode_ends",
@@ -118,10 +118,10 @@ impl Marker {
     }
 }
 
-/// A mapping that was checked.
+/// A validated mapping.
 #[derive(Debug, Default)]
 pub(crate) struct Mapping {
-    /// Without it, as the layout shows.
+    /// Default: detected from the layout.
     pub(crate) episodes: Option<Episodes>,
     pub(crate) clock: Option<Clock>,
     pub(crate) task: Option<Said>,
@@ -133,10 +133,10 @@ pub(crate) struct Mapping {
     path: PathBuf,
 }
 
-/// A stream that the mapping names.
+/// A stream named by the mapping.
 #[derive(Debug)]
 pub(crate) struct StreamRequest {
-    /// Without it, the path of each dataset inside the episode.
+    /// Default: the path of each dataset inside the episode.
     pub(crate) name: Option<String>,
     pub(crate) from: String,
     pub(crate) kind: Option<Kind>,
@@ -145,12 +145,12 @@ pub(crate) struct StreamRequest {
     pub(crate) clock: Option<Clock>,
     pub(crate) unit: Option<String>,
     pub(crate) is_optional: bool,
-    /// Where it is in the mapping.
+    /// Its line in the mapping.
     pub(crate) line: usize,
 }
 
 impl Mapping {
-    /// Reads and checks a mapping; without one, everything is as the layout shows.
+    /// Reads and checks a mapping; without one, everything is detected from the layout.
     pub(crate) fn read(path: Option<&Path>) -> Result<Self> {
         match path {
             Some(path) => Self::parse(path, &mapping::read(path)?),
@@ -170,7 +170,7 @@ impl Mapping {
             };
             if streams.iter().any(is_same) {
                 let name = request.name.as_ref().unwrap_or(&request.from);
-                let what = format!("stream {name:?} is there twice");
+                let what = format!("stream {name:?} is defined twice");
                 return Err(check.wrong(stream.span(), &what));
             }
             streams.push(request);
@@ -187,7 +187,7 @@ impl Mapping {
         })
     }
 
-    /// What it takes from attributes of the episodes, by key.
+    /// The attributes of episodes it uses, by key.
     pub(crate) fn labels(&self) -> impl Iterator<Item = (&'static str, &From)> {
         let texts = [("task", &self.task), ("split", &self.split)];
         let texts = texts.into_iter().filter_map(|(key, said)| match said {
@@ -197,13 +197,13 @@ impl Mapping {
         texts.chain(self.success.iter().map(|from| ("success", from)))
     }
 
-    /// An error about a stream that it names.
+    /// An error about a stream it names.
     pub(crate) fn wrong(&self, request: &StreamRequest, what: &str) -> ImportError {
         let path = self.path.display();
         invalid(format!("{path}, line {}: {what}", request.line))
     }
 
-    /// An error about something else that it says.
+    /// An error about another key.
     pub(crate) fn unfit(&self, what: &str) -> ImportError {
         invalid(format!("{}: {what}", self.path.display()))
     }
@@ -233,7 +233,7 @@ impl Check<'_> {
         match all.next() {
             Some((span, _)) => Err(self.wrong(
                 span,
-                "episodes, episode_ends, episode_lengths and episode_index exclude each other",
+                "episodes, episode_ends, episode_lengths and episode_index are mutually exclusive; keep one",
             )),
             None => Ok(first.map(|(_, episodes)| episodes)),
         }
@@ -247,7 +247,7 @@ impl Check<'_> {
                 "hwc" => Some(ImageLayout::Hwc),
                 "chw" => Some(ImageLayout::Chw),
                 other => {
-                    let what = format!("layout {other:?} is none of hwc, chw");
+                    let what = format!("layout {other:?} is not one of hwc, chw");
                     return Err(self.wrong(layout.span(), &what));
                 }
             },
@@ -276,7 +276,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_example_of_the_page_is_read() {
+    fn the_documented_example_parses() {
         let page = include_str!("mapping.rs");
         let example = page.split("```").nth(1).unwrap().trim_start_matches("toml");
         let lines = example.lines().map(|line| line.trim_start_matches("//!"));
@@ -302,20 +302,20 @@ mod tests {
             ),
             (
                 "\nrate_hz = -1",
-                "line 2: rate_hz must be a number above zero",
+                "line 2: rate_hz must be greater than zero",
             ),
             ("frames = 1", "frames"),
             (
                 "[[stream]]\nfrom = \"a\"\nlayout = \"nchw\"",
-                "line 3: layout \"nchw\" is none of hwc, chw",
+                "line 3: layout \"nchw\" is not one of hwc, chw",
             ),
             (
                 "[[stream]]\nfrom = \"a\"\nkind = \"smell\"",
-                "line 3: kind \"smell\" is none of",
+                "line 3: kind \"smell\" is not one of",
             ),
             (
                 "[[stream]]\nfrom = \"a\"\n[[stream]]\nfrom = \"a\"",
-                "line 3: stream \"a\" is there twice",
+                "line 3: stream \"a\" is defined twice",
             ),
             ("task = { form = \"x\" }", "task"),
             ("timestamps = \"t\"", "needs timestamps_unit"),

@@ -1,13 +1,13 @@
 //! HDF5 recordings: one file or several of the same layout, as one [`Source`].
 //!
 //! ```text
-//! file.rs  walk.rs            robomimic.rs aloha.rs    plan.rs                 frames.rs
-//! open  ─▶ groups, datasets ─▶ whose layout? episodes ─▶ dataset → stream  ─▶  rows → frames
+//! file.rs  walk.rs            robomimic.rs aloha.rs    spec.rs                 frames.rs
+//! open  ─▶ groups, datasets ─▶ layout? episodes    ─▶ dataset → stream  ─▶  rows → frames
 //!          follow.rs: links   generic.rs: any other, as mapping.rs says or guess.rs finds
 //! ```
 //!
-//! The library `hdf5-pure` reads datasets and attributes. What it does not show is read here: which links a group
-//! has (`header.rs`, `links.rs`, `dense.rs`) and the bytes of strings (`heap.rs`), all through `raw.rs`.
+//! The library `hdf5-pure` reads datasets and attributes. What it does not expose is read here: the links of a group
+//! (`header.rs`, `links.rs`, `dense.rs`) and the bytes of strings (`heap.rs`), all through `raw.rs`.
 
 mod aloha;
 pub(crate) mod attributes;
@@ -30,11 +30,11 @@ mod links;
 mod mapped;
 mod mapping;
 mod objects;
-pub(crate) mod plan;
 mod raw;
 mod robomimic;
 mod rows;
 mod setup;
+pub(crate) mod spec;
 mod suggest;
 mod times;
 mod tree;
@@ -49,8 +49,8 @@ use serde_json::{Map, Value};
 use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result};
 use crate::open::ImportOptions;
-use crate::plans;
-use crate::source::{EpisodePlan, FrameBuf, Source, SourceInfo};
+use crate::source::{EpisodeSpec, FrameBuf, Source, SourceInfo};
+use crate::specs;
 use file::H5File;
 use follow::Reach;
 pub(crate) use frame_type::{is_kind, kind_of};
@@ -67,35 +67,35 @@ use walk::Lost;
 #[derive(Debug)]
 pub(crate) struct Hdf5Source {
     info: SourceInfo,
-    episodes: Vec<EpisodePlan>,
-    /// For each episode, which of the files it is in, and what each stream reads there.
+    episodes: Vec<EpisodeSpec>,
+    /// For each episode, its file, and what each stream reads there.
     rows: Vec<(usize, Vec<Rows>)>,
     files: Vec<H5File>,
 }
 
-/// What one file holds, in the words of its layout.
+/// The contents of one file, before they are merged into the source.
 #[derive(Debug, Default)]
 struct Contents {
     attributes: Map<String, Value>,
-    episodes: Vec<(EpisodePlan, Vec<Rows>)>,
+    episodes: Vec<(EpisodeSpec, Vec<Rows>)>,
     defects: Vec<Defect>,
 }
 
 impl Contents {
-    /// Lists a defect.
+    /// Records a defect.
     fn note(&mut self, file: &H5File, object: &str, what: String, action: Action) {
         self.defects
             .push(Defect::new(file.place(object), what, action));
     }
 
-    /// Says which episode the defects from `first` on are in.
+    /// Attributes the defects from `first` on to an episode.
     fn blame(&mut self, first: usize, episode: &str) {
         for defect in &mut self.defects[first..] {
             defect.episode = Some(episode.to_owned());
         }
     }
 
-    /// Lists what the walk lost, as defects of the episodes that it would have been in.
+    /// Records what the walk lost, as defects of the episodes it would have been in.
     fn note_lost(
         &mut self,
         file: &H5File,
@@ -109,7 +109,7 @@ impl Contents {
         self.defects.splice(0..0, defects);
     }
 
-    /// Keeps the attributes of an object that is no episode, by `<object>@<name>`.
+    /// Keeps the attributes of an object that is not an episode, as `<object>@<name>`.
     fn keep(&mut self, object: &str, attributes: Map<String, Value>) {
         for (name, value) in attributes {
             self.attributes.insert(format!("{object}@{name}"), value);
@@ -117,12 +117,12 @@ impl Contents {
     }
 }
 
-/// Whose layout a file has.
+/// The layout of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Layout {
     Robomimic,
     Act,
-    /// Any other, or as a mapping says.
+    /// Any other, or as described by a mapping.
     Generic,
 }
 
@@ -135,7 +135,7 @@ impl Layout {
         }
     }
 
-    /// The layout of a file, which a mapping describes if there is one.
+    /// The layout of a file; a mapping, if there is one, decides.
     fn of(root: &Node, mapping: Option<&Path>) -> Self {
         let is_demo = |demo: &Node| demo.leaf("actions").is_some();
         let is_robomimic = |data: &Node| {
@@ -153,7 +153,7 @@ impl Layout {
 }
 
 impl Hdf5Source {
-    /// Walks the files and plans their episodes; reads metadata only.
+    /// Walks the files and builds their specs; reads metadata only.
     pub(crate) fn open(paths: &[PathBuf], options: &ImportOptions) -> Result<Self> {
         let paths = in_order(paths);
         let mut source = Self {
@@ -171,7 +171,7 @@ impl Hdf5Source {
         let mut setup = Setup::new(options, &mapping);
         for path in &paths {
             match source.add(path, paths.len(), &mut setup) {
-                // One file of many that cannot be read is a defect of the source.
+                // One unreadable file of many is a defect of the source.
                 Err(ImportError::Corrupt { object, what, .. }) if paths.len() > 1 => {
                     let name = path.file_name().unwrap_or_default().to_string_lossy();
                     let place = format!("{name}:{object}");
@@ -184,8 +184,8 @@ impl Hdf5Source {
         setup.check_all_found()?;
         if source.episodes.is_empty() {
             let path = paths.first().map(PathBuf::as_path).unwrap_or(Path::new(""));
-            let next = "check that this is the recording";
-            return Err(plans::nothing_left(path, &source.info.defects, next));
+            let next = "check that this is the right recording";
+            return Err(specs::nothing_left(path, &source.info.defects, next));
         }
         Ok(source)
     }
@@ -197,18 +197,18 @@ impl Hdf5Source {
         let layout = Layout::of(&root, options.mapping.as_deref());
         if !self.info.format.is_empty() && self.info.format != layout.name() {
             let what = format!(
-                "has the layout {}, the files before it have {}",
+                "has the layout {}, but the files before it have {}",
                 layout.name(),
                 self.info.format
             );
-            let next = "import folders of one layout at a time";
+            let next = "import files of one layout at a time";
             return Err(ImportError::unsupported(path, "/", &what, next));
         }
         self.info.format = layout.name();
         let mut contents = match layout {
-            Layout::Robomimic => robomimic::plan(&file, root, options)?,
-            Layout::Act => aloha::plan(&file, root, options)?,
-            Layout::Generic => generic::plan(&file, root, setup)?,
+            Layout::Robomimic => robomimic::read_episodes(&file, root, options)?,
+            Layout::Act => aloha::read_episodes(&file, root, options)?,
+            Layout::Generic => generic::read_episodes(&file, root, setup)?,
         };
         let stem = stem(path);
         let groups = contents.episodes.iter();
@@ -225,7 +225,7 @@ impl Hdf5Source {
                 group.or_else(|| groups.get("/")).cloned()
             }
         });
-        // Every file starts at `demo_0` again, unless it is one episode of its own name.
+        // Every file starts at `demo_0` again, unless it is one episode named after the file.
         let is_file = groups.keys().all(|object| object == "/");
         let is_prefixed = files > 1 && !is_file;
         if is_prefixed {
@@ -260,7 +260,7 @@ impl Source for Hdf5Source {
         &self.info
     }
 
-    fn episodes(&self) -> &[EpisodePlan] {
+    fn episodes(&self) -> &[EpisodeSpec] {
         &self.episodes
     }
 
@@ -271,9 +271,9 @@ impl Source for Hdf5Source {
         frames: Range<u64>,
         out: &mut FrameBuf,
     ) -> Result<()> {
-        let plan = plans::find(&self.episodes, (episode, stream), &frames)?;
+        let spec = specs::find(&self.episodes, (episode, stream), &frames)?;
         let (file, rows) = &self.rows[episode];
-        frames::read(&self.files[*file], &rows[stream], plan, frames, out)
+        frames::read(&self.files[*file], &rows[stream], spec, frames, out)
     }
 }
 
@@ -283,14 +283,14 @@ fn stem(path: &Path) -> String {
     stem.to_string_lossy().into_owned()
 }
 
-/// Files in the order of their numbers, `episode_10` after `episode_9`; those without a number last.
+/// Files sorted by number, `episode_10` after `episode_9`; those without a number last.
 fn in_order(paths: &[PathBuf]) -> Vec<PathBuf> {
     let mut paths = paths.to_vec();
     paths.sort_by_cached_key(|path| number_order(&stem(path), "episode_"));
     paths
 }
 
-/// The key that sorts `<prefix><number>` by number and puts any other name behind, by name.
+/// The key that sorts `<prefix><number>` by number, and any other name after them.
 fn number_order(name: &str, prefix: &str) -> (bool, u64, String) {
     let number = name
         .strip_prefix(prefix)
@@ -308,7 +308,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_ordered_as_numbers_and_other_names_come_last() {
+    fn numbered_names_sort_numerically_and_others_come_last() {
         let mut names = ["demo_10", "other", "demo_9", "demo_x", "demo_0", "demo_-1"];
         names.sort_by_key(|name| number_order(name, "demo_"));
         assert_eq!(

@@ -9,7 +9,7 @@ use crate::hdf5::episodes::Episode;
 use crate::hdf5::follow::Place;
 use crate::hdf5::tree::{GroupAttributes, Leaf, Node, below};
 
-/// What a walk found, without the tree.
+/// The result of a walk, flattened.
 #[derive(Debug)]
 pub(crate) struct Objects {
     /// Sorted by path.
@@ -32,7 +32,7 @@ impl Objects {
         found.ok().map(|idx| &self.leaves[idx])
     }
 
-    /// The datasets of a path with `*` and `?`.
+    /// The datasets that match a path with `*` and `?`.
     pub(crate) fn matching<'a>(&'a self, path: &'a str) -> Box<dyn Iterator<Item = &'a Leaf> + 'a> {
         let Some(star) = path.find(['*', '?']) else {
             return Box::new(self.leaf(path).into_iter());
@@ -59,7 +59,7 @@ impl Objects {
         found.ok().map(|idx| &self.groups[idx].1)
     }
 
-    /// The attributes of a group by their names, and of those below it by `<path>@<name>`.
+    /// The attributes of a group by name, and those below it as `<path>@<name>`.
     pub(crate) fn attributes_below(&self, base: &str) -> Map<String, Value> {
         let mut all = Map::new();
         let is_inside = |path: &str| {
@@ -78,7 +78,7 @@ impl Objects {
         all
     }
 
-    /// The attributes of a dataset, and of every group that it is in, the nearest first.
+    /// The attributes of a dataset, and of every group that contains it, nearest first.
     pub(crate) fn attributes_above<'a>(&'a self, leaf: &'a Leaf) -> Vec<&'a Map<String, Value>> {
         let mut all = vec![&leaf.attributes];
         let groups = ancestors(&leaf.path).skip(1);
@@ -91,7 +91,7 @@ impl Objects {
         &self.leaves
     }
 
-    /// The datasets that are in no episode, nor linked from one.
+    /// The datasets that are not in an episode, nor linked from one.
     pub(crate) fn outside(&self, episodes: &[Episode]) -> Vec<&Leaf> {
         let mut inside = HashSet::<Place>::new();
         for episode in episodes {
@@ -104,7 +104,7 @@ impl Objects {
             .collect()
     }
 
-    /// The attributes of groups that are in no episode, by `<path>@<name>`.
+    /// The attributes of groups outside of episodes, as `<path>@<name>`.
     pub(crate) fn attributes_outside(&self, episodes: &[Episode]) -> Map<String, Value> {
         let bases: HashSet<&str> = episodes.iter().map(|episode| &*episode.base).collect();
         let is_inside = |path: &str| ancestors(path).any(|group| bases.contains(group));
@@ -119,7 +119,7 @@ impl Objects {
     }
 }
 
-/// A path, the group that it is in, the group that this is in, up to the root.
+/// A path, then its parent groups up to the root.
 pub(crate) fn ancestors(path: &str) -> impl Iterator<Item = &str> {
     std::iter::successors(Some(path), |path| Some(path.rsplit_once('/')?.0))
 }

@@ -1,4 +1,4 @@
-//! The bytes of an HDF5 file, for what the HDF5 library does not show: links, and where objects lie.
+//! The bytes of an HDF5 file, for what the HDF5 library does not expose: links, and the addresses of objects.
 //!
 //! ```text
 //! file   | user block | superblock | object headers, heaps, values …
@@ -6,8 +6,8 @@
 //! View   |            | superblock whose root is any object | the same bytes …
 //! ```
 //!
-//! The library opens objects by path, and a path costs it a walk through every group on the way. A [`View`] is the
-//! same file with another root, so that the object at an address is opened in one step.
+//! The library opens objects by path, and traverses every group on the way. A [`View`] is the same file with another
+//! root, so that the object at an address is opened in one step.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -19,20 +19,21 @@ use hdf5_pure::{Error, FormatError, Source, Superblock};
 
 use crate::files;
 
-/// The most that one structure of a file may take: a header chunk, a heap block, a node of a tree.
+/// Size limit of one structure of a file: a header chunk, a heap block, a node of a tree.
 const MAX_STRUCTURE_BYTES: u64 = 64 << 20;
 
-/// Why bytes cannot be understood.
+/// Why bytes cannot be parsed.
 #[derive(Debug)]
 pub(crate) enum Fault {
     Io(io::Error),
     Damaged(&'static str),
 }
 
-/// The result of understanding bytes.
+/// The result of parsing bytes.
 pub(crate) type Parsed<T> = Result<T, Fault>;
 
-/// Whether a file stays open between reads. A process may hold about a thousand open, and a recording may link to more.
+/// Whether a file stays open between reads. A process may have about a thousand open files, and a recording may link to
+/// more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Between {
     Open,
@@ -45,7 +46,7 @@ pub(crate) struct Raw {
     path: PathBuf,
     file: Mutex<Option<File>>,
     between: Between,
-    /// Where addresses count from.
+    /// The base of all addresses.
     base: u64,
     /// How many bytes there are from `base` on.
     len: u64,
@@ -78,17 +79,17 @@ impl Raw {
         self.len
     }
 
-    /// Whether an address says that there is nothing.
+    /// Whether an address is undefined.
     pub(crate) fn is_undefined(&self, address: u64) -> bool {
         address == u64::MAX >> (64 - 8 * self.offset_size)
     }
 
-    /// Reads one structure. Its length comes from the file, so it is compared with what there is before anything
-    /// is allocated.
+    /// Reads one structure. Its length comes from the file, so it is checked against the file size before anything is
+    /// allocated.
     pub(crate) fn read(&self, address: u64, len: u64) -> Parsed<Vec<u8>> {
         let end = address.checked_add(len);
         if len > MAX_STRUCTURE_BYTES || end.is_none_or(|end| end > self.len) {
-            return Err(Fault::Damaged("a structure lies outside the file"));
+            return Err(Fault::Damaged("a structure is outside the file"));
         }
         let len = usize::try_from(len).map_err(|_| Fault::Damaged("a structure is too long"))?;
         let mut bytes = vec![0; len];
@@ -96,7 +97,7 @@ impl Raw {
         Ok(bytes)
     }
 
-    /// Reads a structure that ends with its checksum, and returns it without.
+    /// Reads a structure that ends with its checksum, and returns it without it.
     pub(crate) fn read_checked(&self, address: u64, len: u64) -> Parsed<Vec<u8>> {
         let mut bytes = self.read(address, len)?;
         let Some((body, stored)) = bytes.split_last_chunk::<4>() else {
@@ -222,10 +223,10 @@ impl Source for View {
     }
 }
 
-/// What the library is told when an object takes more than it may.
-const OVER_BUDGET: &str = "the object takes more memory than it may";
+/// The library's error when an object exceeds its budget.
+const OVER_BUDGET: &str = "the object exceeds its memory budget";
 
-/// Whether the library failed because an object takes more than it may.
+/// Whether the library failed because an object exceeds its budget.
 pub(crate) fn is_over_budget(error: &Error) -> bool {
     matches!(error, Error::Format(FormatError::Source(what)) if what == OVER_BUDGET)
 }
@@ -286,7 +287,8 @@ mod tests {
 
     #[test]
     fn the_checksum_is_that_of_lookup3() {
-        // From the self-test of lookup3.c: hashlittle("", 0, 0) and hashlittle("Four score and seven years ago", 30, 0).
+        // From the self-test of lookup3.c: hashlittle("", 0, 0) and hashlittle("Four score and seven years ago", 30,
+        // 0).
         assert_eq!(lookup3(b""), 0xdead_beef);
         assert_eq!(lookup3(b"Four score and seven years ago"), 0x1777_0551);
     }

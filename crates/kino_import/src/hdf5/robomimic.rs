@@ -8,7 +8,7 @@
 //! /mask/<split> [names of demos]
 //! ```
 //!
-//! There are no timestamps: frames follow each other at the control rate, which `env_args` may name.
+//! There are no timestamps: frames are recorded at the control rate, which `env_args` may give.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -18,25 +18,29 @@ use crate::defect::Action;
 use crate::error::{ImportError, Result, invalid};
 use crate::hdf5::element::Element;
 use crate::hdf5::file::H5File;
-use crate::hdf5::plan::{self, Frame, Streams};
 use crate::hdf5::rows::Rows;
+use crate::hdf5::spec::{self, Frame, Streams};
 use crate::hdf5::tree::Node;
 use crate::hdf5::{Contents, frames, number_order};
 use crate::open::ImportOptions;
-use crate::plans;
-use crate::source::EpisodePlan;
+use crate::source::EpisodeSpec;
+use crate::specs;
 
 /// A longer list of demos is damage.
 const MAX_NAMES: u64 = 1 << 20;
 
-/// Which splits each demo is in.
+/// The splits of each demo.
 pub(super) type Splits = BTreeMap<String, Vec<String>>;
 
-/// Plans the episodes of a file.
-pub(crate) fn plan(file: &H5File, mut root: Node, options: &ImportOptions) -> Result<Contents> {
+/// Builds the specs of a file's episodes.
+pub(crate) fn read_episodes(
+    file: &H5File,
+    mut root: Node,
+    options: &ImportOptions,
+) -> Result<Contents> {
     let mut contents = Contents::default();
     let mut data = root.take_group("data").unwrap_or_default();
-    // What links lead to from the demos is imported with them.
+    // The targets of links in demos are imported with them.
     let mut imported = HashSet::new();
     data.places(&mut imported);
     root.leave_out(&imported);
@@ -78,13 +82,13 @@ pub(super) fn demo_of(object: &str) -> Option<String> {
     Some(demo.to_owned())
 }
 
-/// One demo, or `None` if there is no frame in it.
+/// One demo, or `None` if it has no frames.
 fn episode(
     file: &H5File,
     demo: Node,
     rate_hz: f64,
     contents: &mut Contents,
-) -> Result<Option<(EpisodePlan, Vec<Rows>)>> {
+) -> Result<Option<(EpisodeSpec, Vec<Rows>)>> {
     let (object, id) = (demo.path.clone(), demo.name().to_owned());
     let Some(actions) = demo.leaf("actions") else {
         let what = "has no dataset `actions`: the recording stopped early, or this is not a demo";
@@ -109,24 +113,24 @@ fn episode(
         is_per_frame,
     };
     let (leaves, mut attributes) = demo.into_parts();
-    let mut planned = plan::streams(&frame, leaves)?;
-    contents.defects.append(&mut planned.defects);
-    attributes.append(&mut planned.attributes);
-    let episode = EpisodePlan {
+    let mut draft = spec::streams(&frame, leaves)?;
+    contents.defects.append(&mut draft.defects);
+    attributes.append(&mut draft.attributes);
+    let episode = EpisodeSpec {
         id,
         splits: Vec::new(),
         task: task_of(&attributes),
-        success: plan::success_of(&attributes),
+        success: spec::success_of(&attributes),
         licence: None,
         attributes,
         file: 0,
         object,
-        streams: planned.streams,
+        streams: draft.streams,
     };
-    Ok(Some((episode, planned.rows)))
+    Ok(Some((episode, draft.rows)))
 }
 
-/// Where robomimic keeps one row per frame.
+/// Where robomimic stores one row per frame.
 fn is_per_frame(name: &str) -> bool {
     matches!(name, "actions" | "rewards" | "dones" | "states")
         || ["obs/", "next_obs/", "action_dict/"]
@@ -137,7 +141,7 @@ fn is_per_frame(name: &str) -> bool {
 fn rate_hz(file: &H5File, data: &Map<String, Value>, options: &ImportOptions) -> Result<f64> {
     let control_freq = || {
         let kwargs = data.get("env_args")?.get("env_kwargs")?;
-        kwargs.get("control_freq")?.as_f64().filter(plans::is_rate)
+        kwargs.get("control_freq")?.as_f64().filter(specs::is_rate)
     };
     options.rate_hz.or_else(control_freq).ok_or_else(|| {
         invalid(format!(
@@ -148,13 +152,13 @@ fn rate_hz(file: &H5File, data: &Map<String, Value>, options: &ImportOptions) ->
     })
 }
 
-/// What was to be done: robocasa's `ep_meta`, LIBERO's `problem_info`, or the environment's name.
+/// The task: robocasa's `ep_meta`, LIBERO's `problem_info`, or the environment's name.
 pub(super) fn task_of(attributes: &Map<String, Value>) -> Option<String> {
     let inside = |object: &str, key: &str| {
         let text = attributes.get(object)?.get(key)?.as_str()?;
         Some(text.to_owned())
     };
-    plan::text_of(attributes, &["language_instruction", "lang", "task"])
+    spec::text_of(attributes, &["language_instruction", "lang", "task"])
         .or_else(|| inside("ep_meta", "lang"))
         .or_else(|| inside("problem_info", "language_instruction"))
         .or_else(|| inside("env_args", "env_name"))
@@ -185,7 +189,7 @@ pub(super) fn read_splits(file: &H5File, mask: Node, contents: &mut Contents) ->
     Ok(splits)
 }
 
-/// Lists the demos that splits name and the file does not have, by split.
+/// Records the demos that splits name but the file lacks, by split.
 pub(super) fn note_absent(file: &H5File, splits: Splits, contents: &mut Contents) {
     let mut absent = BTreeMap::<String, Vec<String>>::new();
     for (demo, splits) in splits {
@@ -202,7 +206,7 @@ pub(super) fn note_absent(file: &H5File, splits: Splits, contents: &mut Contents
             ""
         };
         let what = format!(
-            "names {} demos that the file does not have: {}{more}",
+            "names {} demos that are not in the file: {}{more}",
             demos.len(),
             shown.join(", ")
         );
@@ -210,21 +214,21 @@ pub(super) fn note_absent(file: &H5File, splits: Splits, contents: &mut Contents
     }
 }
 
-/// Notes when `total` is not the number of frames: a demo was lost after the recording.
+/// Notes if `total` is not the number of frames: a demo was lost after the recording.
 fn check_total(file: &H5File, data: &Map<String, Value>, contents: &mut Contents) {
-    let frames = |(episode, _): &(EpisodePlan, Vec<Rows>)| {
+    let frames = |(episode, _): &(EpisodeSpec, Vec<Rows>)| {
         episode.streams.first().map_or(0, |stream| stream.frames)
     };
     let found: u64 = contents.episodes.iter().map(frames).sum();
     if let Some(total) = data.get("total").and_then(Value::as_u64)
         && total != found
     {
-        let what = format!("has `total` {total}, its demos hold {found} frames");
+        let what = format!("has `total` {total}, but its demos have {found} frames");
         contents.note(file, "/data", what, Action::Kept);
     }
 }
 
-/// What lies beside the demos and the splits.
+/// What is beside the demos and the splits.
 fn keep_the_rest(file: &H5File, data: Node, root: Node, contents: &mut Contents) -> Result<()> {
     let mut aside = Streams::default();
     let (leaves, attributes) = data.into_parts();

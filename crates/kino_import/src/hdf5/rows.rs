@@ -1,7 +1,7 @@
 //! What a stream reads: rows of a dataset, and how a row becomes a frame.
 //!
 //! ```text
-//! frames [N, cameras, C, H, W]      rows first..first + N, entry 1 of the second axis, channels first
+//! frames [N, cameras, C, H, W]      rows first..first + N, index 1 on the second axis, CHW
 //!   ─▶ stream `frames/1`            N frames of [H, W, C]
 //! ```
 
@@ -12,26 +12,26 @@ use crate::image::Encoded;
 #[derive(Debug, Clone)]
 pub(crate) struct Rows {
     pub(crate) leaf: Leaf,
-    /// The row of the first frame: not 0 where one dataset holds many episodes.
+    /// The row of the first frame: not 0 if one dataset holds many episodes.
     pub(crate) first: u64,
-    /// Which entry of the second axis is the frame, where that axis holds one per camera.
+    /// The index on the second axis, if that axis is the camera.
     pub(crate) index: Option<u64>,
     pub(crate) form: Form,
 }
 
-/// How a row, or its entry, becomes a frame.
+/// How a row, or the selected slice of it, becomes a frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// As it is stored: numbers, or text.
+    /// As stored: numeric values, or text.
     Stored,
-    /// An image whose so many channels come first; frames have them last.
+    /// A CHW image with this many channels; frames are HWC.
     ChannelsFirst(usize),
     /// An image file.
     Files(Encoded),
 }
 
 impl Rows {
-    /// Packed rows as packed frames.
+    /// Packed rows to packed frames.
     pub(crate) fn arrange(&self, rows: Vec<u8>) -> Vec<u8> {
         let rows = match self.index {
             Some(index) => self.pick(&rows, index),
@@ -43,7 +43,7 @@ impl Rows {
         }
     }
 
-    /// One entry of the second axis of every row.
+    /// One index of the second axis, for every row.
     fn pick(&self, rows: &[u8], index: u64) -> Vec<u8> {
         let row = to_usize(self.leaf.row_bytes()).max(1);
         let entry = to_usize(self.entry_bytes());
@@ -53,13 +53,13 @@ impl Rows {
         entries.flatten().copied().collect()
     }
 
-    /// How many bytes one entry of the second axis has.
+    /// The bytes of one index of the second axis.
     fn entry_bytes(&self) -> u64 {
         let entries = self.leaf.shape.get(1).copied().unwrap_or(1).max(1);
         self.leaf.row_bytes() / entries
     }
 
-    /// Images of one byte per value, `[C, H, W]` to `[H, W, C]`.
+    /// Transposes uint8 images from CHW to HWC.
     fn channels_last(&self, images: &[u8], channels: usize) -> Vec<u8> {
         let bytes = match self.index {
             Some(_) => self.entry_bytes(),

@@ -1,4 +1,4 @@
-//! What all files of a source share: the options, the mapping, and what was found and noted so far.
+//! State shared by all files of a source: the options, the mapping, and what was found and noted so far.
 
 use std::collections::HashSet;
 
@@ -13,9 +13,9 @@ pub(crate) struct Setup<'a> {
     pub(crate) mapping: &'a Mapping,
     /// Whether any episode has the dataset of each `[[stream]]`.
     pub(super) found: Vec<bool>,
-    /// What was noted already: it is the same in the next episode.
+    /// Notes already made: the next episode would repeat them.
     pub(super) noted: HashSet<String>,
-    /// Which of task, split and success an episode has where the mapping says.
+    /// Which of task, split and success some episode has at the place named by the mapping.
     pub(super) labelled: HashSet<&'static str>,
 }
 
@@ -30,7 +30,7 @@ impl<'a> Setup<'a> {
         }
     }
 
-    /// Refuses a mapping that names what no episode has.
+    /// Refuses a mapping that names something no episode has.
     pub(crate) fn check_all_found(&self) -> Result<()> {
         let mut labels = self.mapping.labels();
         if let Some((key, from)) = labels.find(|(key, _)| !self.labelled.contains(key)) {

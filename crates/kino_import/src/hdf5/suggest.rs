@@ -1,6 +1,6 @@
-//! The draft of a mapping: what was found in a file, what was guessed, and what is left to fill in.
+//! The draft of a mapping: what was found in a file, what was guessed, and what needs filling in.
 //!
-//! The draft says what an import without a mapping does, so that it can be packed with as it is, and changed line by line.
+//! The draft reproduces what an import without a mapping does, so it can be used unchanged and edited line by line.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -22,13 +22,13 @@ use crate::hdf5::times::unit_name;
 use crate::hdf5::tree::{Leaf, below};
 use crate::hdf5::{in_order, labels, walk};
 use crate::open::ImportOptions;
-use crate::source::ClockPlan;
+use crate::source::ClockSpec;
 use crate::suggest::{comment, quoted};
 
-/// So many episodes are looked at.
+/// How many episodes are inspected.
 const EPISODES: usize = 16;
 
-/// A longer text is not what was to be done.
+/// A longer text is not a task description.
 const LONG_TEXT: usize = 300;
 
 /// Drafts a mapping of these files, from the first of them.
@@ -62,7 +62,7 @@ struct Draft<'a> {
     text: String,
 }
 
-/// An episode and what its datasets seem to be.
+/// An episode and the guess about its datasets.
 type LookedAt = (Episode, Guess);
 
 impl Draft<'_> {
@@ -78,7 +78,7 @@ impl Draft<'_> {
             "# A draft of a mapping, from {name}. Check it, then:"
         ));
         self.line("#   kinograph pack --mapping THIS_FILE SOURCE TARGET");
-        self.line("# Every key is described in docs/import.md.");
+        self.line("# Every key is described in docs/guide/import.md.");
         self.line("");
         let ids = found
             .list
@@ -110,7 +110,7 @@ impl Draft<'_> {
         }
     }
 
-    /// Guesses what the datasets of the first episodes are.
+    /// Guesses the datasets of the first episodes.
     fn look(&self, found: &Found) -> Result<Vec<LookedAt>> {
         let clocks = match self.options.rate_hz {
             Some(_) => Clocks::Given,
@@ -128,7 +128,7 @@ impl Draft<'_> {
             }
             match guess::guess(self.file, &episode.base, &leaves, clocks) {
                 Ok(guess) => looked_at.push((episode.clone(), guess)),
-                // A damaged episode is listed when it is packed.
+                // A damaged episode is reported when it is packed.
                 Err(ImportError::Corrupt { .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -154,9 +154,9 @@ impl Draft<'_> {
                 ));
             }
             (None, None) => {
-                self.line("# FILL IN: nothing says how many frames per second there are.");
+                self.line("# FILL IN: the file does not specify a frame rate.");
                 self.line("# rate_hz = 20.0");
-                self.line("# Or a dataset of times, of all streams of as many rows:");
+                self.line("# Or a dataset of timestamps, for all streams with that many rows:");
                 self.line("# timestamps = \"time\"");
                 self.line("# timestamps_unit = \"s\"");
             }
@@ -172,7 +172,7 @@ impl Draft<'_> {
             None => self.objects.attributes_below(&first.base),
         };
         self.line("");
-        self.line("# What is known about episodes: a text, or where each episode has it.");
+        self.line("# Episode metadata: a fixed text, or where each episode stores it.");
         self.line("# task = \"open the drawer\"");
         let texts = attributes.iter().filter_map(|(name, value)| match value {
             Value::String(text) if text.len() < LONG_TEXT => Some((name, text)),
@@ -217,7 +217,7 @@ impl Draft<'_> {
         is_optional: bool,
     ) -> Result<()> {
         let leaf = &stream.leaf;
-        let clock = ClockPlan::Regular { rate_hz: 1.0 };
+        let clock = ClockSpec::Regular { rate_hz: 1.0 };
         let mut request = request(stream.name.clone(), leaf, 0..1, clock);
         request.index = stream.index;
         self.line("");

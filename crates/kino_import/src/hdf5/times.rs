@@ -1,9 +1,9 @@
-//! Datasets that hold times: which they are, in which unit, and as nanoseconds.
+//! Timestamp datasets: which they are, their unit, and conversion to nanoseconds.
 //!
 //! ```text
 //! front/rgb  [46, 120, 160, 3]     front/t          [46] int64, 50000000 apart  ─▶ nanoseconds
 //! joints     [400, 7]              joints_time_ms   [400] float64               ─▶ milliseconds, by its name
-//! step       [40] 0, 1, 2 …        counts frames: not times
+//! step       [40] 0, 1, 2 …        counts frames: not timestamps
 //! ```
 
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::hdf5::file::H5File;
 use crate::hdf5::frames::{self, number};
 use crate::hdf5::tree::Leaf;
 
-/// What a dataset of times is called.
+/// Names of timestamp datasets.
 const NAMES: &[&str] = &[
     "t",
     "ts",
@@ -29,7 +29,7 @@ const NAMES: &[&str] = &[
     "stamps",
 ];
 
-/// Units by the names that are met, and how many nanoseconds they have.
+/// Unit names found in practice, and nanoseconds per unit.
 const UNITS: &[(&[&str], i64)] = &[
     (&["s", "sec", "secs", "second", "seconds"], 1_000_000_000),
     (&["ms", "msec", "millisecond", "milliseconds"], 1_000_000),
@@ -37,13 +37,13 @@ const UNITS: &[(&[&str], i64)] = &[
     (&["ns", "nsec", "nanosecond", "nanoseconds"], 1),
 ];
 
-/// Frames of a robot are no closer than this and no farther apart, in nanoseconds.
+/// Plausible range of the time between two frames, in nanoseconds.
 const STEPS_NS: (f64, f64) = (1e5, 2e9);
 
-/// Seconds since 1970 that a recording may start at: from 2001 to 2096.
+/// Plausible start of a recording in seconds since 1970: from 2001 to 2096.
 const EPOCH_S: (f64, f64) = (1e9, 4e9);
 
-/// A dataset of times that was read.
+/// A timestamp dataset that was read.
 #[derive(Debug, Clone)]
 pub(crate) struct Times {
     pub(crate) leaf: Leaf,
@@ -53,15 +53,15 @@ pub(crate) struct Times {
     pub(crate) values: Arc<[i64]>,
 }
 
-/// What the name of a dataset of times says.
+/// What the name of a timestamp dataset tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TimeName<'a> {
-    /// Whose times they are: `front` of `front_timestamps`; empty if it does not say.
+    /// Whose timestamps they are: `front` of `front_timestamps`; empty if unknown.
     pub(crate) of: &'a str,
     unit_ns: Option<i64>,
 }
 
-/// The parts of a name such as `time`, `timestamps_ns` or `front_timestamp`; `None` of any other.
+/// The components of a name such as `time`, `timestamps_ns` or `front_timestamp`; `None` for any other.
 pub(crate) fn time_name(name: &str) -> Option<TimeName<'_>> {
     let (stem, unit_ns) = match name.rsplit_once('_') {
         Some((stem, unit)) => match unit_named(unit) {
@@ -75,7 +75,7 @@ pub(crate) fn time_name(name: &str) -> Option<TimeName<'_>> {
         return Some(TimeName { of: "", unit_ns });
     }
     let (of, last) = stem.rsplit_once('_')?;
-    // `x_t` is more often x at a time than the time of x.
+    // `x_t` is more often x at time t than the timestamps of x.
     (is_time(last) && last.len() > 1).then_some(TimeName { of, unit_ns })
 }
 
@@ -87,7 +87,7 @@ fn unit_named(name: &str) -> Option<i64> {
     found.map(|&(_, unit_ns)| unit_ns)
 }
 
-/// What a unit is called in a mapping.
+/// The unit's name in a mapping.
 pub(crate) fn unit_name(unit_ns: i64) -> &'static str {
     let found = UNITS.iter().find(|(_, ns)| *ns == unit_ns);
     found
@@ -96,7 +96,7 @@ pub(crate) fn unit_name(unit_ns: i64) -> &'static str {
         .unwrap_or("ns")
 }
 
-/// Whether a dataset has one number per row.
+/// Whether a dataset has one value per row.
 pub(crate) fn is_column(leaf: &Leaf) -> Option<Dtype> {
     let Element::Number { dtype, shape, .. } = &leaf.element else {
         return None;
@@ -105,21 +105,21 @@ pub(crate) fn is_column(leaf: &Leaf) -> Option<Dtype> {
     (is_one && *dtype != Dtype::Bool).then_some(*dtype)
 }
 
-/// Reads a dataset of times in a unit that is known.
+/// Reads a timestamp dataset of a known unit.
 pub(crate) fn read(file: &H5File, leaf: &Leaf, unit_ns: i64) -> Result<Arc<[i64]>> {
     let wrong = |what: &str| ImportError::corrupt(file.path(), &leaf.path, what);
     let dtype = is_column(leaf).ok_or_else(|| {
         wrong(&format!(
-            "cannot be timestamps: it needs one number per row, its shape is {:?}",
+            "cannot be timestamps: they need one value per row, its shape is {:?}",
             leaf.shape
         ))
     })?;
     let bytes = read_column(file, leaf)?;
     clock::to_times(dtype, &bytes, unit_ns)
-        .ok_or_else(|| wrong("holds a time that is NaN, or too large for nanoseconds"))
+        .ok_or_else(|| wrong("contains a timestamp that is NaN or too large for nanoseconds"))
 }
 
-/// Reads whole numbers, one per row; `None` if it holds something else.
+/// Reads integers, one per row; `None` if the dataset has another type.
 pub(crate) fn read_whole(file: &H5File, leaf: &Leaf) -> Result<Option<Arc<[i64]>>> {
     match is_column(leaf).filter(|dtype| !dtype.is_float()) {
         Some(dtype) => Ok(clock::to_times(dtype, &read_column(file, leaf)?, 1)),
@@ -129,13 +129,13 @@ pub(crate) fn read_whole(file: &H5File, leaf: &Leaf) -> Result<Option<Arc<[i64]>
 
 fn read_column(file: &H5File, leaf: &Leaf) -> Result<Vec<u8>> {
     let rows = leaf.rows().unwrap_or(0);
-    file.plan_times(&leaf.path, rows)?;
-    file.plan_bytes(&leaf.path, rows.saturating_mul(leaf.row_bytes()))?;
+    file.reserve_times(&leaf.path, rows)?;
+    file.reserve_bytes(&leaf.path, rows.saturating_mul(leaf.row_bytes()))?;
     frames::read_numbers(file, leaf, 0..rows)
 }
 
-/// Reads a dataset whose name is that of times, with the unit that its name, its attributes or its values say; `None` if
-/// they cannot be times.
+/// Reads a dataset named like timestamps, in the unit given by its name, its attributes or its values; `None` if they
+/// cannot be timestamps.
 pub(crate) fn guess(file: &H5File, leaf: &Leaf, name: TimeName<'_>) -> Result<Option<Times>> {
     let Some(dtype) = is_column(leaf) else {
         return Ok(None);
@@ -163,7 +163,7 @@ pub(crate) fn guess(file: &H5File, leaf: &Leaf, name: TimeName<'_>) -> Result<Op
     Ok(times)
 }
 
-/// The unit in which values can be times of frames: as seconds since 1970, or by how far apart they are.
+/// The unit in which values are plausible timestamps: as seconds since 1970, or by their spacing.
 #[expect(clippy::cast_precision_loss, reason = "units are powers of ten")]
 fn guess_unit(values: &[f64], is_float: bool) -> Option<i64> {
     let mut units: Vec<i64> = UNITS.iter().map(|&(_, unit_ns)| unit_ns).collect();
@@ -176,14 +176,14 @@ fn guess_unit(values: &[f64], is_float: bool) -> Option<i64> {
         seconds >= EPOCH_S.0 && seconds < EPOCH_S.1
     };
     let Some(step) = usual_step(values) else {
-        // One time, or the same again and again.
+        // A single timestamp, or the same one repeated.
         let usual = units.first().copied();
         return units
             .into_iter()
             .find(is_epoch)
             .or(usual.filter(|_| values.len() == 1));
     };
-    // What goes up by one counts frames.
+    // A sequence that increases by one counts frames.
     let counts = values.windows(2).all(|pair| pair[1] - pair[0] == 1.0);
     if counts {
         return None;
@@ -196,7 +196,7 @@ fn guess_unit(values: &[f64], is_float: bool) -> Option<i64> {
     epoch.or_else(|| units.into_iter().find(is_step))
 }
 
-/// The median of the steps that go forward.
+/// The median of the forward steps.
 fn usual_step(values: &[f64]) -> Option<f64> {
     let steps = values.windows(2).map(|pair| pair[1] - pair[0]);
     let mut steps: Vec<f64> = steps.filter(|step| *step > 0.0).collect();
@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_times_say_whose_and_in_which_unit() {
+    fn timestamp_names_give_stream_and_unit() {
         let name = |of, unit_ns| Some(TimeName { of, unit_ns });
         assert_eq!(time_name("t"), name("", None));
         assert_eq!(time_name("Timestamps"), name("", None));
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_is_guessed_from_how_far_apart_times_are() {
+    fn a_unit_is_guessed_from_the_spacing_of_timestamps() {
         let times = |start: f64, step: f64| (0..20).map(|i| start + f64::from(i) * step).collect();
         let unit = |values: Vec<f64>, is_float| guess_unit(&values, is_float).map(unit_name);
         assert_eq!(unit(times(0.0, 0.05), true), Some("s"));
@@ -233,7 +233,7 @@ mod tests {
         assert_eq!(unit(times(0.0, 33.0), false), Some("ms"));
         assert_eq!(unit(times(1.76e18, 5e7), false), Some("ns"));
         assert_eq!(unit(times(1.76e12, 50.0), false), Some("ms"));
-        // Counts of frames, and steps of no robot.
+        // Frame counts, and implausible steps.
         assert_eq!(unit(times(0.0, 1.0), false), None);
         assert_eq!(unit(times(0.0, 1.0), true), None);
         assert_eq!(unit(times(0.0, 1e-9), true), None);

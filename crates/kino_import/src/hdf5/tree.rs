@@ -1,4 +1,4 @@
-//! What a walk finds: groups and datasets, with their attributes, without a value.
+//! The result of a walk: groups and datasets with their attributes, without values.
 
 use std::collections::HashSet;
 
@@ -26,13 +26,13 @@ pub(crate) type GroupAttributes = (String, Map<String, Value>);
 pub(crate) struct Leaf {
     /// From the root: `/data/demo_0/actions`.
     pub(crate) path: String,
-    /// Where it is, whatever links lead to it.
+    /// Its location, whatever links lead to it.
     pub(crate) place: Place,
-    /// With the time axis first, where there is one; empty for a scalar.
+    /// With the time axis first, if there is one; empty for a scalar.
     pub(crate) shape: Vec<u64>,
     pub(crate) element: Element,
     pub(crate) attributes: Map<String, Value>,
-    /// The shape of the pieces it is stored in, if it is stored in pieces.
+    /// The chunk shape, if it is chunked.
     pub(crate) stored_chunk: Option<Vec<u64>>,
 }
 
@@ -50,7 +50,7 @@ impl Node {
         self.leaves.iter().find(|leaf| leaf.name() == name)
     }
 
-    /// Takes a group out of this one.
+    /// Removes a group from this one and returns it.
     pub(crate) fn take_group(&mut self, name: &str) -> Option<Self> {
         let idx = self.groups.iter().position(|group| group.name() == name)?;
         Some(self.groups.remove(idx))
@@ -84,7 +84,7 @@ impl Node {
         (leaves, groups)
     }
 
-    /// Where this group and everything below it is.
+    /// The locations of this group and everything below it.
     pub(crate) fn places(&self, places: &mut HashSet<Place>) {
         places.insert(self.place);
         places.extend(self.leaves.iter().map(|leaf| leaf.place));
@@ -93,7 +93,7 @@ impl Node {
         }
     }
 
-    /// Takes out what is at one of these places: links lead to it from where it is imported.
+    /// Removes everything at these locations: it is imported through links elsewhere.
     pub(crate) fn leave_out(&mut self, places: &HashSet<Place>) {
         self.leaves.retain(|leaf| !places.contains(&leaf.place));
         self.groups.retain(|group| !places.contains(&group.place));
@@ -131,26 +131,26 @@ impl Leaf {
         last_part(&self.path)
     }
 
-    /// How many rows there are; a scalar has none.
+    /// The number of rows; 0 for a scalar.
     pub(crate) fn rows(&self) -> Option<u64> {
         self.shape.first().copied()
     }
 
-    /// How many numbers or strings there are.
+    /// The number of values or strings.
     pub(crate) fn elements(&self) -> u64 {
         self.shape
             .iter()
             .fold(1, |count, &dim| count.saturating_mul(dim))
     }
 
-    /// How many bytes one row takes, all of what has the same first index.
+    /// The bytes of one row, everything with the same first index.
     pub(crate) fn row_bytes(&self) -> u64 {
         let dims = self.shape.iter().skip(1);
         dims.fold(self.element.size(), |bytes, &dim| bytes.saturating_mul(dim))
     }
 
-    /// What must stay decoded between two neighbouring reads so that no stored piece is decoded twice:
-    /// nothing if every row has its own pieces, else the pieces of one row.
+    /// What must stay decoded between two consecutive reads so that no chunk is decoded twice: nothing if every row has
+    /// its own chunks, otherwise the chunks of one row.
     pub(crate) fn shared_bytes(&self) -> u64 {
         let Some(chunk) = &self.stored_chunk else {
             return 0;
@@ -159,19 +159,19 @@ impl Leaf {
             return 0;
         }
         let across = self.shape.iter().zip(chunk).skip(1);
-        across.fold(self.chunk_bytes(chunk), |bytes, (&dim, &piece)| {
-            bytes.saturating_mul(dim.div_ceil(piece.max(1)))
+        across.fold(self.chunk_bytes(chunk), |bytes, (&dim, &side)| {
+            bytes.saturating_mul(dim.div_ceil(side.max(1)))
         })
     }
 
-    /// How many bytes a stored piece has when it is decoded; 0 if there are none.
+    /// The decoded bytes of a chunk; 0 if it is not chunked.
     pub(crate) fn stored_chunk_bytes(&self) -> u64 {
         let chunk = self.stored_chunk.as_deref();
         chunk.map_or(0, |chunk| self.chunk_bytes(chunk))
     }
 
-    /// Whether it is stored in pieces, which may be compressed.
-    pub(crate) fn is_in_pieces(&self) -> bool {
+    /// Whether it is chunked, and so possibly compressed.
+    pub(crate) fn is_chunked(&self) -> bool {
         self.stored_chunk.is_some()
     }
 

@@ -1,4 +1,4 @@
-//! The walk: every group, dataset and attribute of a file, without reading a value. Links are followed.
+//! The walk: every group, dataset and attribute of a file, without reading values. Links are followed.
 //!
 //! ```text
 //! Node /            ─┬─ Node /data ── Node /data/demo_0 ─┬─ Leaf …/actions   f64 [59, 7]
@@ -21,22 +21,22 @@ use crate::hdf5::header::Kind;
 use crate::hdf5::raw;
 use crate::hdf5::tree::{Leaf, Node};
 
-/// Deeper groups are not looked into.
+/// Deeper groups are skipped.
 const MAX_DEPTH: usize = 16;
 
-/// So many bytes of attributes are never too many; beyond them, each is in the file.
+/// This many bytes of attributes are always allowed; beyond them, each must be in the file.
 const FEW_BYTES: u64 = 16 << 20;
 
-/// What may be read to learn what a dataset is.
+/// How much may be read to inspect a dataset.
 const MAX_HEADER_BYTES: u64 = 32 << 20;
 
-/// What may be read to learn the attributes of one object.
+/// How much may be read for the attributes of one object.
 const MAX_ATTRIBUTE_BYTES: u64 = 4 << 20;
 
-/// The filters that can be undone: deflate, shuffle, fletcher32, scale-offset, LZF.
+/// The supported filters: deflate, shuffle, fletcher32, scale-offset, LZF.
 const FILTERS: [u16; 5] = [1, 2, 3, 6, 32000];
 
-/// Lists a file: its root group, and what in it cannot be followed or has no form here.
+/// Lists a file: its root group, and what cannot be followed or represented.
 pub(crate) fn walk(file: &H5File, reach: Reach) -> Result<(Node, Vec<Lost>)> {
     let mut follower = Follower::new(file, reach);
     let root = follower.root();
@@ -58,28 +58,28 @@ pub(crate) fn walk(file: &H5File, reach: Reach) -> Result<(Node, Vec<Lost>)> {
     Ok((root, walk.lost))
 }
 
-/// Something that is in the file and not in the walk: its path, and why.
+/// Something in the file that is not in the result: its path, and why.
 pub(crate) type Lost = (String, String);
 
 struct Walk<'a> {
     file: &'a H5File,
     follower: Follower<'a>,
-    /// The groups from the root to where the walk is.
+    /// The groups from the root to the current position.
     above: Vec<Place>,
-    /// Objects that were looked at; what is known of them from the second link on that leads there.
+    /// Objects already visited; their content is kept from the second link on.
     known: HashMap<Place, Option<Known>>,
     objects: u64,
-    /// Bytes of attributes of all objects, as often as a link leads to them.
+    /// Bytes of attributes of all objects, counted once per link.
     carried_bytes: u64,
     lost: Vec<Lost>,
 }
 
-/// What is known of an object, whatever it is called.
+/// What is known about an object, regardless of its name.
 #[derive(Clone)]
 struct Known {
     attributes: Map<String, Value>,
     bytes: u64,
-    /// Attributes that have no form here, and why.
+    /// Attributes that cannot be represented, and why.
     left_out: Vec<(String, &'static str)>,
     dataset: Option<Leaf>,
 }
@@ -98,9 +98,9 @@ impl Walk<'_> {
         for (idx, (name, link)) in object.links.iter().enumerate() {
             let child = format!("{path}/{name}");
             if matches!(name.as_str(), "" | ".") || name.contains(['/', '\0', '\u{fffd}']) {
-                self.lose(child, "has a name that is not a name in HDF5, or not UTF-8");
+                self.lose(child, "has a name that is not valid in HDF5, or not UTF-8");
             } else if idx > 0 && object.links[idx - 1].0 == *name {
-                self.lose(child, "is the second object of this name in its group");
+                self.lose(child, "is a second object of the same name in its group");
             } else {
                 match self.follower.target(place, link)? {
                     Ok(target) => self.member(&mut node, target, child)?,
@@ -113,14 +113,14 @@ impl Walk<'_> {
         Ok(node)
     }
 
-    /// Adds the object at `place` to the group that a link to it is in.
+    /// Adds the object at `place` to the group that links to it.
     fn member(&mut self, node: &mut Node, place: Place, path: String) -> Result<()> {
         match self.follower.object(place, &path)?.kind {
             Kind::Group if self.above.contains(&place) => {
                 self.lose(path, "is a link to a group that contains it");
             }
             Kind::Group if self.above.len() > MAX_DEPTH => {
-                self.lose(path, format!("is deeper than {MAX_DEPTH} groups"));
+                self.lose(path, format!("is nested deeper than {MAX_DEPTH} groups"));
             }
             Kind::Group => node.groups.push(self.group(place, path)?),
             Kind::Dataset => {
@@ -128,7 +128,7 @@ impl Walk<'_> {
                     node.leaves.push(Leaf { path, ..leaf });
                 }
             }
-            Kind::NamedType => self.lose(path, "is a named type, not data"),
+            Kind::NamedType => self.lose(path, "is a named datatype, not data"),
             Kind::Unknown => {
                 let what = "is damaged: it is neither a group nor a dataset";
                 return Err(ImportError::corrupt(self.file.path(), &path, what));
@@ -137,7 +137,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Looks at an object, or remembers it, and counts what it brings.
+    /// Inspects an object, or recalls it, and accounts for its size.
     fn look_at(&mut self, place: Place, path: &str, kind: Kind) -> Result<Known> {
         let known = match self.known.get(&place) {
             Some(Some(known)) => known.clone(),
@@ -157,7 +157,7 @@ impl Walk<'_> {
         let len = self.file.len();
         let too_many = |what: &str, limit: u64| {
             let what = format!(
-                "is behind more than {limit} {what}, which a file of {len} bytes has no room for: \
+                "comes after more than {limit} {what}, which a file of {len} bytes cannot hold: \
                  links lead to the same objects over and over"
             );
             Err(ImportError::corrupt(self.file.path(), path, what))
@@ -225,7 +225,7 @@ impl Walk<'_> {
         Ok(leaf)
     }
 
-    /// Refuses what cannot be read later, while nothing has been written yet.
+    /// Refuses what cannot be read later, before anything is written.
     fn check_storage(&self, dataset: &Dataset, leaf: &Leaf) -> Result<()> {
         let file = self.file.path();
         let unsupported =
@@ -240,7 +240,7 @@ impl Walk<'_> {
         let index = index.map_err(|error| self.file.wrong(&leaf.path, error))?;
         if index == Some(ChunkIndex::BTreeV2) {
             return unsupported(
-                "can grow along two axes, and its index is not supported".to_owned(),
+                "is extensible along two axes, which is not supported".to_owned(),
                 "rewrite the file with a fixed size: `h5repack -l CONTI in.hdf5 out.hdf5`",
             );
         }
@@ -249,7 +249,7 @@ impl Walk<'_> {
             let chunk = leaf.stored_chunk.as_deref().unwrap_or_default();
             return unsupported(
                 format!(
-                    "is stored in chunks of {chunk:?}, {} bytes each; the limit is {limit}, a quarter of the memory",
+                    "is stored in chunks of {chunk:?}, {} bytes each; the limit is {limit}, a quarter of the memory limit",
                     leaf.stored_chunk_bytes()
                 ),
                 "raise `--memory`, or rewrite the file with smaller chunks: `h5repack -l CHUNK=1x…`",
@@ -264,7 +264,7 @@ impl Walk<'_> {
     }
 }
 
-/// The names of filters that people meet.
+/// The names of common filters.
 fn filter_name(id: u16) -> &'static str {
     match id {
         4 => " (szip)",

@@ -1,7 +1,7 @@
-//! Cameras in video files: which frames of which file, and decoders that go on where they stopped.
+//! Cameras in video files: which frames of which file, and decoders that continue where they stopped.
 //!
 //! ```text
-//! file-000.mp4   |e0 e0 e0|e1 e1|e2 e2 e2 e2|      frames by number, in the order they are shown
+//! file-000.mp4   |e0 e0 e0|e1 e1|e2 e2 e2 e2|      frames by number, in presentation order
 //!                          └ first = round(from_timestamp × fps)
 //! ```
 
@@ -12,16 +12,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::error::{ImportError, Result};
 use crate::video::{Video, VideoError, VideoInfo, Videos};
 
-/// Decoders in the middle of a stream: one per thread that reads, on any machine.
+/// Decoders in the middle of a stream: enough for one per reading thread on any machine.
 const BUSY: usize = 256;
 
-/// Decoders that are kept for another episode of the same file: listing its frames takes time.
+/// Decoders kept for another episode of the same file: listing its frames takes time.
 const IDLE: usize = 4;
 
-/// Files that are remembered during the walk: more than a robot has cameras.
+/// Files cached during the walk: more than a robot has cameras.
 const LOOKED: usize = 32;
 
-/// What is known of a video file, or why nothing is.
+/// The metadata of a video file, or why it cannot be read.
 type Looked = Result<Arc<VideoInfo>, String>;
 
 /// The video files of a source.
@@ -35,7 +35,7 @@ pub(super) struct Cameras {
 struct Decoder {
     path: PathBuf,
     video: Box<dyn Video>,
-    /// The frame that comes next in the stream that it is in the middle of; none once that is read.
+    /// The next frame of the stream being read; `None` once it is finished.
     next: Option<u64>,
 }
 
@@ -47,7 +47,7 @@ impl Cameras {
         }
     }
 
-    /// What a file holds, or what is wrong with it; an error only if nothing here can decode.
+    /// The metadata of a file, or what is wrong with it; an error only if there is no decoder.
     pub(super) fn look(&mut self, path: &Path) -> Result<Looked> {
         if let Some((_, looked)) = self.looked.iter().find(|(known, _)| known == path) {
             return Ok(looked.clone());
@@ -64,7 +64,7 @@ impl Cameras {
         Ok(looked)
     }
 
-    /// Forgets what the walk looked at.
+    /// Drops what the walk cached.
     pub(super) fn finish_walk(&mut self) {
         self.looked = Vec::new();
     }
@@ -73,12 +73,12 @@ impl Cameras {
         match &self.videos {
             Some(videos) => videos.open(path),
             None => Err(VideoError::NoDecoder {
-                what: "this program was built without a video decoder".to_owned(),
+                what: "this binary has no video decoder".to_owned(),
             }),
         }
     }
 
-    /// Reads frames of a file, as a part of a stream that ends before the frame `stop`.
+    /// Reads frames of a file, as part of a stream that ends before the frame `stop`.
     pub(super) fn read(
         &self,
         path: &Path,
@@ -95,7 +95,7 @@ impl Cameras {
             },
         };
         decoder.next = Some(frames.end).filter(|&next| next < stop);
-        // A decoder that failed is dropped: nobody knows where it stands.
+        // A decoder that failed is dropped: its position is unknown.
         decoder
             .video
             .read(frames, out)
@@ -104,7 +104,7 @@ impl Cameras {
         Ok(())
     }
 
-    /// The decoder that stopped before a frame, or else one of the same file that nobody needs.
+    /// The decoder that stopped before a frame, or an idle one of the same file.
     fn take(&self, path: &Path, frame: u64) -> Option<Decoder> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let find = |next| {

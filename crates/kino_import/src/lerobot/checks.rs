@@ -1,4 +1,4 @@
-//! What the columns of an episode say about themselves: its rows, its times, its tasks.
+//! Checks the index columns of an episode: its rows, timestamps and tasks.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -10,13 +10,13 @@ use super::cursor::Cursor;
 use super::table::{Column, Form, Table};
 use crate::error::{ImportError, Result};
 
-/// Places in columns of a table where reading stopped, by leaf: most episodes begin where the one before ended.
+/// Positions in columns of a table where reading stopped, by leaf: most episodes begin where the previous one ended.
 #[derive(Default)]
 pub(super) struct Places(HashMap<usize, Cursor>);
 
-/// Where the rows of each episode are in a table of many, by `episode_index`.
+/// The rows of each episode in a table of many, by `episode_index`.
 ///
-/// An episode that is there in two pieces is not in the answer.
+/// Episodes whose rows are not contiguous are omitted.
 pub(super) fn episodes(table: &Arc<Table>) -> Result<Option<HashMap<u64, Range<u64>>>> {
     let Some(column) = table.column("episode_index") else {
         return Ok(None);
@@ -43,7 +43,7 @@ pub(super) fn episodes(table: &Arc<Table>) -> Result<Option<HashMap<u64, Range<u
     Ok(Some(found))
 }
 
-/// What is wrong with the numbering and the times of an episode, in words that follow the name of the column.
+/// Faults of the numbering and timestamps of an episode, as predicates of the column name.
 pub(super) fn faults(
     (table, places): (&Arc<Table>, &mut Places),
     rows: &Range<u64>,
@@ -60,12 +60,12 @@ pub(super) fn faults(
             let by = (time - expected).abs();
             if by > 0.5 / rate_hz || by.is_nan() {
                 let back = if time < before {
-                    ", before the frame before it"
+                    ", earlier than the previous frame"
                 } else {
                     ""
                 };
                 off.add(frame, || {
-                    format!("is {time:.6} s{back}; at {rate_hz} Hz it is {expected:.6} s")
+                    format!("is {time:.6} s{back}; at {rate_hz} Hz it should be {expected:.6} s")
                 });
             }
             before = time;
@@ -108,13 +108,13 @@ impl Off {
         let (frame, what) = first?;
         let more = match count {
             1 => String::new(),
-            count => format!(" (and {} frames more are wrong)", count - 1),
+            count => format!(" (and {} more frames are wrong)", count - 1),
         };
         Some(format!("of frame {frame} {what}{more}"))
     }
 }
 
-/// Where each task of an episode begins, by `task_index`; none where there is no such column.
+/// Where each task of an episode begins, by `task_index`; empty without such a column.
 pub(super) fn tasks(
     (table, places): (&Arc<Table>, &mut Places),
     rows: &Range<u64>,
@@ -134,7 +134,7 @@ pub(super) fn tasks(
     Ok(runs)
 }
 
-/// A whole number that is not negative.
+/// A non-negative integer.
 pub(super) fn to_index(value: f64) -> Option<u64> {
     let is_index = value >= 0.0 && value.fract() == 0.0 && value < 9e15;
     #[allow(
@@ -145,7 +145,7 @@ pub(super) fn to_index(value: f64) -> Option<u64> {
     is_index.then_some(value as u64)
 }
 
-/// Hands on the number in each row; a row may be a list of one.
+/// Passes on the number in each row; a row may be a list of one.
 fn each(
     (table, places): (&Arc<Table>, &mut Places),
     column: &Column,
@@ -157,7 +157,7 @@ fn each(
         return Err(ImportError::corrupt(
             table.path(),
             &column.name,
-            "is no number",
+            "is not a number",
         ));
     };
     let ty = ValueType::new(dtype, &vec![1; depth])

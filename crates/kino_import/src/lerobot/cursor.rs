@@ -1,4 +1,4 @@
-//! A place in a column of a parquet file, going forward.
+//! A forward cursor in a column of a Parquet file.
 //!
 //! ```text
 //! def  3 3 3 3  3 3 3 3      a value of a list of lists: def says that it is there,
@@ -20,7 +20,7 @@ use super::pages::CheckedPages;
 use super::table::{Table, guarded};
 use crate::error::{ImportError, Result};
 
-/// So many byte strings are decoded at a time: each may keep a page of its own in memory.
+/// How many byte strings are decoded at a time: each may keep its own page in memory.
 const STRINGS: u64 = 8;
 
 /// One leaf of a table, at a row.
@@ -31,7 +31,7 @@ pub(super) struct Cursor {
     leaf: usize,
     next: u64,
     open: Option<OpenGroup>,
-    /// Byte strings that are decoded and not handed on yet; they share the memory of their pages.
+    /// Byte strings that are decoded and not returned yet; they share the memory of their pages.
     waiting: VecDeque<Option<ByteArray>>,
 }
 
@@ -39,16 +39,16 @@ pub(super) struct Cursor {
 struct OpenGroup {
     reader: ColumnReader,
     end: u64,
-    /// How many values the pages may hand out.
+    /// How many values the pages may return.
     limit: Arc<AtomicU64>,
 }
 
-/// What came out of a leaf.
+/// Values and levels read from a leaf.
 struct Found<T> {
     values: Vec<T>,
-    /// Empty where nothing can be null.
+    /// Empty if nothing can be null.
     defs: Vec<i16>,
-    /// Empty where nothing is in a list.
+    /// Empty if nothing is in a list.
     reps: Vec<i16>,
 }
 
@@ -65,12 +65,12 @@ impl Cursor {
         }
     }
 
-    /// The row that comes next.
+    /// The next row.
     pub(super) fn row(&self) -> u64 {
         self.next
     }
 
-    /// Reads rows of numbers as packed little-endian bytes.
+    /// Reads numeric rows as packed little-endian bytes.
     pub(super) fn numbers(&mut self, rows: u64, ty: &ValueType) -> Result<Vec<u8>> {
         let mut out = Vec::new();
         let (shape, dtype) = (ty.shape(), ty.dtype());
@@ -91,14 +91,14 @@ impl Cursor {
                 Reader::FloatColumnReader(reader) => push!(reader, value => value.to_le_bytes()),
                 Reader::DoubleColumnReader(reader) => push!(reader, value => value.to_le_bytes()),
                 Reader::Int64ColumnReader(reader) => push!(reader, value => value.to_le_bytes()),
-                // A narrow integer is kept in 32 bits, the low ones of which are its own.
+                // A narrow integer is stored in the low bits of 32.
                 Reader::Int32ColumnReader(reader) => {
                     push!(reader, value => value.to_le_bytes()[..dtype.size().min(4)]);
                 }
                 Reader::FixedLenByteArrayColumnReader(reader) if dtype == Dtype::F16 => {
                     push!(reader, value => value.data());
                 }
-                _ => return Err(wrong("is no numbers")),
+                _ => return Err(wrong("is not numeric")),
             }
             Ok(())
         })?;
@@ -108,11 +108,11 @@ impl Cursor {
             .and_then(|row| row.checked_mul(rows))
         {
             Some(expected) if expected == out.len() => Ok(out),
-            _ => Err(self.corrupt("has numbers of another size than its type")),
+            _ => Err(self.corrupt("has values whose size does not match their type")),
         }
     }
 
-    /// The shape of the next row, which has `len` numbers in `depth` nested lists; goes past it.
+    /// The shape of the next row, which has `len` values in `depth` nested lists; skips it.
     pub(super) fn shape(&mut self, depth: usize, len: u64) -> Result<Vec<usize>> {
         let mut reps = Vec::new();
         self.each_group(1, len, |reader, rows, _| {
@@ -124,11 +124,11 @@ impl Cursor {
                 Reader::FloatColumnReader(reader) => take(reader, rows)?.reps,
                 Reader::DoubleColumnReader(reader) => take(reader, rows)?.reps,
                 Reader::FixedLenByteArrayColumnReader(reader) => take(reader, rows)?.reps,
-                _ => return Err(wrong("is no numbers")),
+                _ => return Err(wrong("is not numeric")),
             };
             Ok(())
         })?;
-        // So many lists of each depth begin in the row; if they are alike, each has as many of the next.
+        // How many lists of each depth begin in the row; if they are equal, each has as many of the next.
         let begin = |level: usize| {
             let is_below = |rep: &&i16| usize::try_from(**rep).is_ok_and(|rep| rep <= level);
             reps.iter().filter(is_below).count()
@@ -138,8 +138,8 @@ impl Cursor {
         Ok(dims.collect())
     }
 
-    /// Reads up to so many rows of byte strings, `None` where one is null: at least one, and no more than `max_bytes` of
-    /// them, since a small dictionary can name one long text very often.
+    /// Reads up to this many rows of byte strings, `None` where one is null: at least one row, and at most `max_bytes`,
+    /// since a small dictionary can repeat one long text many times.
     pub(super) fn strings(&mut self, rows: u64, max_bytes: usize) -> Result<Vec<Option<Vec<u8>>>> {
         let (mut out, mut bytes) = (Vec::new(), 0usize);
         while (out.len() as u64) < rows {
@@ -164,7 +164,7 @@ impl Cursor {
         let mut waiting = VecDeque::new();
         self.each_group(rows, 1, |reader, rows, full| {
             let ColumnReader::ByteArrayColumnReader(reader) = reader else {
-                return Err(wrong("is no byte strings"));
+                return Err(wrong("is not byte strings"));
             };
             let found = take(reader, rows)?;
             let mut values = found.values.into_iter();
@@ -223,7 +223,7 @@ impl Cursor {
             let idx = ends.partition_point(|&end| end <= self.next);
             let end = *ends
                 .get(idx)
-                .ok_or_else(|| wrong("has fewer rows than asked for"))?;
+                .ok_or_else(|| wrong("has fewer rows than requested"))?;
             let start = idx.checked_sub(1).map_or(0, |before| ends[before]);
             let skipped = self.next - start;
             let limit = Arc::new(AtomicU64::new(
@@ -247,7 +247,7 @@ impl Cursor {
 }
 
 impl<T> Found<T> {
-    /// Refuses nulls and rows of another shape.
+    /// Refuses nulls and rows of a different shape.
     fn check_shape(&self, rows: usize, shape: &[usize], full: i16) -> Result<(), ParquetError> {
         if self.defs.iter().any(|&def| def != full) {
             return Err(wrong("has a null"));
@@ -256,7 +256,7 @@ impl<T> Found<T> {
         if rows.checked_mul(per_row) != Some(self.values.len()) {
             return Err(wrong("has rows of several lengths"));
         }
-        // Where an element starts a new row, list, list of a list …, from the inside out.
+        // Where an element starts a new row, list or nested list, from the inside out.
         let is_right = |(idx, &rep): (usize, &i16)| {
             let mut run = 1;
             let mut level = shape.len();

@@ -1,4 +1,4 @@
-//! Frames: rows of a column as packed numbers, texts, or image files.
+//! Frames: rows of a column as packed numeric values, texts, or image files.
 
 use std::collections::VecDeque;
 use std::ops::{ControlFlow, Range};
@@ -10,26 +10,26 @@ use serde_json::Value;
 
 use super::cursor::Cursor;
 use super::images::{self, Image};
-use super::plan::read_image;
 use super::rows;
+use super::spec::read_image;
 use super::table::{Column, Form, Table};
 use crate::error::{ImportError, Result};
 use crate::jpeg;
-use crate::source::{BLOCK_BYTES, FrameBuf, StreamPlan};
+use crate::source::{BLOCK_BYTES, FrameBuf, StreamSpec};
 
-/// Columns that wait: one per thread that reads, on any machine.
+/// Suspended columns: enough for one per reading thread on any machine.
 const WAITING: usize = 64;
 
-/// Open tables that are kept.
+/// Open tables that are cached.
 const TABLES: usize = 8;
 
 /// Columns that were read up to a row, by episode and stream.
 ///
-/// Whoever goes forward through a column finds the place where it stopped, and decodes each page once.
+/// Reading a column forward continues where it stopped, and decodes each page once.
 #[derive(Default)]
 pub(super) struct Columns {
     waiting: Mutex<Vec<((usize, usize), Reading)>>,
-    /// Tables that were opened last: v3.0 has many episodes in one, and a footer takes long to parse.
+    /// Recently opened tables: v3.0 stores many episodes in one, and parsing a footer is slow.
     tables: Mutex<Vec<Arc<Table>>>,
 }
 
@@ -38,24 +38,24 @@ struct Reading {
     table: Arc<Table>,
     cursor: Cursor,
     next: u64,
-    /// How many frames can come at most: at the end it is not kept.
+    /// The maximum number of remaining frames: at the end it is not kept.
     left: u64,
-    /// How many bytes of texts and image files can come at most.
+    /// The maximum number of remaining bytes of texts and image files.
     bytes_left: u64,
-    /// Texts that are decoded and not handed on yet.
+    /// Texts that are decoded and not returned yet.
     texts: VecDeque<Vec<u8>>,
 }
 
-/// A dictionary lets a small file name one long text in every row. A column may have as many bytes as this per row, and
-/// beside them as many as this for each byte of the file.
+/// A dictionary lets a small file repeat one long text in every row. A column may have this many bytes per row, and in
+/// addition this many for each byte of the file.
 const ROW_BYTES: u64 = 1 << 10;
 const FILE_RATIO: u64 = 256;
 
-/// JSON is decoded from the start of a row group, so as much as this is decoded in one go.
+/// JSON is decoded from the start of a row group, so this much is decoded at a time.
 const JSON_ROWS: u64 = 1 << 13;
 const JSON_BYTES: usize = 64 << 20;
 
-/// And a row group has no more rows than this.
+/// Limit on the rows of such a row group.
 const MAX_JSON_ROWS: u64 = 1 << 18;
 
 impl Columns {
@@ -65,13 +65,13 @@ impl Columns {
         (root, path): (&Path, &Path),
         place: (usize, usize),
         rows: Range<u64>,
-        plan: &StreamPlan,
+        spec: &StreamSpec,
     ) -> Result<FrameBuf> {
         let mut reading = match self.take(place, rows.start) {
             Some(reading) => reading,
-            None => Reading::new(self.table(path)?, plan, rows.start)?,
+            None => Reading::new(self.table(path)?, spec, rows.start)?,
         };
-        let frames = reading.read(root, rows.clone(), plan)?;
+        let frames = reading.read(root, rows.clone(), spec)?;
         let count = match &frames {
             FrameBuf::Bytes(frames) => frames.len() as u64,
             FrameBuf::Values(_) => rows.end - rows.start,
@@ -112,38 +112,38 @@ impl Columns {
 }
 
 impl Reading {
-    fn new(table: Arc<Table>, plan: &StreamPlan, row: u64) -> Result<Self> {
-        let leaf = find(&table, &plan.name)?.leaf;
-        let cursor = Cursor::new(Arc::clone(&table), &plan.name, leaf, row);
+    fn new(table: Arc<Table>, spec: &StreamSpec, row: u64) -> Result<Self> {
+        let leaf = find(&table, &spec.name)?.leaf;
+        let cursor = Cursor::new(Arc::clone(&table), &spec.name, leaf, row);
         let share =
-            u128::from(table.len()) * u128::from(plan.frames) / u128::from(table.rows().max(1));
+            u128::from(table.len()) * u128::from(spec.frames) / u128::from(table.rows().max(1));
         let of_file = u64::try_from(share).unwrap_or(u64::MAX);
-        let of_rows = plan.frames.saturating_mul(ROW_BYTES);
+        let of_rows = spec.frames.saturating_mul(ROW_BYTES);
         let bytes_left = of_file.saturating_mul(FILE_RATIO).saturating_add(of_rows);
         Ok(Self {
             table,
             cursor,
             next: row,
-            left: plan.frames,
+            left: spec.frames,
             bytes_left: bytes_left.saturating_add(1 << 20),
             texts: VecDeque::new(),
         })
     }
 
-    fn read(&mut self, root: &Path, rows: Range<u64>, plan: &StreamPlan) -> Result<FrameBuf> {
+    fn read(&mut self, root: &Path, rows: Range<u64>, spec: &StreamSpec) -> Result<FrameBuf> {
         let table = Arc::clone(&self.table);
-        let column = find(&table, &plan.name)?;
-        Ok(match (&column.form, &plan.frame) {
+        let column = find(&table, &spec.name)?;
+        Ok(match (&column.form, &spec.frame) {
             (Form::Numbers { .. }, FrameType::Values(ty)) => {
                 FrameBuf::Values(self.cursor.numbers(rows.end - rows.start, ty)?)
             }
             (Form::Text, FrameType::Text) => FrameBuf::Bytes(self.texts(column, rows)?),
             (Form::Json, FrameType::Text) => FrameBuf::Bytes(self.json_texts(column, rows)?),
-            (Form::Image, FrameType::Values(_)) => self.images(root, column, rows, plan)?,
+            (Form::Image, FrameType::Values(_)) => self.images(root, column, rows, spec)?,
             _ => {
                 return Err(ImportError::corrupt(
                     table.path(),
-                    &plan.name,
+                    &spec.name,
                     "changes its type",
                 ));
             }
@@ -156,7 +156,7 @@ impl Reading {
             let text = text.ok_or_else(|| self.wrong(column, row, "is null"))?;
             match std::str::from_utf8(&text) {
                 Ok(_) => Ok(text),
-                Err(_) => Err(self.wrong(column, row, "is no UTF-8 text")),
+                Err(_) => Err(self.wrong(column, row, "is not UTF-8 text")),
             }
         });
         texts.collect()
@@ -167,19 +167,19 @@ impl Reading {
         root: &Path,
         column: &Column,
         rows: Range<u64>,
-        plan: &StreamPlan,
+        spec: &StreamSpec,
     ) -> Result<FrameBuf> {
         let expected = Image {
-            kind: plan.kind,
-            frame: plan.frame.clone(),
-            carried: plan.carried,
+            kind: spec.kind,
+            frame: spec.frame.clone(),
+            carried: spec.carried,
         };
         let (mut files, mut pixels) = (Vec::new(), Vec::new());
         let mut found = VecDeque::new();
         for row in rows.clone() {
             if found.is_empty() {
-                // Files that are carried may be fewer than were asked for.
-                if plan.carried && !files.is_empty() {
+                // Fewer JPEG files than requested may be returned.
+                if spec.carried && !files.is_empty() {
                     break;
                 }
                 found.extend(self.strings(column, rows.end - row)?);
@@ -189,14 +189,14 @@ impl Reading {
                 Some(file) => file,
                 None => read_image(root, &self.table, column, row)?,
             };
-            if plan.carried {
+            if spec.carried {
                 let whole = jpeg::without_padding(&file)
                     .filter(|file| images::look(file).is_ok_and(|found| found == expected));
                 let whole = whole.ok_or_else(|| {
                     self.wrong(
                         column,
                         row,
-                        "is no whole JPEG file of the size of the first",
+                        "is not a complete JPEG file of the same size as the first",
                     )
                 })?;
                 files.push(whole.to_vec());
@@ -206,7 +206,7 @@ impl Reading {
                 pixels.append(&mut decoded);
             }
         }
-        Ok(match plan.carried {
+        Ok(match spec.carried {
             true => FrameBuf::Bytes(files),
             false => FrameBuf::Values(pixels),
         })
@@ -235,7 +235,7 @@ impl Reading {
         for &end in self.table.ends() {
             if end - start > MAX_JSON_ROWS && (start..end).contains(&row) {
                 let what = format!(
-                    "is neither number nor text in a row group of {} rows, at most {MAX_JSON_ROWS} are read",
+                    "is neither numeric nor text, in a row group of {} rows; the limit is {MAX_JSON_ROWS}",
                     end - start
                 );
                 let corrupt = ImportError::corrupt(self.table.path(), &column.name, what);
@@ -269,7 +269,7 @@ impl Reading {
         Ok(found)
     }
 
-    /// Refuses a column that has become longer than its file can be.
+    /// Refuses a column that has become longer than its file allows.
     fn pay(&mut self, column: &Column, bytes: usize) -> Result<()> {
         match self.bytes_left.checked_sub(bytes as u64) {
             Some(left) => {
@@ -280,7 +280,7 @@ impl Reading {
                 self.table.path(),
                 &column.name,
                 format!(
-                    "unpacks to more than {FILE_RATIO} times the bytes of its file and {ROW_BYTES} bytes per row"
+                    "decompresses to more than {FILE_RATIO} times the size of its file plus {ROW_BYTES} bytes per row"
                 ),
             )),
         }
@@ -294,5 +294,5 @@ impl Reading {
 
 fn find<'a>(table: &'a Table, name: &str) -> Result<&'a Column> {
     let column = table.column(name);
-    column.ok_or_else(|| ImportError::corrupt(table.path(), name, "is not there any more"))
+    column.ok_or_else(|| ImportError::corrupt(table.path(), name, "no longer exists"))
 }

@@ -1,13 +1,13 @@
-//! Headers of parquet pages, read before the parquet crate does: it allocates what they state.
+//! Parquet page headers, checked before the parquet crate allocates what they claim.
 //!
 //! ```text
 //! | type | uncompressed_page_size | compressed_page_size | … |  compressed bytes …  | next header …
 //!   1      2                        3                     fields of thrift's compact protocol
 //! ```
 //!
-//! A page of twenty bytes can state two gigabytes, and zstd keeps the promise. A page is refused if it states more than
-//! [`MIN_PAGE_BYTES`] and [`MAX_RATIO`] times what it has: pages of numbers and texts are about a megabyte, those
-//! of images can be larger, but are compressed already.
+//! A page of twenty bytes can claim two gigabytes, and zstd really produces them. A page is refused if it claims more
+//! than [`MIN_PAGE_BYTES`] and [`MAX_RATIO`] times its stored size: pages of numbers and texts are about a megabyte;
+//! those of images can be larger, but are already compressed.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
@@ -20,16 +20,16 @@ use parquet::file::metadata::ColumnChunkMetaData;
 
 use crate::files;
 
-/// Every page may be as long as this.
+/// A page may always have this many bytes.
 const MIN_PAGE_BYTES: u64 = 16 << 20;
 
-/// A longer one may be so many times as long as its compressed bytes.
+/// A longer page may be this many times its compressed size.
 const MAX_RATIO: u64 = 4;
 
-/// No header is longer than this; those of pyarrow have at most some kilobytes of statistics.
+/// Limit on a header; those of pyarrow have at most some kilobytes of statistics.
 const MAX_HEADER_BYTES: u64 = 1 << 20;
 
-/// Structs in structs in lists: deeper is no header.
+/// Limit on nested structs and lists.
 const MAX_DEPTH: usize = 8;
 
 /// The pages of one column chunk, by their headers.
@@ -51,12 +51,12 @@ impl Headers {
         })
     }
 
-    /// Goes past the next page.
+    /// Skips the next page.
     pub(super) fn pass(&mut self) -> Result<()> {
         self.next().map(drop)
     }
 
-    /// Goes past the next page, and refuses it if it would take too much memory.
+    /// Skips the next page, and refuses it if it would take too much memory.
     pub(super) fn check(&mut self) -> Result<()> {
         let Some((stated, stored)) = self.next()? else {
             return Ok(());
@@ -64,22 +64,22 @@ impl Headers {
         let limit = MIN_PAGE_BYTES.max(stored.saturating_mul(MAX_RATIO));
         if stated > limit {
             return Err(wrong(&format!(
-                "a page states {stated} bytes in {stored}, at most {limit} are read"
+                "a page claims {stated} bytes in {stored}; the limit is {limit}"
             )));
         }
-        // The crate unpacks gzip to its end, whatever the page states.
+        // The crate decompresses gzip to its end, whatever the page claims.
         if self.is_gzip {
             self.file.seek(SeekFrom::Start(self.at - stored))?;
             let packed = (&mut self.file).take(stored);
             let mut unpacked = MultiGzDecoder::new(packed).take(limit + 1);
             if io::copy(&mut unpacked, &mut io::sink())? > limit {
-                return Err(wrong("a page unpacks to more bytes than it states"));
+                return Err(wrong("a page decompresses to more bytes than it claims"));
             }
         }
         Ok(())
     }
 
-    /// The bytes that the next page states and has; goes past it.
+    /// The claimed and stored sizes of the next page; skips it.
     fn next(&mut self) -> Result<Option<(u64, u64)>> {
         if self.at >= self.end {
             return Ok(None);
@@ -89,9 +89,9 @@ impl Headers {
         let sizes = thrift.sizes()?;
         let len = MAX_HEADER_BYTES - thrift.0.limit();
         let [Some(kind), Some(stated), Some(stored)] = sizes else {
-            return Err(wrong("a page does not state its size"));
+            return Err(wrong("a page does not specify its size"));
         };
-        // The crate loses its place at a page that is an index, and no writer makes any.
+        // The crate loses its position at an index page, and no writer creates any.
         if kind == INDEX_PAGE {
             return Err(wrong("a page is an index"));
         }
@@ -102,11 +102,11 @@ impl Headers {
 
 const INDEX_PAGE: u64 = 1;
 
-/// As much of thrift's compact protocol as it takes to pass over a struct.
+/// The part of thrift's compact protocol that is needed to skip a struct.
 struct Thrift<R>(R);
 
 impl<R: Read> Thrift<R> {
-    /// The first three fields of a struct, where they are whole numbers.
+    /// The first three fields of a struct, if they are integers.
     fn sizes(&mut self) -> Result<[Option<u64>; 3]> {
         let (mut sizes, mut field) = ([None; 3], 0);
         while let Some((next, kind)) = self.field(field)? {
@@ -170,7 +170,7 @@ impl<R: Read> Thrift<R> {
                 }
                 Ok(())
             }
-            _ => Err(wrong("a header of a page is damaged")),
+            _ => Err(wrong("a page header is damaged")),
         }
     }
 
@@ -189,18 +189,18 @@ impl<R: Read> Thrift<R> {
                 return Ok(value);
             }
         }
-        Err(wrong("a header of a page is damaged"))
+        Err(wrong("a page header is damaged"))
     }
 
     fn pass(&mut self, len: u64) -> Result<()> {
         match io::copy(&mut (&mut self.0).take(len), &mut io::sink())? == len {
             true => Ok(()),
-            false => Err(wrong("a header of a page is cut short")),
+            false => Err(wrong("a page header is truncated")),
         }
     }
 }
 
-/// Types of thrift's whole numbers.
+/// Thrift's integer types.
 const I16: u8 = 4;
 const I64: u8 = 6;
 
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_found_and_the_rest_is_passed_over() {
+    fn sizes_are_found_and_other_fields_are_skipped() {
         // type 0, 300 bytes in 20, crc, a struct with a binary, a bool, a list of bools and a double.
         let header = [
             0x15, 0x00, 0x15, 0xd8, 0x04, 0x15, 0x28, 0x15, 0x09, 0x1c, 0x18, 0x02, 0xaa, 0xbb,

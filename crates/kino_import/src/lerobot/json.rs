@@ -1,6 +1,6 @@
-//! JSON that a recorder wrote: whole, line by line, or cut short.
+//! JSON written by a recorder: complete, line by line, or truncated.
 //!
-//! A parsed value takes up to seventy times its text (`[0,0,0]`), so what is parsed is paid for from a [`Budget`].
+//! A parsed value takes up to seventy times its text (`[0,0,0]`), so parsing is charged to a [`Budget`].
 
 use std::cell::Cell;
 use std::fmt;
@@ -13,22 +13,22 @@ use serde_json::{Map, Value};
 use crate::error::{ImportError, Result};
 use crate::files;
 
-/// No file of JSON that is read whole is larger than this.
+/// Limit on a JSON file that is read whole.
 const MAX_BYTES: u64 = 16 << 20;
 
 /// No line is longer than this.
 const MAX_LINE_BYTES: u64 = 1 << 20;
 
-/// What the values of one line may take in memory.
+/// Memory limit of one line's values.
 const LINE_BUDGET: usize = 16 << 20;
 
-/// No object of a recorder is nested deeper than this.
+/// Limit on nesting.
 const MAX_DEPTH: usize = 100;
 
-/// What a value takes in memory: itself, and as much again where a list has room to grow.
+/// The memory of a value: itself, and as much again for a list's spare capacity.
 const VALUE_BYTES: usize = 2 * size_of::<Value>();
 
-/// What a member of an object takes beside its name and its value, and what the smallest object takes.
+/// The memory of an object's member beside its name and value, and of the smallest object.
 const MEMBER_BYTES: usize = 64;
 const OBJECT_BYTES: usize = 512;
 
@@ -47,14 +47,14 @@ impl Budget {
         }
     }
 
-    /// Takes what `bytes` cost; false if there is not as much left.
+    /// Charges `bytes`; false if the budget is exceeded.
     pub(super) fn spend(&self, bytes: usize) -> bool {
         let left = self.left.get().checked_sub(bytes);
         self.left.set(left.unwrap_or(0));
         left.is_some()
     }
 
-    /// Takes what a value costs; false if there is not as much left.
+    /// Charges a value; false if the budget is exceeded.
     pub(super) fn spend_on(&self, value: &Value) -> bool {
         let inside = match value {
             Value::Array(values) => values.iter().all(|value| self.spend_on(value)),
@@ -65,7 +65,7 @@ impl Budget {
         inside && self.spend(VALUE_BYTES)
     }
 
-    /// Takes what the members of an object cost; false if there is not as much left.
+    /// Charges the members of an object; false if the budget is exceeded.
     pub(super) fn spend_on_all(&self, members: &Map<String, Value>) -> bool {
         let mut each = members.iter();
         self.spend(OBJECT_BYTES)
@@ -77,16 +77,16 @@ impl Budget {
         self.left.get() == 0
     }
 
-    /// What is said where it is not enough.
+    /// The error for an exceeded budget.
     pub(super) fn too_much(&self) -> String {
         format!(
-            "holds more values than the {} MiB of memory that such a file may take",
+            "contains more values than fit into the {} MiB of memory allowed for this file",
             self.bytes >> 20
         )
     }
 }
 
-/// A value that is paid for while it is parsed.
+/// A value that is charged while it is parsed.
 struct Paid<'a>(&'a Budget);
 
 impl Paid<'_> {
@@ -168,7 +168,7 @@ fn parse(text: &[u8], budget: &Budget) -> Result<Value, serde_json::Error> {
 /// The object in a file.
 pub(super) struct Object {
     pub(super) members: Map<String, Value>,
-    /// What is wrong with it, where something is.
+    /// What is wrong with it, if anything.
     pub(super) fault: Option<String>,
     /// How long the file is.
     pub(super) len: usize,
@@ -179,7 +179,7 @@ pub(super) fn read_object(path: &Path, budget: &Budget) -> Result<Option<Object>
     let Some(bytes) = files::read_limited_if_there(path, MAX_BYTES)? else {
         return Ok(None);
     };
-    // A byte that is no UTF-8 spoils one name, not the file.
+    // Invalid UTF-8 spoils one name, not the file.
     let (members, fault) = object(&String::from_utf8_lossy(&bytes), budget);
     match budget.is_spent() {
         true => Err(ImportError::corrupt(path, "/", budget.too_much())),
@@ -191,26 +191,26 @@ pub(super) fn read_object(path: &Path, budget: &Budget) -> Result<Option<Object>
     }
 }
 
-/// The members of an object, and what is wrong with the text where something is.
+/// The members of an object, and what is wrong with the text, if anything.
 ///
-/// Of a text that ends too early or has a fault, everything before the fault that is whole is used.
+/// If a text is truncated or has an error, every complete member before it is used.
 fn object(text: &str, budget: &Budget) -> (Map<String, Value>, Option<String>) {
     let error = match parse(text.as_bytes(), budget) {
         Ok(Value::Object(members)) => return (members, None),
-        Ok(_) => return (Map::new(), Some("is JSON, but no object".to_owned())),
+        Ok(_) => return (Map::new(), Some("is JSON, but not an object".to_owned())),
         Err(error) => error,
     };
     let what = format!("is not valid JSON ({error})");
     match closed(text).map(|text| parse(text.as_bytes(), budget)) {
         Some(Ok(Value::Object(members))) => {
-            let what = format!("{what}; what is whole before that is used");
+            let what = format!("{what}; the complete members before that are used");
             (members, Some(what))
         }
         _ => (Map::new(), Some(what)),
     }
 }
 
-/// The text up to its last whole member, with every bracket closed.
+/// The text up to its last complete member, with every bracket closed.
 fn closed(text: &str) -> Option<String> {
     let (mut open, mut is_text, mut is_escaped) = (Vec::new(), false, false);
     let mut whole = None;
@@ -237,7 +237,7 @@ fn closed(text: &str) -> Option<String> {
     Some(text[..end].chars().chain(open.into_iter().rev()).collect())
 }
 
-/// Hands on what is in every line of a file, by its number: an object, or what is wrong; false if there is no file.
+/// Passes on every line of a file, by number: an object, or what is wrong; false if the file does not exist.
 pub(super) fn each_line(
     path: &Path,
     hand: &mut dyn FnMut(usize, Result<Map<String, Value>, String>) -> Result<()>,
@@ -268,7 +268,7 @@ fn of_line(line: &[u8]) -> Result<Map<String, Value>, String> {
     let text = String::from_utf8_lossy(line);
     match parse(text.as_bytes(), &Budget::new(LINE_BUDGET)) {
         Ok(Value::Object(members)) => Ok(members),
-        Ok(_) => Err("is JSON, but no object".to_owned()),
+        Ok(_) => Err("is JSON, but not an object".to_owned()),
         Err(error) => Err(format!("is not valid JSON ({error})")),
     }
 }
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn every_prefix_of_an_object_gives_its_whole_members_and_never_a_panic() {
+    fn every_prefix_of_an_object_yields_its_complete_members_and_never_panics() {
         let text = r#"{"fps": 30, "a,}": [1, {"b": "}\"],"}], "features": {"x": {"shape": [6]}}}"#;
         let (whole, fault) = object(text, &plenty());
         assert!(fault.is_none() && whole.len() == 3);
@@ -294,11 +294,11 @@ mod tests {
             }
         }
         let found = object("[1]", &plenty());
-        assert_eq!(found.1.as_deref(), Some("is JSON, but no object"));
+        assert_eq!(found.1.as_deref(), Some("is JSON, but not an object"));
     }
 
     #[test]
-    fn values_are_what_serde_json_makes_of_them() {
+    fn values_match_serde_json() {
         let text = r#"{"a": [null, true, -1, 18446744073709551615, 0.1, 1e300, "\u00e4"], "b": {}, "a2": {"x": []}}"#;
         let expected: Value = serde_json::from_str(text).unwrap();
         assert_eq!(parse(text.as_bytes(), &plenty()).unwrap(), expected);
@@ -308,11 +308,14 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_ends_what_would_take_more() {
+    fn an_exceeded_budget_is_an_error() {
         for part in ["0,", "{},", "[],", "{\"\":0},", "\"aaaaaaaaaaaaaaaa\","] {
             let text = format!("[{}0]", part.repeat(50_000));
             let error = parse(text.as_bytes(), &plenty()).unwrap_err().to_string();
-            assert!(error.contains("more values than the 1 MiB"), "{error}");
+            assert!(
+                error.contains("more values than fit into the 1 MiB"),
+                "{error}"
+            );
             let value: Value = serde_json::from_str(&text).unwrap();
             assert!(!plenty().spend_on(&value));
         }
@@ -320,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_faulty_line_is_named_and_the_others_are_read() {
+    fn a_faulty_line_is_reported_and_the_others_are_read() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("lines.jsonl");
         let long = "x".repeat(3 << 20);

@@ -1,10 +1,10 @@
-//! The lists of `meta`: episodes, tasks, and statistics of every episode.
+//! The lists in `meta`: episodes, tasks, and per-episode statistics.
 //!
 //! ```text
 //! episodes.jsonl        {"episode_index": 0, "tasks": ["lift the cube"], "length": 9}
 //! tasks.jsonl           {"task_index": 0, "task": "lift the cube"}
 //! episodes_stats.jsonl  {"episode_index": 0, "stats": {"action": {"min": [-0.8, …], …}, …}}
-//! episodes/…parquet     the same in one row, and data/file_index, videos/<camera>/from_timestamp, …
+//! episodes/…parquet     the same as one row, and data/file_index, videos/<camera>/from_timestamp, …
 //! ```
 
 use std::collections::{HashMap, HashSet};
@@ -22,19 +22,19 @@ use super::table::{Column, Table};
 use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result};
 
-/// Statistics of one episode are kept if their text is no longer than this.
+/// Statistics of one episode are kept if their text is at most this long.
 const SMALL_STATS: usize = 4096;
 
-/// And are read at all if those of all episodes are no longer than this.
+/// And read at all if those of all episodes are at most this long.
 const ALL_STATS: u64 = 1 << 24;
 
-/// And are kept if those of all episodes take no more memory than this.
+/// And kept if those of all episodes take at most this much memory.
 const STATS_BUDGET: usize = 64 << 20;
 
-/// So many rows that cannot be used are listed one by one.
+/// Up to this many unusable rows are listed one by one.
 const LISTED_ROWS: u64 = 1000;
 
-/// Takes a row; `None` ends the listing.
+/// Receives a row; `None` ends the listing.
 type Hand<'a, T> = dyn FnMut(&mut T, Map<String, Value>) -> Option<()> + 'a;
 
 impl Meta {
@@ -77,7 +77,7 @@ impl Meta {
         Ok(())
     }
 
-    /// Hands on the object of every line, and lists the lines that have none. `None` says that it is too much to keep.
+    /// Passes on the object of every line, and records invalid lines. `None` means that the memory limit is reached.
     fn each_line(&mut self, root: &Path, name: &str, hand: &mut Hand<'_, Self>) -> Result<()> {
         let path = root.join(name);
         let is_there = json::each_line(&path, &mut |line, found| {
@@ -127,7 +127,7 @@ impl Meta {
         }
         let mut count = 0;
         self.each_row(root, tasks, &|_| true, &mut |meta, row| {
-            // pandas keeps an index without a name in `__index_level_0__`.
+            // pandas stores an unnamed index as `__index_level_0__`.
             let names = ["task", "__index_level_0__"].iter();
             let text = names.filter_map(|name| row.get(*name)?.as_str()).next();
             let index = row.get("task_index").and_then(Value::as_i64);
@@ -137,7 +137,7 @@ impl Meta {
         })
     }
 
-    /// Hands on the rows of a table, and lists what is wrong with it. `None` says that it is too much to keep.
+    /// Passes on the rows of a table, and records its faults. `None` means that the memory limit is reached.
     fn each_row(
         &mut self,
         root: &Path,
@@ -178,7 +178,7 @@ impl Meta {
         ImportError::corrupt(path, "/", self.budget.too_much())
     }
 
-    /// Lists a row that cannot be used; of very many, only the first.
+    /// Records an unusable row; of very many, only the first.
     fn lose_row(&mut self, place: &str, what: String) {
         self.lost_rows += 1;
         if self.lost_rows <= LISTED_ROWS {
@@ -186,10 +186,10 @@ impl Meta {
         }
     }
 
-    /// Says how many rows more cannot be used than are listed.
+    /// Records how many more rows are unusable.
     pub(super) fn note_lost_rows(&mut self) {
         if let Some(more @ 1..) = self.lost_rows.checked_sub(LISTED_ROWS) {
-            let what = format!("has {more} rows more that cannot be used");
+            let what = format!("has {more} more rows that cannot be used");
             self.defects
                 .push(Defect::new("meta", what, Action::Skipped));
         }
@@ -203,7 +203,7 @@ impl Meta {
         })
     }
 
-    /// A text, of which there is one copy; `None` if it is too much to keep.
+    /// An interned text; `None` if the memory limit is reached.
     fn text(&mut self, text: &str) -> Option<Arc<str>> {
         if let Some(known) = self.texts.get(text) {
             return Some(Arc::clone(known));
@@ -216,7 +216,7 @@ impl Meta {
         })
     }
 
-    /// Adds an episode; `None` if what is said about it is too much to keep.
+    /// Adds an episode; `None` if the memory limit is reached.
     fn add_row(
         &mut self,
         said: Map<String, Value>,
@@ -256,7 +256,7 @@ impl Meta {
             if let (true, Some(value)) = (is_place, value.as_f64()) {
                 numbers.push((self.name(name), value));
             }
-            // What v3.0 says about files is true of the source only, and nulls are rows of other episodes.
+            // The file locations of v3.0 are specific to the source, and nulls are columns of other episodes.
             !name.contains('/') && !name.starts_with("dataset_") && !value.is_null()
         });
         let cost = 16 * (tasks.len() + numbers.len());
@@ -286,8 +286,7 @@ impl Meta {
         for row in &mut self.episodes {
             row.stats = None;
         }
-        let what =
-            "has statistics of every episode that are too long to keep; they can be computed again";
+        let what = "has per-episode statistics that are too long to keep; they can be recomputed";
         self.defects.push(Defect::new(place, what, Action::Noted));
     }
 }
@@ -297,7 +296,7 @@ fn keeps(stats: &Value, budget: &Budget) -> bool {
     budget.spend_on(stats) && stats.to_string().len() <= SMALL_STATS
 }
 
-/// Takes `stats/action/min` and its like out of a row, as one object.
+/// Removes `stats/action/min` and the like from a row, as one object.
 fn gather_stats(row: &mut Map<String, Value>) -> Option<Value> {
     let mut stats = Map::new();
     row.retain(|name, value| {

@@ -1,4 +1,4 @@
-//! The walk: what the folder `meta` says about a dataset.
+//! The walk: reads the folder `meta` of a dataset.
 //!
 //! ```text
 //! v2.0  info.json  episodes.jsonl  tasks.jsonl  stats.json
@@ -6,7 +6,7 @@
 //! v3.0  info.json  episodes/chunk-000/file-000.parquet …  tasks.parquet  stats.json
 //! ```
 //!
-//! What one file lacks another often has: a damaged `info.json` is listed, and the walk goes on.
+//! What one file lacks, another often has: a damaged `info.json` is reported, and the walk continues.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -21,16 +21,16 @@ use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result};
 use crate::open::ImportOptions;
 
-/// A file beside `info.json` is kept whole if it is no longer than this.
+/// A file beside `info.json` is kept whole if it is at most this long.
 const SMALL_FILE: usize = 1 << 16;
 
-/// What `info.json` and its like may take in memory.
+/// Memory limit for `info.json` and the like.
 const INFO_BUDGET: usize = 32 << 20;
 
-/// What may be kept of everything that is said about episodes and tasks, in memory.
+/// Memory limit for the metadata of all episodes and tasks.
 const KEPT_BUDGET: usize = 64 << 20;
 
-/// Which layout it is.
+/// The version of the layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Version {
     V20,
@@ -38,7 +38,7 @@ pub(super) enum Version {
     V30,
 }
 
-/// What `meta` says.
+/// The contents of `meta`.
 #[derive(Debug)]
 pub(super) struct Meta {
     pub(super) version: Version,
@@ -47,33 +47,33 @@ pub(super) struct Meta {
     pub(super) video_path: String,
     pub(super) chunks_size: u64,
     pub(super) features: Map<String, Value>,
-    /// Whether `info.json` could be read to its end.
+    /// Whether `info.json` was complete.
     pub(super) is_whole: bool,
     pub(super) splits: Vec<(String, Range<u64>)>,
     pub(super) episodes: Vec<EpisodeRow>,
     pub(super) tasks: HashMap<i64, Arc<str>>,
     pub(super) attributes: Map<String, Value>,
     pub(super) defects: Vec<Defect>,
-    /// How many rows cannot be used; the first of them are in `defects`.
+    /// How many rows are unusable; the first of them are in `defects`.
     pub(super) lost_rows: u64,
-    /// What pays for all that is kept of episodes and tasks.
+    /// The budget for metadata of episodes and tasks.
     pub(super) budget: Budget,
-    /// Names of numbers that are said about episodes, and texts of tasks, each once.
+    /// Names of per-episode numbers and texts of tasks, interned.
     pub(super) names: HashMap<String, u32>,
     pub(super) texts: HashSet<Arc<str>>,
     /// The files that were read, relative to the source.
     pub(super) files: Vec<PathBuf>,
 }
 
-/// What is said about one episode. There may be a million of them.
+/// The metadata of one episode. There may be a million of them.
 #[derive(Debug)]
 pub(super) struct EpisodeRow {
     pub(super) index: u64,
     pub(super) tasks: Box<[Arc<str>]>,
     pub(super) length: Option<u64>,
-    /// Where its files are and where it is in them, by the number of the name.
+    /// Its location in files, by the index of the name.
     pub(super) numbers: Box<[(u32, f64)]>,
-    /// Everything else that is said, by name.
+    /// Everything else, by name.
     pub(super) said: Option<Box<Map<String, Value>>>,
     pub(super) stats: Option<Box<Value>>,
 }
@@ -100,11 +100,14 @@ impl Version {
             Some(text) => Err(ImportError::unsupported(
                 &root.join("meta/info.json"),
                 "codebase_version",
-                &format!("is {text:?}; v2.0, v2.1 and v3.0 can be read"),
-                "bring it to v2.1 or v3.0 with lerobot's own converter",
+                &format!("is {text:?}; v2.0, v2.1 and v3.0 are supported"),
+                "convert it to v2.1 or v3.0 with lerobot's converter",
             )),
             None => {
-                let what = format!("does not name its version; it is read as {}", found.name());
+                let what = format!(
+                    "does not specify its version; it is read as {}",
+                    found.name()
+                );
                 defects.push(Defect::new("meta/info.json", what, Action::Noted));
                 Ok(found)
             }
@@ -113,14 +116,14 @@ impl Version {
 }
 
 impl Meta {
-    /// A number that v3.0 says about an episode.
+    /// A per-episode number of v3.0.
     pub(super) fn number(&self, row: &EpisodeRow, name: &str) -> Option<f64> {
         let number = self.names.get(name)?;
         let found = row.numbers.iter().find(|(name, _)| name == number);
         found.map(|(_, value)| *value)
     }
 
-    /// A count that v3.0 says about an episode; one that is none is of no file.
+    /// A per-episode count of v3.0; an invalid one matches no file.
     pub(super) fn count(&self, row: &EpisodeRow, name: &str) -> Option<u64> {
         let number = self.number(row, name)?;
         Some(to_index(number).unwrap_or(u64::MAX))
@@ -143,7 +146,7 @@ pub(super) fn walk(root: &Path, options: &ImportOptions) -> Result<Meta> {
         ImportError::unsupported(
             &path,
             "fps",
-            "is no rate",
+            "is not a valid rate",
             "pass --rate HZ (rate_hz= in Python)",
         )
     })?;
@@ -215,8 +218,8 @@ fn read_info(
         return Err(ImportError::unsupported(
             &root.join("meta/info.json"),
             "storage_format",
-            "is lance, which is not read",
-            "write the dataset again in parquet with lerobot",
+            "is lance, which is not supported",
+            "rewrite the dataset as Parquet with lerobot",
         ));
     }
     Ok(info)
@@ -236,7 +239,7 @@ impl Meta {
                 Some(range) => self.splits.push((name.clone(), range)),
                 None => self.defects.push(Defect::new(
                     "meta/info.json:splits",
-                    format!("split `{name}` is no range of episodes such as \"0:100\""),
+                    format!("split `{name}` is not a range of episodes such as \"0:100\""),
                     Action::Skipped,
                 )),
             }
@@ -247,14 +250,14 @@ impl Meta {
         let total = info.get("total_episodes").and_then(Value::as_u64);
         let listed = self.episodes.len() as u64;
         if let Some(total) = total.filter(|&total| total != listed) {
-            // Parts of datasets are passed around so: all that is listed is imported, and nothing is lost.
-            let what = format!("says {total} episodes, {listed} are listed");
+            // Subsets of datasets are shared like this: everything listed is imported, and nothing is lost.
+            let what = format!("says {total} episodes, but {listed} are listed");
             let place = "meta/info.json:total_episodes";
             self.defects.push(Defect::new(place, what, Action::Noted));
         }
     }
 
-    /// What the dataset keeps of `meta` as a whole.
+    /// The dataset-level part of `meta` that is kept.
     fn keep(&mut self, root: &Path, info: Map<String, Value>) -> Result<()> {
         let mut kept = Map::new();
         kept.insert("info".to_owned(), Value::Object(info));
@@ -275,7 +278,7 @@ impl Meta {
             if let Some(what) = found.fault {
                 self.defects.push(Defect::new(place, what, Action::Skipped));
             } else if found.len > SMALL_FILE {
-                let what = "is too long to keep; it can be computed again";
+                let what = "is too long to keep; it can be recomputed";
                 self.defects.push(Defect::new(place, what, Action::Noted));
             } else {
                 kept.insert(name.to_owned(), Value::Object(found.members));

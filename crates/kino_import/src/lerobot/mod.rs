@@ -1,12 +1,12 @@
 //! LeRobot datasets v2.0, v2.1 and v3.0, as one [`Source`].
 //!
 //! ```text
-//! meta.rs, listing.rs    walk.rs, checks.rs        plan.rs                     frames.rs, cameras.rs
+//! meta.rs, listing.rs    walk.rs, checks.rs        spec.rs                     frames.rs, cameras.rs
 //! info, episodes     ─▶  rows of each episode  ─▶  column, camera → stream  ─▶  rows, video → frames
 //! ```
 //!
-//! Numbers, texts and images are in parquet files, cameras mostly in video files, of which v3.0 puts many
-//! episodes into one. Frames are found by number, never by a float time.
+//! Numeric columns, texts and images are in Parquet files; cameras are mostly in video files, which hold many episodes
+//! each in v3.0. Frames are located by number, never by a float timestamp.
 
 mod cameras;
 mod checks;
@@ -20,8 +20,8 @@ mod listing;
 mod meta;
 mod pages;
 mod paths;
-mod plan;
 mod rows;
+mod spec;
 mod table;
 mod walk;
 
@@ -34,19 +34,19 @@ use crate::error::{ImportError, Result};
 use crate::files;
 use crate::open::ImportOptions;
 use crate::part::NotOpened;
-use crate::plans;
-use crate::source::{BLOCK_BYTES, EpisodePlan, FrameBuf, Source, SourceFile, SourceInfo};
+use crate::source::{BLOCK_BYTES, EpisodeSpec, FrameBuf, Source, SourceFile, SourceInfo};
+use crate::specs;
 use cameras::Cameras;
 use frames::Columns;
-use plan::Origin;
+use spec::Origin;
 use walk::{Files, Walk};
 
 /// Episodes of a LeRobot dataset.
 pub(crate) struct LeRobotSource {
     root: PathBuf,
     info: SourceInfo,
-    episodes: Vec<EpisodePlan>,
-    /// For each episode, the rows in its table and where each stream comes from.
+    episodes: Vec<EpisodeSpec>,
+    /// For each episode, its rows in the table, and the origin of each stream.
     origins: Vec<(Range<u64>, Vec<Origin>)>,
     cameras: Cameras,
     columns: Columns,
@@ -60,7 +60,7 @@ pub(crate) fn recognise(path: &Path) -> bool {
 }
 
 impl LeRobotSource {
-    /// Walks the folder and plans its episodes; reads metadata, and the columns that number frames.
+    /// Walks the folder and builds its specs; reads metadata, and the index columns.
     pub(crate) fn open(root: &Path, options: &ImportOptions) -> Result<Self> {
         let mut meta = meta::walk(root, options)?;
         meta.note_lost_rows();
@@ -87,8 +87,8 @@ impl LeRobotSource {
         } = walk;
         cameras.finish_walk();
         if episodes.is_empty() && not_opened.episodes.is_empty() {
-            let next = "give the folder that holds `meta` and `data`";
-            return Err(plans::nothing_left(root, &defects, next));
+            let next = "pass the folder that contains `meta` and `data`";
+            return Err(specs::nothing_left(root, &defects, next));
         }
         Ok(Self {
             root: root.to_owned(),
@@ -123,7 +123,7 @@ impl Source for LeRobotSource {
         &self.info
     }
 
-    fn episodes(&self) -> &[EpisodePlan] {
+    fn episodes(&self) -> &[EpisodeSpec] {
         &self.episodes
     }
 
@@ -138,9 +138,9 @@ impl Source for LeRobotSource {
         frames: Range<u64>,
         out: &mut FrameBuf,
     ) -> Result<()> {
-        let plan = plans::find(&self.episodes, (episode, stream), &frames)?;
+        let spec = specs::find(&self.episodes, (episode, stream), &frames)?;
         let (rows, origins) = &self.origins[episode];
-        let bytes = plan
+        let bytes = spec
             .frame
             .as_values()
             .map_or(0, |ty| ty.frame_bytes() as u64);
@@ -151,10 +151,10 @@ impl Source for LeRobotSource {
                 let (start, end) = (first + frames.start, first + frames.end);
                 let file = self.root.join(file);
                 self.cameras
-                    .read(&file, start..end, first + plan.frames, &mut pixels)?;
+                    .read(&file, start..end, first + spec.frames, &mut pixels)?;
                 if pixels.len() as u64 != bytes * (end - start) {
-                    let what = "gives frames of another size than it said";
-                    return Err(ImportError::corrupt(&file, &plan.name, what));
+                    let what = "returns frames of a different size than it announced";
+                    return Err(ImportError::corrupt(&file, &spec.name, what));
                 }
                 FrameBuf::Values(pixels)
             }
@@ -162,14 +162,14 @@ impl Source for LeRobotSource {
                 let file = self.info.files[self.episodes[episode].file].path();
                 let rows = rows.start + frames.start..rows.start + frames.end;
                 self.columns
-                    .read((&self.root, file), (episode, stream), rows, plan)?
+                    .read((&self.root, file), (episode, stream), rows, spec)?
             }
         };
         Ok(())
     }
 }
 
-/// The text of each frame's task; of long texts, fewer than were asked for.
+/// The text of each frame's task; of long texts, fewer than requested.
 fn tasks_at(runs: &[(u64, Arc<str>)], frames: Range<u64>) -> Vec<Vec<u8>> {
     let (mut texts, mut bytes) = (Vec::new(), 0);
     for frame in frames {

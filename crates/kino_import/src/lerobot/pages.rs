@@ -1,7 +1,7 @@
-//! Pages of a parquet column, looked at before the parquet crate trusts them.
+//! Pages of a Parquet column, checked before the parquet crate trusts them.
 //!
-//! The crate allocates what a dictionary page states, and a page of twenty bytes can state two billion equal
-//! values. Here a page is handed on only if its numbers fit its bytes and the rows that were asked for.
+//! The crate allocates what a dictionary page claims, and a page of twenty bytes can claim two billion equal values. A
+//! page is passed on only if its counts are consistent with its bytes and the requested rows.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,23 +12,23 @@ use parquet::errors::{ParquetError, Result};
 
 use super::headers::Headers;
 
-/// No dictionary has more values than this: each takes more memory than its bytes.
+/// Limit on the values of a dictionary: each takes more memory than its bytes.
 const MAX_DICTIONARY_VALUES: u32 = 1 << 21;
 
 /// No page has more values than this.
 const MAX_PAGE_VALUES: u32 = 1 << 24;
 
-/// A reader of pages that hands on only plausible ones.
+/// A page reader that passes on only plausible pages.
 pub(super) struct CheckedPages {
     inner: Box<dyn PageReader>,
     headers: Option<Headers>,
     handed: u64,
-    /// How many values the rows asked for so far can have.
+    /// How many values the rows requested so far can have.
     limit: Arc<AtomicU64>,
 }
 
 impl CheckedPages {
-    /// Without `headers`, pages may be as long as they state.
+    /// Without `headers`, pages may be as long as they claim.
     pub(super) fn new(
         inner: Box<dyn PageReader>,
         headers: impl Into<Option<Headers>>,
@@ -53,7 +53,7 @@ impl Iterator for CheckedPages {
 
 impl PageReader for CheckedPages {
     fn get_next_page(&mut self) -> Result<Option<Page>> {
-        // A row ends where the next begins, so the page after the last one that is asked for is looked at too.
+        // A row ends where the next begins, so the page after the last requested one is read too.
         if self.handed > self.limit.load(Ordering::Relaxed) {
             return Err(wrong("it has more values than its rows"));
         }
@@ -85,7 +85,7 @@ impl PageReader for CheckedPages {
 fn check(page: &Page) -> Result<()> {
     let values = page.num_values();
     match page.encoding() {
-        // A value of a dictionary is at least a byte.
+        // A dictionary value takes at least a byte.
         _ if page.is_dictionary_page() && values as usize > page.buffer().len() => {
             Err(wrong("its dictionary is longer than its bytes"))
         }
@@ -98,9 +98,9 @@ fn check(page: &Page) -> Result<()> {
         | Encoding::RLE
         | Encoding::RLE_DICTIONARY
         | Encoding::BYTE_STREAM_SPLIT => Ok(()),
-        // Their decoders allocate what the page's bytes state.
+        // Their decoders allocate what the page's bytes claim.
         other => Err(wrong(&format!(
-            "its encoding {other} is not supported; write it again with pyarrow's defaults"
+            "its encoding {other} is not supported; rewrite it with pyarrow's defaults"
         ))),
     }
 }
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_that_state_more_than_they_can_hold_are_refused() {
+    fn pages_that_claim_more_than_they_can_hold_are_refused() {
         assert_eq!(hand(vec![data(9, Encoding::PLAIN)], 10).unwrap(), 9);
         assert!(hand(vec![data(u32::MAX, Encoding::RLE_DICTIONARY)], u64::MAX).is_err());
         assert!(hand(vec![data(9, Encoding::DELTA_BYTE_ARRAY)], 10).is_err());

@@ -1,12 +1,12 @@
-//! Where a file lies: the templates of `info.json`, and paths that stay inside the source.
+//! Paths of files: the templates of `info.json`, restricted to the source's folder.
 //!
 //! ```text
 //! videos/chunk-{episode_chunk:03d}/{video_key}/episode_{episode_index:06d}.mp4
 //! videos/chunk-000/observation.images.front/episode_000003.mp4
 //! ```
 //!
-//! A template is text from a file, so what it makes is checked before it is opened: `..` or a path from the
-//! root would read somebody's files. Links are looked at when the source is opened (`files.rs`).
+//! A template is untrusted text, so the result is checked before it is opened: `..` or an absolute path could read any
+//! of the user's files. Links are checked when the source is opened (`files.rs`).
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
@@ -17,7 +17,7 @@ const MAX_DIGITS: usize = 20;
 /// No path is longer than this.
 const MAX_PATH: usize = 4096;
 
-/// What the fields of a template stand for.
+/// The values of a template's fields.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Fields<'a> {
     pub(super) episode_chunk: u64,
@@ -27,11 +27,11 @@ pub(super) struct Fields<'a> {
     pub(super) video_key: &'a str,
 }
 
-/// Fills in a template; the error follows "the path `…`".
+/// Fills in a template; the error is a predicate of "the path `…`".
 pub(super) fn fill(template: &str, fields: &Fields<'_>) -> Result<PathBuf, String> {
     let (mut path, mut rest) = (String::new(), template);
     while let Some((before, after)) = rest.split_once('{') {
-        let (field, tail) = after.split_once('}').ok_or("has a `{` without its `}`")?;
+        let (field, tail) = after.split_once('}').ok_or("has a `{` without a `}`")?;
         path.push_str(before);
         path.push_str(&value(field, fields)?);
         rest = tail;
@@ -48,14 +48,14 @@ fn value(field: &str, fields: &Fields<'_>) -> Result<String, String> {
         "episode_index" => fields.episode_index,
         "chunk_index" => fields.chunk_index,
         "file_index" => fields.file_index,
-        _ => return Err(format!("has a field `{name}` that is not known")),
+        _ => return Err(format!("has an unknown field `{name}`")),
     };
     let digits = format.trim_end_matches('d');
     let width = match digits {
         "" => 0,
         digits => digits
             .parse()
-            .map_err(|_| format!("has a format `{format}` that is not known"))?,
+            .map_err(|_| format!("has an unknown format `{format}`"))?,
     };
     if width > MAX_DIGITS {
         return Err(format!("pads a number to {width} digits"));
@@ -63,10 +63,10 @@ fn value(field: &str, fields: &Fields<'_>) -> Result<String, String> {
     Ok(format!("{number:0width$}"))
 }
 
-/// A path of a source's own text, or why it may not be opened.
+/// An untrusted path, or why it may not be opened.
 pub(super) fn check(path: &str) -> Result<PathBuf, String> {
     if path.len() > MAX_PATH {
-        return Err("is longer than any path".to_owned());
+        return Err("is too long for a path".to_owned());
     }
     let path = Path::new(path);
     let is_inside = |part| matches!(part, Component::Normal(_) | Component::CurDir);
@@ -76,7 +76,7 @@ pub(super) fn check(path: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// Every file below a folder that has this ending, relative to `root`, in order.
+/// Every file below a folder with this extension, relative to `root`, sorted.
 pub(super) fn files_below(root: &Path, folder: &str, ending: &str) -> Vec<PathBuf> {
     /// `data/chunk/file` and `videos/key/chunk/file`, and one more.
     const DEPTH: usize = 5;
@@ -88,7 +88,7 @@ pub(super) fn files_below(root: &Path, folder: &str, ending: &str) -> Vec<PathBu
             .flatten()
         {
             let path = folder.join(entry.file_name());
-            // Folders behind links are not walked: a link may lead back up.
+            // Folders behind links are skipped: a link may form a cycle.
             let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
             if is_folder && depth < DEPTH {
                 waiting.push((path, depth + 1));
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn templates_are_filled_as_python_does() {
+    fn templates_are_filled_like_in_python() {
         let path =
             filled("videos/chunk-{episode_chunk:03d}/{video_key}/episode_{episode_index:06d}.mp4");
         let expected = "videos/chunk-001/observation.images.front/episode_001234.mp4";

@@ -1,4 +1,4 @@
-//! Rows of a parquet file as JSON: tables of metadata, and columns that are neither numbers nor text.
+//! Rows of a Parquet file as JSON: metadata tables, and columns that are neither numeric nor text.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -20,14 +20,14 @@ use crate::error::Result;
 /// No leaf of a row group has more values than this.
 const MAX_VALUES: u64 = 1 << 22;
 
-/// No row has more values than this, or more bytes of text: as JSON they take many times as much.
+/// Limits on the values and text bytes of a row: as JSON they take many times as much.
 const MAX_ROW_VALUES: usize = 1 << 18;
 const MAX_ROW_BYTES: usize = 16 << 20;
 
-/// So many rows are looked at in one go.
+/// How many rows are checked at a time.
 const ROWS: usize = 256;
 
-/// Reads rows of chosen columns and hands each on, as an object of JSON.
+/// Reads rows of some columns and passes on each as a JSON object.
 pub(super) fn read(
     table: &Table,
     wanted: &dyn Fn(&Column) -> bool,
@@ -72,14 +72,14 @@ fn lacks_row() -> ParquetError {
     ParquetError::General("it lacks a row".to_owned())
 }
 
-/// What the longest rows hold.
+/// The size of the longest rows.
 #[derive(Default)]
 struct Longest {
     values: usize,
     bytes: usize,
 }
 
-/// The reader of rows trusts its pages, and makes a list of every row: both are looked at before.
+/// The row reader trusts its pages, and builds a list for every row: both are checked first.
 fn check_pages(
     (table, idx): (&Table, usize),
     group: &dyn RowGroupReader,
@@ -111,7 +111,7 @@ fn check_pages(
         longest.bytes = longest.bytes.saturating_add(found.bytes);
         if longest.values > MAX_ROW_VALUES || longest.bytes > MAX_ROW_BYTES {
             return Err(ParquetError::General(format!(
-                "a row may hold {} values and {} bytes of text, at most {MAX_ROW_VALUES} and {MAX_ROW_BYTES} are read",
+                "a row may have {} values and {} bytes of text; the limits are {MAX_ROW_VALUES} and {MAX_ROW_BYTES}",
                 longest.values, longest.bytes
             )));
         }
@@ -119,7 +119,7 @@ fn check_pages(
     Ok(())
 }
 
-/// How many values the longest row of a leaf has, and how many bytes a row can have at most.
+/// The values in the longest row of a leaf, and an upper bound of a row's bytes.
 fn longest_row<T: DataType>(
     mut reader: ColumnReaderImpl<T>,
     rows: usize,
@@ -150,7 +150,7 @@ fn longest_row<T: DataType>(
     Ok(longest)
 }
 
-/// A value as JSON; what JSON has no number for becomes text.
+/// A value as JSON; numbers that JSON cannot represent become text.
 fn to_json(field: Field) -> Value {
     match field {
         Field::Null => Value::Null,

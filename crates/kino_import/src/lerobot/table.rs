@@ -1,4 +1,4 @@
-//! A parquet file as a table: which columns there are, and their rows on request.
+//! A Parquet file as a table: its columns, and their rows on request.
 //!
 //! ```text
 //! field of the schema                      form
@@ -27,10 +27,10 @@ use super::headers::Headers;
 use crate::error::{ImportError, Result};
 use crate::files;
 
-/// No file has more rows than this: a day at 1000 Hz.
+/// Limit on the rows of a file: a day at 1000 Hz.
 const MAX_ROWS: u64 = 1 << 27;
 
-/// Lists in lists, no deeper than the dimensions of a frame.
+/// Limit on nested lists: the dimensions of a frame.
 const MAX_DEPTH: usize = 8;
 
 /// An open parquet file.
@@ -53,18 +53,18 @@ pub(super) struct Column {
     pub(super) ty: TypePtr,
 }
 
-/// What a column holds.
+/// The content of a column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Form {
-    /// Numbers in `depth` nested lists.
+    /// Numeric values in `depth` nested lists.
     Numbers { dtype: Dtype, depth: usize },
     /// A text.
     Text,
     /// An image file.
     Image,
-    /// Anything else that JSON can say.
+    /// Anything else that JSON can represent.
     Json,
-    /// Something that has no place in a frame.
+    /// Something that cannot be a frame.
     Other(&'static str),
 }
 
@@ -101,7 +101,7 @@ impl Table {
                 }
             }
             if rows > MAX_ROWS {
-                return Err(ParquetError::General(format!("it states {rows} rows")));
+                return Err(ParquetError::General(format!("it claims {rows} rows")));
             }
             Ok(Self {
                 path: path.to_owned(),
@@ -142,7 +142,7 @@ impl Table {
         first..(last + 1).min(self.ends.len())
     }
 
-    /// How many numbers each row of a column has, by the footer; `None` where rows differ.
+    /// How many values each row of a column has, from the footer; `None` if rows differ.
     pub(super) fn row_len(&self, column: &Column, rows: &Range<u64>) -> Option<u64> {
         let mut len = None;
         for group in self.groups(rows) {
@@ -187,7 +187,7 @@ impl Table {
 
 /// A file that several threads read at once.
 ///
-/// Clones of one open file share its position, so each piece is read through a file of its own.
+/// Clones of one open file share its position, so each piece is read through its own file handle.
 pub(super) struct Shared {
     path: PathBuf,
     len: u64,
@@ -209,10 +209,10 @@ impl ChunkReader for Shared {
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
-        // The length is what the file states: hold it against the file before allocating.
+        // The length is the file's claim: check it against the file before allocating.
         let left = self.len.saturating_sub(start);
         if length as u64 > left {
-            let what = format!("it states {length} bytes where {left} are left");
+            let what = format!("it claims {length} bytes where {left} are left");
             return Err(ParquetError::EOF(what));
         }
         let mut bytes = vec![0; length];
@@ -221,13 +221,13 @@ impl ChunkReader for Shared {
     }
 }
 
-/// Runs `read` and turns an error or a panic of the parquet crate into ours.
+/// Runs `read` and converts an error or panic of the parquet crate.
 pub(super) fn guarded<T>(
     path: &Path,
     object: &str,
     read: impl FnOnce() -> Result<T, ParquetError>,
 ) -> Result<T> {
-    // Callers drop what was being read when this fails, so nothing half-read is seen afterwards.
+    // Callers drop the reader when this fails, so no half-read state is visible afterwards.
     match catch_unwind(AssertUnwindSafe(read)) {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(error)) => {
@@ -237,7 +237,7 @@ pub(super) fn guarded<T>(
         Err(_) => Err(ImportError::corrupt(
             path,
             object,
-            "made the parquet reader give up",
+            "made the Parquet reader panic",
         )),
     }
 }
@@ -256,14 +256,14 @@ fn form(field: &Type) -> Form {
         (inner, depth) = (element, depth + 1);
     }
     if depth > MAX_DEPTH {
-        return Form::Other("lists in lists, too deep for a frame");
+        return Form::Other("lists nested too deeply for a frame");
     }
     if inner.is_primitive() {
         return match (number(inner), depth) {
             (Some(dtype), _) => Form::Numbers { dtype, depth },
             (None, 0) if is_text(inner) => Form::Text,
             (None, 0) if inner.get_physical_type() == Physical::BYTE_ARRAY => Form::Image,
-            (None, 0) => Form::Other("values of a type that no frame can be"),
+            (None, 0) => Form::Other("values of a type that cannot be a frame"),
             (None, _) => Form::Json,
         };
     }
@@ -307,7 +307,7 @@ fn is_text(ty: &Type) -> bool {
         )
 }
 
-/// The type of a number, `None` if it is none.
+/// The dtype, `None` if it is not numeric.
 fn number(ty: &Type) -> Option<Dtype> {
     let info = ty.get_basic_info();
     let logical = info.logical_type_ref();

@@ -1,4 +1,4 @@
-//! The walk through the episodes: the table of each, its rows in it, and what is wrong with them.
+//! The walk through the episodes: the table of each, its rows in it, and their faults.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
@@ -10,34 +10,34 @@ use serde_json::{Map, Value};
 use super::cameras::Cameras;
 use super::checks::Places;
 use super::meta::{EpisodeRow, Meta, Version};
-use super::plan::{Origin, Planning};
+use super::spec::{Origin, SpecBuilder};
 use super::table::Table;
-use super::{checks, paths, plan};
+use super::{checks, paths, spec};
 use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result, invalid};
 use crate::part::{NotOpened, Part};
-use crate::source::{EpisodePlan, StreamPlan};
+use crate::source::{EpisodeSpec, StreamSpec};
 
-/// An episode, its rows in its table, and where each of its streams comes from.
-pub(super) type Planned = (EpisodePlan, Range<u64>, Vec<Origin>);
+/// An episode, its rows in its table, and the origin of each stream.
+pub(super) type Draft = (EpisodeSpec, Range<u64>, Vec<Origin>);
 
-/// What the walk through the episodes has found so far.
+/// The state of the walk through the episodes.
 pub(super) struct Walk<'a> {
     pub(super) root: &'a Path,
     pub(super) files: Files,
     pub(super) keys: Vec<String>,
     pub(super) defects: Vec<Defect>,
     pub(super) cameras: Cameras,
-    /// The table that was opened last: v3.0 has many episodes in one.
+    /// The last opened table: v3.0 stores many episodes in one.
     table: Option<OpenTable>,
     /// How many episodes have no data; the first of them are in `defects`.
     lost: u64,
-    /// What the user wants of the source, and what was not opened because of that.
+    /// The user's selection, and what was not opened because of it.
     part: &'a Part,
     pub(super) not_opened: NotOpened,
 }
 
-/// So many episodes without data are listed one by one.
+/// Up to this many episodes without data are listed one by one.
 const LISTED: u64 = 1000;
 
 struct OpenTable {
@@ -48,7 +48,7 @@ struct OpenTable {
     places: Places,
 }
 
-/// The files of a source, each once, in the order they were met.
+/// The files of a source, each once, in order of first use.
 #[derive(Default)]
 pub(super) struct Files {
     pub(super) list: Vec<PathBuf>,
@@ -97,15 +97,15 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Plans an episode, or lists why there is none.
-    pub(super) fn episode(&mut self, meta: &Meta, row: &EpisodeRow) -> Result<Option<Planned>> {
+    /// Builds the spec of an episode, or records why there is none.
+    pub(super) fn episode(&mut self, meta: &Meta, row: &EpisodeRow) -> Result<Option<Draft>> {
         let id = format!("episode_{:06}", row.index);
         if !self.part.takes_episode(row.index, &id) {
             self.not_opened.episodes.insert(id);
             return Ok(None);
         }
-        let file = paths::fill(&meta.data_path, &plan::fields(meta, row, ""))
-            .map_err(|what| plan::bad_template(self.root, "data_path", &what))?;
+        let file = paths::fill(&meta.data_path, &spec::fields(meta, row, ""))
+            .map_err(|what| spec::bad_template(self.root, "data_path", &what))?;
         let place = file.to_string_lossy().into_owned();
         if !self.root.join(&file).is_file() {
             let what = "is missing: the episode has no data".to_owned();
@@ -119,7 +119,7 @@ impl<'a> Walk<'a> {
             }
             Err(error) => return Err(error),
         };
-        let mut planning = Planning {
+        let mut builder = SpecBuilder {
             root: self.root,
             meta,
             row,
@@ -134,28 +134,28 @@ impl<'a> Walk<'a> {
         let frames = rows.end - rows.start;
         if let Some(length) = row.length.filter(|&length| length != frames) {
             let what = format!(
-                "has {frames} frames of episode {}, meta says {length}",
+                "has {frames} frames of episode {}, but meta says {length}",
                 row.index
             );
-            planning.note(place.clone(), what, Action::Kept);
+            builder.note(place.clone(), what, Action::Kept);
         }
         let mut elsewhere = Places::default();
         let places = self.table.as_mut().map(|open| &mut open.places);
         let places = places.unwrap_or(&mut elsewhere);
-        let runs = match numbering(&mut planning, places, &place) {
+        let runs = match numbering(&mut builder, places, &place) {
             Err(error @ ImportError::Corrupt { .. }) => {
                 return Ok(self.lose(&place, in_file(error), &id));
             }
             other => other?,
         };
-        planning.columns()?;
-        planning.cameras(&mut self.cameras, &self.keys)?;
-        planning.tasks(&runs);
-        let Planning {
+        builder.columns()?;
+        builder.cameras(&mut self.cameras, &self.keys)?;
+        builder.tasks(&runs);
+        let SpecBuilder {
             mut streams,
             mut defects,
             ..
-        } = planning;
+        } = builder;
         self.defects.append(&mut defects);
         streams.sort_by(|(a, _), (b, _)| a.name.cmp(&b.name));
         for (_, origin) in &streams {
@@ -165,12 +165,12 @@ impl<'a> Walk<'a> {
         }
         let (streams, origins) = streams.into_iter().unzip();
         let file = self.files.add(file);
-        let episode = to_plan(meta, row, (id, file), (streams, &runs));
+        let episode = to_spec(meta, row, (id, file), (streams, &runs));
         Ok(Some((episode, rows, origins)))
     }
 
-    /// Lists an episode that has no data; of very many, only the first.
-    fn lose(&mut self, place: &str, what: String, id: &str) -> Option<Planned> {
+    /// Records an episode without data; of very many, only the first.
+    fn lose(&mut self, place: &str, what: String, id: &str) -> Option<Draft> {
         self.lost += 1;
         if self.lost <= LISTED {
             self.defects
@@ -208,7 +208,7 @@ impl<'a> Walk<'a> {
             None => 0..open.table.rows(),
         };
         if rows.is_empty() {
-            let what = format!("has no rows of episode {} in one piece", row.index);
+            let what = format!("has no contiguous rows of episode {}", row.index);
             return Err(ImportError::corrupt(
                 open.table.path(),
                 "episode_index",
@@ -218,17 +218,17 @@ impl<'a> Walk<'a> {
         Ok((Arc::clone(&open.table), rows))
     }
 
-    /// Notes files that no episode names.
+    /// Notes files that no episode uses.
     pub(super) fn note_strangers(&mut self) {
         if let Some(more @ 1..) = self.lost.checked_sub(LISTED) {
-            let what = format!("lacks the data of {more} episodes more");
+            let what = format!("lacks the data of {more} more episodes");
             self.defects
                 .push(Defect::new("data", what, Action::Skipped));
         }
         if !self.part.is_all() {
             return;
         }
-        // A file that a defect is about is known already.
+        // A file with a defect is already known.
         let named = self
             .defects
             .iter()
@@ -238,7 +238,7 @@ impl<'a> Walk<'a> {
             for path in paths::files_below(self.root, folder, ending) {
                 let place = path.to_string_lossy().into_owned();
                 if !known.contains(&path) {
-                    let what = "belongs to no episode that is listed";
+                    let what = "does not belong to any listed episode";
                     self.defects.push(Defect::new(place, what, Action::Noted));
                 }
             }
@@ -246,7 +246,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// What is wrong with a file whose name is known: the object in it, unless it is the file itself, and the fault.
+/// The fault of a file whose name is known: the object in it, unless it is the file itself, and what is wrong.
 fn in_file(error: ImportError) -> String {
     match error {
         ImportError::Corrupt { object, what, .. } if object != "/" => format!("`{object}` {what}"),
@@ -254,34 +254,34 @@ fn in_file(error: ImportError) -> String {
     }
 }
 
-/// Lists what is wrong with the columns that number frames; gives where each task begins.
+/// Records faults of the index columns; returns where each task begins.
 fn numbering(
-    planning: &mut Planning<'_>,
+    builder: &mut SpecBuilder<'_>,
     places: &mut Places,
     place: &str,
 ) -> Result<Vec<(u64, i64)>> {
-    let (rows, rate) = (planning.rows.clone(), planning.meta.rate_hz);
-    let table = planning.table;
-    for (column, what) in checks::faults((table, places), &rows, planning.row.index, rate)? {
-        planning.note(format!("{place}:{column}"), what, Action::Kept);
+    let (rows, rate) = (builder.rows.clone(), builder.meta.rate_hz);
+    let table = builder.table;
+    for (column, what) in checks::faults((table, places), &rows, builder.row.index, rate)? {
+        builder.note(format!("{place}:{column}"), what, Action::Kept);
     }
     let runs = checks::tasks((table, places), &rows)?;
     let unknown = runs
         .iter()
-        .find(|(_, task)| !planning.meta.tasks.contains_key(task));
+        .find(|(_, task)| !builder.meta.tasks.contains_key(task));
     if let Some((frame, task)) = unknown {
-        let what = format!("of frame {frame} is {task}, which the list of tasks does not have");
-        planning.note(format!("{place}:task_index"), what, Action::Kept);
+        let what = format!("of frame {frame} is {task}, which is not in the list of tasks");
+        builder.note(format!("{place}:task_index"), what, Action::Kept);
     }
     Ok(runs)
 }
 
-fn to_plan(
+fn to_spec(
     meta: &Meta,
     row: &EpisodeRow,
     (id, file): (String, usize),
-    (streams, runs): (Vec<StreamPlan>, &[(u64, i64)]),
-) -> EpisodePlan {
+    (streams, runs): (Vec<StreamSpec>, &[(u64, i64)]),
+) -> EpisodeSpec {
     let splits = meta.splits.iter();
     let splits = splits.filter(|(_, range)| range.contains(&row.index));
     let mut attributes = Map::new();
@@ -300,11 +300,11 @@ fn to_plan(
         attributes.insert("stats".to_owned(), (**stats).clone());
     }
     let first = runs.first().and_then(|(_, task)| meta.tasks.get(task));
-    EpisodePlan {
+    EpisodeSpec {
         id,
         splits: splits.map(|(name, _)| name.clone()).collect(),
         attributes,
-        // LeRobot has no frame without a task: an empty one is none.
+        // In LeRobot every frame has a task: an empty one means none.
         task: first
             .or(row.tasks.first())
             .filter(|task| !task.is_empty())
@@ -317,7 +317,7 @@ fn to_plan(
     }
 }
 
-/// The cameras that are in video files: what `info.json` says; if it is damaged, also the folders that are there.
+/// The cameras stored as video: from `info.json`; if it is damaged, also the existing folders.
 fn video_keys(root: &Path, meta: &Meta) -> Vec<String> {
     let features = meta.features.iter();
     let videos = features.filter(|(_, feature)| {

@@ -1,4 +1,4 @@
-//! A cursor over bytes that somebody else wrote: every read is checked, nothing is allocated.
+//! A cursor over untrusted bytes: every read is checked, nothing is allocated.
 
 /// The rest of some bytes.
 #[derive(Debug, Clone, Copy)]
@@ -19,12 +19,12 @@ impl<'a> Bytes<'a> {
         self.rest.is_empty()
     }
 
-    /// The next `len` bytes, or in words that there are fewer.
+    /// The next `len` bytes, or a message that there are fewer.
     pub(super) fn take(&mut self, len: usize) -> Result<&'a [u8], String> {
         let Some((taken, rest)) = self.rest.split_at_checked(len) else {
             let left = self.rest.len();
             return Err(format!(
-                "ends too early: {len} bytes are announced, {left} are left"
+                "is truncated: it announces {len} bytes, {left} are left"
             ));
         };
         self.rest = rest;
@@ -63,16 +63,16 @@ impl<'a> Bytes<'a> {
     /// A length of 4 bytes, then that much text.
     pub(super) fn text(&mut self) -> Result<&'a str, String> {
         let bytes = self.prefixed()?;
-        std::str::from_utf8(bytes).map_err(|_| "holds a name that is not UTF-8".to_owned())
+        std::str::from_utf8(bytes).map_err(|_| "contains a name that is not UTF-8".to_owned())
     }
 }
 
-/// A length as a place in memory; one that does not fit is beyond any buffer.
+/// A length as `usize`; one that does not fit exceeds any buffer.
 pub(super) fn to_usize(len: u64) -> usize {
     usize::try_from(len).unwrap_or(usize::MAX)
 }
 
-/// A time as a signed number; the year 2262 ends it.
+/// A timestamp as a signed integer, which lasts until the year 2262.
 pub(super) fn to_time(ns: u64) -> i64 {
     i64::try_from(ns).unwrap_or(i64::MAX)
 }

@@ -1,8 +1,8 @@
-//! CDR: how ROS 2 puts a message into bytes.
+//! CDR: the wire encoding of ROS 2 messages.
 //!
 //! ```text
-//! 00 01 00 00 │ numbers at multiples of their size from here; texts and sequences: u32 count, then items
-//!    └ 0 big-endian, 1 little-endian; 6 and 7 the same of the second version, where nothing is aligned to 8
+//! 00 01 00 00 │ values aligned to their size from here; strings and sequences: u32 count, then items
+//!    └ 0 big-endian, 1 little-endian; 6 and 7 the same for XCDR2, where nothing is aligned to 8
 //! ```
 
 use std::borrow::Cow;
@@ -25,7 +25,7 @@ pub(super) fn decode<'a>(
         1 => (false, 8),
         6 => (true, 4),
         7 => (false, 4),
-        kind => return Err(format!("is CDR of the kind {kind}, which is not known")),
+        kind => return Err(format!("is CDR of an unknown kind ({kind})")),
     };
     let mut cdr = Cdr {
         len: head.len(),
@@ -51,9 +51,7 @@ struct Cdr<'a> {
 impl<'a> Cdr<'a> {
     fn message(&mut self, place: usize, depth: usize) -> Result<Value<'a>, String> {
         if depth > MAX_DEPTH {
-            return Err(format!(
-                "has more than {MAX_DEPTH} messages inside each other"
-            ));
+            return Err(format!("has messages nested more than {MAX_DEPTH} deep"));
         }
         self.budget.spend()?;
         let definitions = self.definitions;
@@ -132,7 +130,7 @@ impl<'a> Cdr<'a> {
         self.align(size)?;
         let bytes = self.rest.take(count.saturating_mul(size))?;
         if dtype == Dtype::Bool && bytes.iter().any(|&byte| byte > 1) {
-            return Err("has a truth value that is neither 0 nor 1".to_owned());
+            return Err("has a bool that is neither 0 nor 1".to_owned());
         }
         if !self.is_big || size == 1 {
             return Ok(Cow::Borrowed(bytes));
@@ -146,7 +144,7 @@ impl<'a> Cdr<'a> {
         let len = self.u32()?;
         let bytes = self.rest.take(to_usize(u64::from(len)))?;
         let bytes = bytes.strip_suffix(&[0]).unwrap_or(bytes);
-        let text = std::str::from_utf8(bytes).map_err(|_| "has a text that is not UTF-8")?;
+        let text = std::str::from_utf8(bytes).map_err(|_| "has a string that is not UTF-8")?;
         Ok(Cow::Borrowed(text))
     }
 
@@ -159,7 +157,7 @@ impl<'a> Cdr<'a> {
             .iter()
             .map(|unit| u16::from_le_bytes(*unit))
             .collect();
-        let text = String::from_utf16(&units).map_err(|_| "has a text that is not UTF-16")?;
+        let text = String::from_utf16(&units).map_err(|_| "has a string that is not UTF-16")?;
         Ok(Cow::Owned(text.trim_end_matches('\0').to_owned()))
     }
 }

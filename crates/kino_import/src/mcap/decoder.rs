@@ -1,4 +1,4 @@
-//! From the bytes of a message to its values, by what its schema says.
+//! Decodes the bytes of a message by its schema.
 
 use super::cdr;
 use super::json;
@@ -6,7 +6,7 @@ use super::message::Value;
 use super::protobuf::Descriptors;
 use super::ros2::Definitions;
 
-/// What decodes the messages of one topic.
+/// Decodes the messages of one topic.
 #[derive(Debug)]
 pub(super) enum Decoder {
     Ros2(Definitions),
@@ -14,7 +14,7 @@ pub(super) enum Decoder {
     Json(json::Schema),
 }
 
-/// A schema as it stands in the file.
+/// A schema as stored in the file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Schema {
     pub(super) name: String,
@@ -23,7 +23,7 @@ pub(super) struct Schema {
 }
 
 impl Decoder {
-    /// The decoder of messages of an encoding, or in words why there is none.
+    /// The decoder for messages of an encoding, or why there is none.
     pub(super) fn new(encoding: &str, schema: &Schema) -> Result<Self, String> {
         let wrong = |what| format!("the schema `{}` {what}", schema.name);
         match (encoding, &*schema.encoding) {
@@ -41,7 +41,7 @@ impl Decoder {
                 .map(Self::Json)
                 .map_err(wrong),
             (encoding, of) => Err(format!(
-                "its messages are {encoding:?} with a schema in {of:?}; known are cdr with ros2msg, protobuf and json"
+                "its messages are {encoding:?} with a schema in {of:?}; supported are cdr with ros2msg, protobuf and json"
             )),
         }
     }

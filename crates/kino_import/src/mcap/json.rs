@@ -1,9 +1,9 @@
-//! JSON messages. The schema, where there is one, says which numbers are whole.
+//! JSON messages. The schema, if there is one, says which numbers are integers.
 //!
 //! | schema | as |
 //! |---|---|
 //! | `integer` | int64 |
-//! | `number`, or no schema | float64, also where it is written as `3` |
+//! | `number`, or no schema | float64, even if written as `3` |
 //! | `boolean` | bool |
 
 use std::borrow::Cow;
@@ -36,14 +36,14 @@ impl Schema {
         if data.len() > MAX_JSON_BYTES {
             let len = data.len();
             return Err(format!(
-                "is JSON of {len} bytes; at most {MAX_JSON_BYTES} are read"
+                "is JSON of {len} bytes; the limit is {MAX_JSON_BYTES}"
             ));
         }
         let json: Json =
             serde_json::from_slice(data).map_err(|error| format!("is not JSON: {error}"))?;
         match value(json, &self.0, &mut Budget::new())? {
             message @ Value::Message(_) => Ok(message),
-            // A message that is one value has no name for it.
+            // A message that is a single value has no field name.
             other => Ok(Value::Message(vec![(Cow::Borrowed("value"), other)])),
         }
     }
@@ -111,7 +111,7 @@ fn number(json: &Json, dtype: Dtype) -> Result<Vec<u8>, String> {
     match dtype {
         Dtype::F64 => Ok(float.to_le_bytes().to_vec()),
         Dtype::I64 if json.is_i64() => Ok(json.as_i64().unwrap_or_default().to_le_bytes().to_vec()),
-        dtype => Err(format!("has {json} where its schema has {}", dtype.name())),
+        dtype => Err(format!("has {json}, but its schema says {}", dtype.name())),
     }
 }
 
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_schema_says_which_numbers_are_whole() {
+    fn the_schema_says_which_numbers_are_integers() {
         let schema =
             br#"{"type":"object","properties":{"n":{"type":"integer"},"x":{"type":"number"}}}"#;
         let schema = Schema::parse(schema).unwrap();

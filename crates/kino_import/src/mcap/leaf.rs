@@ -1,4 +1,4 @@
-//! A leaf: one value of a message, as all messages of a topic have it.
+//! A leaf: one value of a message, over all messages of a topic.
 
 use std::collections::BTreeMap;
 
@@ -6,25 +6,25 @@ use kino_codec::Dtype;
 
 use super::message::Value;
 
-/// A message of more leaves than this has no streams of its own.
+/// A message with more leaves than this gets no streams.
 pub(super) const MAX_LEAVES: usize = 4096;
 
-/// A value of more bytes than this is not compared with the next.
+/// A larger value is not compared with the next.
 const MAX_COMPARED_BYTES: usize = 4096;
 
 /// What is known of a leaf.
 #[derive(Debug)]
 pub(super) struct Leaf {
-    /// Its place in the first message.
+    /// Its position in the first message.
     pub(super) order: usize,
     pub(super) shape: Shape,
-    /// In how many messages it is.
+    /// How many messages have it.
     pub(super) seen: usize,
-    /// The fewest and most numbers in a list.
+    /// The minimum and maximum length of a list.
     pub(super) lens: (usize, usize),
-    /// Another type in another message.
+    /// Another type seen in another message.
     pub(super) is_mixed: bool,
-    /// Its value, as long as it never changed.
+    /// Its value, as long as it has never changed.
     pub(super) constant: Option<Value<'static>>,
 }
 
@@ -38,7 +38,7 @@ pub(super) enum Shape {
     Other,
 }
 
-/// Takes a leaf of a message in.
+/// Adds a leaf of a message.
 pub(super) fn note(leaves: &mut BTreeMap<String, Leaf>, path: &str, value: &Value<'_>) {
     let (shape, len, bytes) = match value {
         Value::Number(dtype, _) => (Shape::Number(*dtype), 1, 8),
@@ -68,7 +68,7 @@ pub(super) fn note(leaves: &mut BTreeMap<String, Leaf>, path: &str, value: &Valu
         }
         return;
     }
-    // One more than allowed says that there are too many.
+    // One more than allowed marks that there are too many.
     if leaves.len() > MAX_LEAVES {
         return;
     }

@@ -1,4 +1,4 @@
-//! The mapping file: what of a recording becomes which stream, and where its episodes are.
+//! The mapping file: what part of a recording becomes which stream, and where its episodes are.
 //!
 //! ```toml
 //! task = "pour the tea"                  # or { topic = "/instruction", field = "data" }
@@ -14,9 +14,9 @@
 //! [[stream]]
 //! name = "joints"
 //! topic = "/joint_states"
-//! fields = ["position", "velocity"]      # or field = "position"; without it, what the message is known for
-//! kind = "vector"                        # "image", "depth" or "text"; without it, from the values
-//! clock = "header"                       # "log" or "publish"; without it, "header" where there is one
+//! fields = ["position", "velocity"]      # or field = "position"; default: the usual fields of the message type
+//! kind = "vector"                        # "image", "depth" or "text"; default: from the values
+//! clock = "header"                       # "log" or "publish"; default: "header" if there is one
 //! ```
 
 use std::fs;
@@ -26,7 +26,7 @@ use serde::Deserialize;
 
 use crate::error::{ImportError, Result, invalid};
 
-/// What a mapping file says.
+/// A parsed mapping file.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Mapping {
@@ -81,7 +81,7 @@ pub(super) enum Episodes {
         start: Option<serde_json::Value>,
         stop: Option<serde_json::Value>,
     },
-    /// Longer than this, nothing was logged.
+    /// A longer pause in logging separates episodes.
     Gap { gap_s: f64 },
 }
 
@@ -118,20 +118,20 @@ impl Kind {
     }
 }
 
-/// Whose time a frame has.
+/// Which timestamp a frame gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Clock {
-    /// The sender's, in the message.
+    /// The sender's, in the message header.
     Header,
-    /// When it was written to the file.
+    /// The time it was logged.
     Log,
-    /// When it was sent.
+    /// The time it was published.
     Publish,
 }
 
 impl Mapping {
-    /// Reads a file; without one, everything is imported as it comes.
+    /// Reads a file; without one, everything is imported.
     pub(super) fn read(path: Option<&Path>) -> Result<Self> {
         let Some(path) = path else {
             return Ok(Self::default());
@@ -149,7 +149,7 @@ impl Mapping {
             && !(gap_s.is_finite() && gap_s > 0.0)
         {
             return Err(format!(
-                "gap_s = {gap_s} is no time; give seconds above zero"
+                "gap_s = {gap_s} is not a duration; it must be greater than zero seconds"
             ));
         }
         for (idx, stream) in mapping.streams.iter().enumerate() {
@@ -161,7 +161,7 @@ impl Mapping {
             }
             if stream.field.is_some() && !stream.fields.is_empty() {
                 return Err(format!(
-                    "stream {:?} has `field` and `fields`; give one",
+                    "stream {:?} has both `field` and `fields`; keep one",
                     stream.name
                 ));
             }
@@ -177,7 +177,7 @@ impl Mapping {
         }
     }
 
-    /// The fields whose values the walk must note.
+    /// The fields whose values the walk must record.
     pub(super) fn watches(&self) -> Vec<Watch> {
         let mut watches = Vec::new();
         if let Some(Task::Topic(watch)) = &self.task {
@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_example_of_the_page_is_read() {
+    fn the_documented_example_parses() {
         let page = include_str!("mapping.rs");
         let example = page.split("```").nth(1).unwrap().trim_start_matches("toml");
         let example: Vec<_> = example
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_refused_by_name() {
+    fn unknown_keys_are_refused_by_name() {
         for (text, word) in [
             ("tasks = 1", "tasks"),
             ("[episodes]\nby = \"gap\"\ngap_s = -1.0", "gap_s"),

@@ -1,11 +1,11 @@
-//! A message, whatever it was encoded in: a tree of named values.
+//! A decoded message, whatever its encoding: a tree of named values.
 //!
 //! ```text
 //! { header: { stamp: { sec, nanosec }, frame_id }, name: [text], position: [f64 f64 f64] }
 //! leaves: header.stamp.sec  header.stamp.nanosec  header.frame_id  name  position
 //! ```
 //!
-//! Bytes and texts are borrowed from the message where they stand as they are needed.
+//! Bytes and strings are borrowed from the message where possible.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -13,10 +13,10 @@ use std::fmt::Write;
 use kino_codec::Dtype;
 use serde_json::{Number, Value as Json};
 
-/// No message has more values than this; a list of numbers is one.
+/// Limit on the values of a message; a list of numbers counts as one.
 pub(super) const MAX_VALUES: usize = 1 << 16;
 
-/// Nor are messages deeper inside each other than this.
+/// Limit on the nesting of messages.
 pub(super) const MAX_DEPTH: usize = 64;
 
 /// A value of a message.
@@ -31,7 +31,7 @@ pub(super) enum Value<'a> {
     /// Names and values, in the order of the schema.
     Message(Vec<(Cow<'a, str>, Value<'a>)>),
     Messages(Vec<Value<'a>>),
-    /// What cannot be a frame: null, a list of lists.
+    /// Something that cannot be a frame: null, a list of lists.
     Other,
 }
 
@@ -45,7 +45,7 @@ impl Value<'_> {
         match self {
             Self::Message(fields) => {
                 let field = fields.iter().find(|(name, _)| name == first);
-                // A name of JSON may have a dot in it.
+                // A JSON name may contain a dot.
                 let whole = || fields.iter().find(|(name, _)| name == path);
                 match field {
                     Some((_, value)) => value.get(rest),
@@ -57,7 +57,7 @@ impl Value<'_> {
         }
     }
 
-    /// Calls `leaf` for everything that is not a message, with its path.
+    /// Calls `leaf` for every value that is not a message, with its path.
     pub(super) fn leaves(&self, path: &mut String, leaf: &mut dyn FnMut(&str, &Value<'_>)) {
         let mut below = |name: &dyn std::fmt::Display, value: &Value<'_>| {
             let len = path.len();
@@ -77,7 +77,7 @@ impl Value<'_> {
         }
     }
 
-    /// The same, owned by itself; messages become nothing.
+    /// An owned copy; messages become empty.
     pub(super) fn to_owned(&self) -> Value<'static> {
         match self {
             Self::Number(dtype, bytes) => Value::Number(*dtype, Cow::Owned(bytes.to_vec())),
@@ -91,12 +91,12 @@ impl Value<'_> {
         }
     }
 
-    /// One whole number.
+    /// An integer.
     pub(super) fn to_i64(&self) -> Option<i64> {
         match self.to_json() {
             Json::Number(number) if matches!(self, Self::Number(..)) => {
                 let whole = |value: f64| (value.fract() == 0.0).then_some(value);
-                // A time of JSON may be written as a float; 2^53 seconds are enough.
+                // A JSON timestamp may be written as a float; 2^53 seconds are enough.
                 #[expect(clippy::cast_possible_truncation, reason = "it is whole, and checked")]
                 let float = || number.as_f64().and_then(whole).map(|value| value as i64);
                 number.as_i64().or_else(float)
@@ -105,7 +105,7 @@ impl Value<'_> {
         }
     }
 
-    /// As it stands in attributes.
+    /// As stored in attributes.
     pub(super) fn to_json(&self) -> Json {
         match self {
             Self::Number(dtype, bytes) => number(*dtype, bytes),
@@ -141,7 +141,7 @@ fn number(dtype: Dtype, bytes: &[u8]) -> Json {
     }
 }
 
-/// Where senders put the time of a measurement: its place, the names of seconds and nanoseconds.
+/// Where senders put the timestamp: its path, and the names of seconds and nanoseconds.
 const STAMPS: [(&str, &str, &str); 5] = [
     ("header.stamp", "sec", "nanosec"),
     ("header.stamp", "sec", "nsec"),
@@ -150,7 +150,7 @@ const STAMPS: [(&str, &str, &str); 5] = [
     ("timestamp", "sec", "nsec"),
 ];
 
-/// The time that the sender put into the message, in nanoseconds.
+/// The sender's timestamp in the message, in nanoseconds.
 pub(super) fn stamp(message: &Value<'_>) -> Option<i64> {
     STAMPS.iter().find_map(|(place, seconds, rest)| {
         let place = message.get(place)?;
@@ -160,7 +160,7 @@ pub(super) fn stamp(message: &Value<'_>) -> Option<i64> {
     })
 }
 
-/// Whether a leaf is part of the time of the message.
+/// Whether a leaf is part of the message's timestamp.
 pub(super) fn is_stamp(path: &str) -> bool {
     STAMPS.iter().any(|(place, seconds, rest)| {
         let leaf = path

@@ -1,23 +1,21 @@
 //! MCAP recordings: ROS 2, protobuf and JSON messages of many rates.
 //!
 //! ```text
-//! scan.rs     walk.rs topic.rs leaf.rs   streams.rs picks.rs    plan.rs split.rs      here
-//! entries ─▶  topics: times and types ─▶ fields → streams   ─▶  times → episodes ─▶   frames, a block at a time
-//! blocks.rs   decoder.rs: cdr.rs (ros2.rs), protobuf.rs, json.rs → message.rs
+//! scan.rs     walk.rs topic.rs leaf.rs   streams.rs picks.rs    spec.rs split.rs      here
+//! records ─▶  topics: times and types ─▶ fields → streams   ─▶  times → episodes ─▶   frames, a chunk at a time
+//! chunks.rs   decoder.rs: cdr.rs (ros2.rs), protobuf.rs, json.rs → message.rs
 //! ```
 //!
-//! The walk reads a file once and keeps where its messages are, not what they say. A stream is a field of a topic (the
-//! name under which messages are sent); its clock has the stamps that the senders put into their messages, or where
-//! there are none, the times of logging. Streams keep their own rates.
+//! The walk reads a file once and keeps where its messages are, not their content. A stream is a field of a topic; its
+//! clock is the header stamps of the messages or, if there are none, their log times. Streams keep their own rates.
 //!
-//! MCAP's words: a chunk is a block here, a record an entry. Its topics keep their name, because users write them into
-//! mapping files; a channel is who sends to a topic.
+//! The terms are MCAP's: a file is a sequence of records, some of them inside chunks; a channel publishes messages with
+//! one schema to a topic.
 
-mod blocks;
 mod bytes;
 mod cdr;
+mod chunks;
 mod decoder;
-mod entries;
 pub(crate) mod export;
 mod json;
 mod leaf;
@@ -25,10 +23,11 @@ mod mapping;
 mod message;
 mod picks;
 mod pixels;
-mod plan;
 mod protobuf;
+mod records;
 mod ros2;
 mod scan;
+mod spec;
 mod split;
 mod streams;
 mod summary;
@@ -49,17 +48,17 @@ use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result};
 use crate::files;
 use crate::open::ImportOptions;
-use crate::plans;
 use crate::recent::Recent;
-use crate::source::{EpisodePlan, FrameBuf, Source, SourceFile, SourceInfo};
-use blocks::Block;
+use crate::source::{EpisodeSpec, FrameBuf, Source, SourceFile, SourceInfo};
+use crate::specs;
+use chunks::Chunk;
 use decoder::Decoder;
-use entries::Place;
 use mapping::Mapping;
 use message::Value;
 use picks::Pick;
 use pixels::Look;
-use plan::{Planning, When};
+use records::Place;
+use spec::{SpecBuilder, When};
 use walk::Contents;
 
 /// How a file starts.
@@ -69,26 +68,26 @@ pub(crate) const MAGIC: &[u8] = scan::MAGIC;
 #[derive(Debug)]
 pub(crate) struct McapSource {
     info: SourceInfo,
-    episodes: Vec<EpisodePlan>,
-    /// For each episode, what is behind each stream.
+    episodes: Vec<EpisodeSpec>,
+    /// For each episode, the source of each stream.
     parts: Vec<Vec<Part>>,
-    /// For each file, its blocks.
-    blocks: Vec<Vec<Block>>,
+    /// For each file, its chunks.
+    chunks: Vec<Vec<Chunk>>,
     recent: Recent<(usize, u32), Vec<u8>>,
 }
 
-/// What is behind a stream.
+/// The source of a stream.
 #[derive(Debug)]
 struct Part {
     decoder: Arc<Decoder>,
     pick: Pick,
     look: Option<Look>,
-    /// The messages, in the order of their times.
+    /// The messages, in time order.
     places: Arc<[Place]>,
 }
 
 impl McapSource {
-    /// Walks the files and plans their episodes.
+    /// Walks the files and builds their specs.
     pub(crate) fn open(paths: &[PathBuf], options: &ImportOptions) -> Result<Self> {
         let mapping = Mapping::read(options.mapping.as_deref())?;
         let mut source = Self {
@@ -100,7 +99,7 @@ impl McapSource {
             },
             episodes: Vec::new(),
             parts: Vec::new(),
-            blocks: Vec::new(),
+            chunks: Vec::new(),
             recent: Recent::by_bytes(Vec::len),
         };
         let mut found = HashSet::new();
@@ -130,8 +129,9 @@ impl McapSource {
         }
         if source.episodes.is_empty() {
             let path = paths.first().map(PathBuf::as_path).unwrap_or(Path::new(""));
-            let next = "check that this is the recording, and that its mapping names what is in it";
-            return Err(plans::nothing_left(path, &source.info.defects, next));
+            let next =
+                "check that this is the right recording, and that the mapping names topics in it";
+            return Err(specs::nothing_left(path, &source.info.defects, next));
         }
         Ok(source)
     }
@@ -150,7 +150,7 @@ impl McapSource {
         let (file, stem) = (text(path.file_name()), text(path.file_stem()));
         let marks = contents.marks.last().map_or(&[][..], Vec::as_slice);
         let spans = split::split(&mapping.episodes, &contents.topics, marks);
-        // A file that a mapping splits or picks from is not what was exported.
+        // A file that a mapping splits or filters is not what was exported.
         let about = match (spans.len(), mapping.streams.is_empty()) {
             (1, true) => self.about(&mut contents, &file),
             _ => None,
@@ -160,7 +160,7 @@ impl McapSource {
             (None, 1) => stem.clone(),
             (None, _) => format!("{stem}/{idx}"),
         };
-        let planned = plan::plan(&contents.topics, mapping);
+        let draft = spec::topic_streams(&contents.topics, mapping);
         let entries: Vec<_> = contents
             .topics
             .iter()
@@ -168,20 +168,20 @@ impl McapSource {
             .collect();
         let first = self.episodes.len();
         for (idx, span) in spans.iter().enumerate() {
-            let planning = Planning {
+            let builder = SpecBuilder {
                 file: &file,
                 id: id(idx),
                 span,
             };
-            let topics = contents.topics.iter().zip(&planned).zip(&entries);
-            let topics = topics.map(|((topic, planned), entries)| (topic, planned, &*entries[idx]));
-            let (mut episode, mut parts, defects) = planning.episode(topics);
+            let topics = contents.topics.iter().zip(&draft).zip(&entries);
+            let topics = topics.map(|((topic, draft), entries)| (topic, draft, &*entries[idx]));
+            let (mut episode, mut parts, defects) = builder.episode(topics);
             self.info.defects.extend(defects);
             if parts.is_empty() {
                 continue;
             }
             episode.file = self.info.files.len();
-            episode.task = plan::task(mapping, &contents, span);
+            episode.task = spec::task(mapping, &contents, span);
             if let Some(about) = &about {
                 let faults = about.clone().apply(&mut episode, &mut parts);
                 self.blame_about(&file, faults, &episode.id);
@@ -193,7 +193,7 @@ impl McapSource {
         let blame = |when: When| match when {
             When::At(time) => split::find(&spans, time).map(id),
             When::AtTheEnd => here.last().map(|episode| episode.id.clone()),
-            // What all episodes have is a defect of none in particular.
+            // A defect of all episodes is attributed to none in particular.
             When::Always => here
                 .first()
                 .filter(|_| here.len() == 1)
@@ -201,8 +201,8 @@ impl McapSource {
         };
         self.info
             .defects
-            .extend(plan::faults(&file, &contents, &planned, blame));
-        if let Some(outside) = plan::outside(&contents.topics, &entries) {
+            .extend(spec::faults(&file, &contents, &draft, blame));
+        if let Some(outside) = spec::outside(&contents.topics, &entries) {
             self.info
                 .defects
                 .push(Defect::new(&file, outside, Action::Noted));
@@ -217,7 +217,7 @@ impl McapSource {
         self.info
             .files
             .push(SourceFile::new(path.to_owned(), metadata.len()));
-        self.blocks.push(contents.blocks);
+        self.chunks.push(contents.chunks);
         Ok(())
     }
 
@@ -225,7 +225,7 @@ impl McapSource {
     fn about(&mut self, contents: &mut Contents, file: &str) -> Option<About> {
         let said = contents.attributes.remove(export::ABOUT.0)?;
         let Some(text) = said[export::ABOUT.1].as_str() else {
-            // Metadata of somebody else.
+            // Metadata of another program.
             contents.attributes.insert(export::ABOUT.0.to_owned(), said);
             return None;
         };
@@ -248,16 +248,16 @@ impl McapSource {
         self.info.defects.extend(faults);
     }
 
-    /// The payload of a message inside its block.
-    fn block(&self, file: usize, block: u32) -> Result<Arc<Vec<u8>>> {
+    /// The payload of a message inside its chunk.
+    fn chunk(&self, file: usize, chunk: u32) -> Result<Arc<Vec<u8>>> {
         let path = self.info.files[file].path();
-        self.recent.get((file, block), || {
-            let blocks = &self.blocks[file];
-            let place = usize::try_from(block).unwrap_or(usize::MAX);
-            let read = blocks.get(place).map(|block| block.read(path));
-            let read = read.unwrap_or_else(|| Ok(Err("is not there".to_owned())));
+        self.recent.get((file, chunk), || {
+            let chunks = &self.chunks[file];
+            let place = usize::try_from(chunk).unwrap_or(usize::MAX);
+            let read = chunks.get(place).map(|chunk| chunk.read(path));
+            let read = read.unwrap_or_else(|| Ok(Err("does not exist".to_owned())));
             let read = read.map_err(|source| files::cannot_read(path, source))?;
-            read.map_err(|what| ImportError::corrupt(path, &format!("block {block}"), what))
+            read.map_err(|what| ImportError::corrupt(path, &format!("chunk {chunk}"), what))
         })
     }
 }
@@ -267,7 +267,7 @@ impl Source for McapSource {
         &self.info
     }
 
-    fn episodes(&self) -> &[EpisodePlan] {
+    fn episodes(&self) -> &[EpisodeSpec] {
         &self.episodes
     }
 
@@ -278,29 +278,29 @@ impl Source for McapSource {
         frames: Range<u64>,
         out: &mut FrameBuf,
     ) -> Result<()> {
-        let plan = plans::find(&self.episodes, (episode, stream), &frames)?;
+        let spec = specs::find(&self.episodes, (episode, stream), &frames)?;
         let part = &self.parts[episode][stream];
-        let is_bytes = plan.carried || plan.frame == FrameType::Text;
+        let is_bytes = spec.carried || spec.frame == FrameType::Text;
         *out = match is_bytes {
             true => FrameBuf::Bytes(Vec::new()),
             false => FrameBuf::Values(Vec::new()),
         };
         let file = self.episodes[episode].file;
         let mut last: Option<(u32, Arc<Vec<u8>>)> = None;
-        for place in &part.places[plans::places(&frames)] {
-            let block = match last.take() {
-                Some((known, block)) if known == place.block => block,
-                _ => self.block(file, place.block)?,
+        for place in &part.places[specs::places(&frames)] {
+            let chunk = match last.take() {
+                Some((known, chunk)) if known == place.chunk => chunk,
+                _ => self.chunk(file, place.chunk)?,
             };
-            part.read(&block, *place, &plan.frame, out)
+            part.read(&chunk, *place, &spec.frame, out)
                 .map_err(|what| {
                     ImportError::corrupt(
                         self.info.files[file].path(),
-                        &plan.name,
+                        &spec.name,
                         format!("has a message that {what}"),
                     )
                 })?;
-            last = Some((place.block, block));
+            last = Some((place.chunk, chunk));
         }
         Ok(())
     }
@@ -310,16 +310,18 @@ impl Part {
     /// Adds the frame in a message.
     fn read(
         &self,
-        block: &[u8],
+        chunk: &[u8],
         place: Place,
         frame: &FrameType,
         out: &mut FrameBuf,
     ) -> Result<(), String> {
         let usize = |at: u32| usize::try_from(at).unwrap_or(usize::MAX);
-        let data = block
+        let data = chunk
             .get(usize(place.offset)..)
             .and_then(|rest| rest.get(..usize(place.len)));
-        let message = self.decoder.decode(data.ok_or("ends behind its block")?)?;
+        let message = self
+            .decoder
+            .decode(data.ok_or("extends beyond its chunk")?)?;
         let paths = match (&self.pick, &self.look) {
             (Pick::Image(inside), Some(look)) => {
                 let inside = message.get(inside).ok_or("has no image")?;
@@ -340,18 +342,21 @@ impl Part {
                         Some(Value::Number(_, bytes) | Value::Numbers(_, bytes)) => {
                             values.extend(&**bytes)
                         }
-                        _ => return Err(format!("has no numbers in `{path}`")),
+                        _ => return Err(format!("has no numeric values in `{path}`")),
                     }
                 }
                 let wanted = frame.as_values().map_or(0, |ty| ty.frame_bytes());
                 if values.len() - before != wanted {
-                    return Err(format!("has {} bytes, not {wanted}", values.len() - before));
+                    return Err(format!(
+                        "has {} bytes, expected {wanted}",
+                        values.len() - before
+                    ));
                 }
                 let is_bool = frame
                     .as_values()
                     .is_some_and(|ty| ty.dtype() == Dtype::Bool);
                 if is_bool && values[before..].iter().any(|&byte| byte > 1) {
-                    return Err("has a truth value that is neither 0 nor 1".to_owned());
+                    return Err("has a bool that is neither 0 nor 1".to_owned());
                 }
             }
         }

@@ -1,21 +1,21 @@
-//! Which parts of a message are one stream, for messages that everybody knows.
+//! Which fields of well-known messages form one stream.
 //!
 //! | message | stream |
 //! |---|---|
 //! | Image, RawImage, CompressedImage | the image |
-//! | Pose, Transform | position and orientation, 7 numbers |
-//! | Wrench, Twist, Accel | 6 numbers |
+//! | Pose, Transform | position and orientation, 7 values |
+//! | Wrench, Twist, Accel | 6 values |
 //! | Imu | orientation, angular velocity, linear acceleration |
 //! | std_msgs | its `data` |
 //!
 //! Anything else has one stream per field.
 
-/// What a stream takes of a message.
+/// What a stream takes from a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Pick {
     /// The image in the message at this path.
     Image(String),
-    /// These fields, one behind the other.
+    /// These fields, concatenated.
     Fields(Vec<String>),
 }
 
@@ -51,7 +51,7 @@ const TWIST: &[&str] = &[
 const THREE: &[&str] = &["x", "y", "z"];
 const FOUR: &[&str] = &["x", "y", "z", "w"];
 
-/// Message, the end of the stream's name, the message inside, its fields.
+/// Message type, suffix of the stream's name, nested message, its fields.
 type Known = (
     &'static str,
     &'static str,
@@ -105,7 +105,7 @@ const IMAGES: [&str; 4] = [
     "foxglove.CompressedImage",
 ];
 
-/// The streams of a message that is known, each with the end of its name; none if it is not known.
+/// The streams of a well-known message, each with its name suffix; empty for any other.
 pub(super) fn known(schema: &str) -> Vec<(&'static str, Pick)> {
     if IMAGES.contains(&schema) {
         return vec![("", Pick::Image(String::new()))];

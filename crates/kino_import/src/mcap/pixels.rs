@@ -1,7 +1,7 @@
 //! Images in messages: raw pixels in rows that may be padded, or JPEG and PNG files.
 //!
 //! ```text
-//! { height, width, encoding: "bgr8", is_bigendian, step, data }    raw: a row is `step` bytes, its pixels fewer
+//! { height, width, encoding: "bgr8", is_bigendian, step, data }    raw: a row is `step` bytes, including padding
 //! { format: "jpeg", data }                                         a file
 //! ```
 
@@ -12,7 +12,7 @@ use super::message::Value;
 use crate::source::FrameBuf;
 use crate::{jpeg, png};
 
-/// What the images of a stream are.
+/// Format and type of a stream's images.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Look {
     pub(super) kind: Kind,
@@ -21,7 +21,7 @@ pub(super) struct Look {
     pub(super) carried: bool,
 }
 
-/// What an image is, from its sizes and the header of its file, or what is wrong with it.
+/// The format of an image, from its sizes and file header, or what is wrong with it.
 pub(super) fn look(message: &Value<'_>) -> Result<Look, String> {
     if message.get("encoding").is_some() {
         return Raw::of(message).map(|raw| raw.look);
@@ -29,7 +29,7 @@ pub(super) fn look(message: &Value<'_>) -> Result<Look, String> {
     look_file(file(message)?)
 }
 
-/// The same of a file.
+/// The same for an image file.
 fn look_file(file: &[u8]) -> Result<Look, String> {
     if png::is_png(file) {
         let ty = png::header(file)?;
@@ -44,10 +44,11 @@ fn look_file(file: &[u8]) -> Result<Look, String> {
             carried: false,
         });
     }
-    let jpeg = jpeg::without_padding(file).ok_or("is neither a whole JPEG file nor a PNG file")?;
+    let jpeg =
+        jpeg::without_padding(file).ok_or("is neither a complete JPEG file nor a PNG file")?;
     let header = jpeg::header(jpeg)
         .filter(|header| matches!(header.components, 1 | 3))
-        .ok_or("is a JPEG file that is neither grey nor channel of 8 bits")?;
+        .ok_or("is a JPEG file that is neither 8-bit grayscale nor RGB")?;
     let shape = [header.height, header.width, header.components];
     let ty = ValueType::new(Dtype::U8, &shape).map_err(|error| error.to_string())?;
     Ok(Look {
@@ -63,7 +64,7 @@ pub(super) fn read(message: &Value<'_>, look: &Look, out: &mut FrameBuf) -> Resu
         let raw = Raw::of(message)?;
         if raw.look != *look {
             return Err(format!(
-                "is an image of {}, the first is of {}",
+                "is an image of {}, but the first is of {}",
                 raw.look.ty, look.ty
             ));
         }
@@ -76,7 +77,7 @@ pub(super) fn read(message: &Value<'_>, look: &Look, out: &mut FrameBuf) -> Resu
     let found = look_file(file)?;
     if found != *look {
         return Err(format!(
-            "is an image of {}, the first is of {}",
+            "is an image of {}, but the first is of {}",
             found.ty, look.ty
         ));
     }
@@ -94,7 +95,7 @@ fn data<'v>(message: &'v Value<'_>) -> Result<&'v [u8], String> {
     }
 }
 
-/// How `compressed_depth_image_transport` starts: what it did, and two numbers for depth in floats.
+/// The header of `compressed_depth_image_transport`: its format, and two parameters for float depth.
 const DEPTH_HEAD_BYTES: usize = 12;
 
 fn file<'v>(message: &'v Value<'_>) -> Result<&'v [u8], String> {
@@ -120,7 +121,7 @@ struct Raw<'v> {
     step: usize,
     row_bytes: usize,
     is_big: bool,
-    /// Whether blue stands before red.
+    /// Whether the order is BGR.
     is_blue_first: bool,
 }
 
@@ -161,7 +162,7 @@ impl<'v> Raw<'v> {
         );
         if step < row_bytes || data.len() < wanted {
             return Err(format!(
-                "is an image of {ty} in {} bytes with rows of {step}, which does not fit",
+                "is an image of {ty} in {} bytes with rows of {step}, which do not match",
                 data.len()
             ));
         }
@@ -201,7 +202,7 @@ impl<'v> Raw<'v> {
     }
 }
 
-/// The numbers of an encoding and how many channels it has; none for depth.
+/// The dtype of an encoding and its number of channels; none for depth.
 fn layout(encoding: &str) -> Result<(Dtype, Option<usize>), String> {
     Ok(match encoding {
         "rgb8" | "bgr8" | "8UC3" => (Dtype::U8, Some(3)),
@@ -213,7 +214,7 @@ fn layout(encoding: &str) -> Result<(Dtype, Option<usize>), String> {
         "32FC1" => (Dtype::F32, None),
         other => {
             return Err(format!(
-                "is an image in {other:?}; known are rgb8, bgr8, rgba8, bgra8, mono8, bayer_*8, mono16, 16UC1, 32FC1"
+                "is an image in {other:?}; supported are rgb8, bgr8, rgba8, bgra8, mono8, bayer_*8, mono16, 16UC1, 32FC1"
             ));
         }
     })
@@ -256,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_lose_their_padding_and_numbers_their_order() {
+    fn row_padding_is_dropped_and_values_become_little_endian() {
         let bgr = image("bgr8", (2, 1, 4), 0, &[3, 2, 1, 0xee, 6, 5, 4]);
         assert_eq!(pixels(&bgr), [1, 2, 3, 4, 5, 6]);
         let depth = image("16UC1", (1, 2, 4), 1, &[1, 2, 3, 4]);
@@ -265,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_depth_file_stands_behind_the_head_of_its_transport() {
+    fn a_depth_file_follows_its_transport_header() {
         let mut bytes = vec![0; DEPTH_HEAD_BYTES];
         let mut encoder = ::png::Encoder::new(&mut bytes, 2, 1);
         encoder.set_color(::png::ColorType::Grayscale);
@@ -281,7 +282,7 @@ mod tests {
         let depth = message("16UC1; compressedDepth png");
         assert_eq!(look(&depth).unwrap().kind, Kind::Depth);
         assert_eq!(pixels(&depth), [2, 1, 4, 3]);
-        // Floats are stored as something else there, which is not known.
+        // Floats are quantized there, which is not supported.
         assert!(look(&message("32FC1; compressedDepth png")).is_err());
     }
 

@@ -1,11 +1,11 @@
-//! Protobuf: schemas that describe themselves, and messages without their types.
+//! Protobuf: self-describing schemas, and messages without types.
 //!
 //! ```text
 //! FileDescriptorSet ─ file ─ package, messages ─ fields: name, number, type, label
 //! message           ─ (varint number << 3 | wire, value)*      wire 0 varint, 1 eight bytes, 2 len + bytes, 5 four bytes
 //! ```
 //!
-//! A number that is zero may have no byte in a message at all: what is absent has its default value.
+//! A zero may be omitted from a message: an absent field has its default value.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ use kino_codec::Dtype;
 use super::bytes::{Bytes, to_usize};
 use super::message::{Budget, MAX_DEPTH, Value};
 
-/// A message has at most this many entries, in all messages inside of it.
+/// A message has at most this many fields, counting nested messages.
 const MAX_ENTRIES: usize = 1 << 20;
 
 /// All messages of a schema.
@@ -43,11 +43,11 @@ enum Type {
     Text,
     Bytes,
     Message(usize),
-    /// What nobody sends any more.
+    /// Deprecated groups.
     Group,
 }
 
-/// A value as it stands in a message.
+/// A value on the wire.
 #[derive(Clone, Copy)]
 enum Raw<'a> {
     Varint(u64),
@@ -66,9 +66,7 @@ fn next<'a>(rest: &mut Bytes<'a>) -> Result<(u64, Raw<'a>), String> {
         }
         5 => Raw::Bytes(rest.take(4)?),
         wire => {
-            return Err(format!(
-                "has a field of the wire type {wire}, which is not known"
-            ));
+            return Err(format!("has a field of unknown wire type {wire}"));
         }
     };
     Ok((tag >> 3, value))
@@ -83,14 +81,14 @@ fn varint(rest: &mut Bytes<'_>) -> Result<u64, String> {
             return Ok(value);
         }
     }
-    Err("has a number of more than ten bytes".to_owned())
+    Err("has a varint of more than ten bytes".to_owned())
 }
 
 /// A message of a descriptor file that is not yet resolved: its full name and its bytes.
 type Unresolved<'a> = (String, &'a [u8]);
 
 impl Descriptors {
-    /// Parses a `FileDescriptorSet`; `name` is the message that is sent.
+    /// Parses a `FileDescriptorSet`; `name` is the message type of the channel.
     pub(super) fn parse(name: &str, set: &[u8]) -> Result<Self, String> {
         let mut found = Vec::new();
         for file in bytes_of(set, 1)? {
@@ -127,7 +125,7 @@ impl Descriptors {
     }
 }
 
-/// Lists messages and those inside of them.
+/// Lists messages and the messages nested in them.
 fn collect<'a>(
     scope: &str,
     messages: &[&'a [u8]],
@@ -135,9 +133,7 @@ fn collect<'a>(
     depth: usize,
 ) -> Result<(), String> {
     if depth > MAX_DEPTH {
-        return Err(format!(
-            "has more than {MAX_DEPTH} messages inside each other"
-        ));
+        return Err(format!("has messages nested more than {MAX_DEPTH} deep"));
     }
     for message in messages {
         let name = text_of(message, 1)?.ok_or("has a message without a name")?;
@@ -183,37 +179,34 @@ impl Field {
         let name = text_of(field, 1)?
             .ok_or("has a field without a name")?
             .to_owned();
-        let ty =
-            match number_of(field, 5)? {
-                1 => Type::Fixed(Dtype::F64),
-                2 => Type::Fixed(Dtype::F32),
-                3 => Type::Varint(Dtype::I64),
-                4 => Type::Varint(Dtype::U64),
-                5 | 14 => Type::Varint(Dtype::I32),
-                6 => Type::Fixed(Dtype::U64),
-                7 => Type::Fixed(Dtype::U32),
-                8 => Type::Varint(Dtype::Bool),
-                9 => Type::Text,
-                10 => Type::Group,
-                11 => {
-                    let of = text_of(field, 6)?.unwrap_or_default();
-                    let place = places.get(of);
-                    Type::Message(*place.ok_or_else(|| {
-                        format!("has a field `{name}` of `{of}`, which is not in it")
-                    })?)
-                }
-                12 => Type::Bytes,
-                13 => Type::Varint(Dtype::U32),
-                15 => Type::Fixed(Dtype::I32),
-                16 => Type::Fixed(Dtype::I64),
-                17 => Type::Zigzag(Dtype::I32),
-                18 => Type::Zigzag(Dtype::I64),
-                other => {
-                    return Err(format!(
-                        "has a field `{name}` of the type {other}, which is not known"
-                    ));
-                }
-            };
+        let ty = match number_of(field, 5)? {
+            1 => Type::Fixed(Dtype::F64),
+            2 => Type::Fixed(Dtype::F32),
+            3 => Type::Varint(Dtype::I64),
+            4 => Type::Varint(Dtype::U64),
+            5 | 14 => Type::Varint(Dtype::I32),
+            6 => Type::Fixed(Dtype::U64),
+            7 => Type::Fixed(Dtype::U32),
+            8 => Type::Varint(Dtype::Bool),
+            9 => Type::Text,
+            10 => Type::Group,
+            11 => {
+                let of = text_of(field, 6)?.unwrap_or_default();
+                let place = places.get(of);
+                Type::Message(*place.ok_or_else(|| {
+                    format!("has a field `{name}` of type `{of}`, which it does not define")
+                })?)
+            }
+            12 => Type::Bytes,
+            13 => Type::Varint(Dtype::U32),
+            15 => Type::Fixed(Dtype::I32),
+            16 => Type::Fixed(Dtype::I64),
+            17 => Type::Zigzag(Dtype::I32),
+            18 => Type::Zigzag(Dtype::I64),
+            other => {
+                return Err(format!("has a field `{name}` of unknown type {other}"));
+            }
+        };
         Ok(Self {
             name,
             number: number_of(field, 3)?,
@@ -226,19 +219,17 @@ impl Field {
 struct Decoding<'a> {
     messages: &'a [Vec<Field>],
     budget: Budget,
-    /// How many more entries there may be.
+    /// How many more fields are allowed.
     entries: usize,
-    /// Which messages the current one is inside of.
+    /// The messages that enclose the current one.
     inside: Vec<usize>,
 }
 
 impl<'a> Decoding<'a> {
-    /// A message; parts of it that come one after the other are merged.
+    /// A message; repeated occurrences are merged.
     fn message(&mut self, place: usize, parts: &[&'a [u8]]) -> Result<Value<'a>, String> {
         if self.inside.len() > MAX_DEPTH {
-            return Err(format!(
-                "has more than {MAX_DEPTH} messages inside each other"
-            ));
+            return Err(format!("has messages nested more than {MAX_DEPTH} deep"));
         }
         let messages = self.messages;
         let fields = messages.get(place).map_or(&[][..], Vec::as_slice);
@@ -248,9 +239,7 @@ impl<'a> Decoding<'a> {
             while !rest.is_empty() {
                 let (number, raw) = next(&mut rest)?;
                 self.entries = self.entries.checked_sub(1).ok_or_else(|| {
-                    format!(
-                        "has more than {MAX_ENTRIES} fields, counting every one that comes again"
-                    )
+                    format!("has more than {MAX_ENTRIES} fields, counting repetitions")
                 })?;
                 let field = fields.binary_search_by_key(&number, |field| field.number);
                 if let Ok(field) = field {
@@ -317,7 +306,7 @@ impl<'a> Decoding<'a> {
             let items = parts.into_iter().map(|part| self.message(place, &[part]));
             return Ok(Value::Messages(items.collect::<Result<_, _>>()?));
         }
-        // A message that holds itself and is absent has no default that ends.
+        // A message that contains itself and is absent has no finite default.
         if parts.is_empty() && self.inside.contains(&place) {
             return Ok(Value::Other);
         }
@@ -333,13 +322,13 @@ fn text(raw: Raw<'_>) -> Result<Cow<'_, str>, String> {
     match raw {
         Raw::Bytes(bytes) => match std::str::from_utf8(bytes) {
             Ok(text) => Ok(Cow::Borrowed(text)),
-            Err(_) => Err("has a text that is not UTF-8".to_owned()),
+            Err(_) => Err("has a string that is not UTF-8".to_owned()),
         },
         Raw::Varint(_) => Err(wrong_wire()),
     }
 }
 
-/// The numbers of a field: one, or a list that may be packed into one byte string.
+/// The values of a field: one, or a list that may be packed.
 fn numbers<'a>(field: &Field, dtype: Dtype, found: &[Raw<'a>]) -> Result<Value<'a>, String> {
     let size = dtype.size();
     let mut out = Vec::new();
@@ -370,14 +359,14 @@ fn numbers<'a>(field: &Field, dtype: Dtype, found: &[Raw<'a>]) -> Result<Value<'
     if field.is_list {
         return Ok(Value::Numbers(dtype, Cow::Owned(out)));
     }
-    // The last one counts; none is zero.
+    // The last one counts; the default is zero.
     let start = out.len().saturating_sub(size);
     let mut last = out.split_off(start);
     last.resize(size, 0);
     Ok(Value::Number(dtype, Cow::Owned(last)))
 }
 
-/// A varint as little-endian bytes, of which those of its type are the first.
+/// A varint as little-endian bytes, truncated to its type.
 fn to_bytes(ty: Type, value: u64) -> [u8; 8] {
     match ty {
         Type::Zigzag(_) => ((value >> 1) ^ (value & 1).wrapping_neg()).to_le_bytes(),
@@ -411,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_absent_is_zero_and_a_message_in_itself_ends() {
+    fn absent_fields_are_zero_and_recursive_messages_terminate() {
         let set = set(&[
             field("x", 1, 1, 17, ""),
             field("again", 2, 1, 11, ".p.M"),
@@ -441,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_in_messages_without_end_are_refused() {
+    fn endlessly_nested_messages_are_refused() {
         let set = set(&[field("again", 2, 1, 11, ".p.M")]);
         let descriptors = Descriptors::parse("p.M", &set).unwrap();
         let mut data = Vec::new();
@@ -458,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_that_double_at_every_level_end() {
+    fn defaults_that_double_at_every_level_terminate() {
         // M0 { M1 a, b }, M1 { M2 a, b }, …
         let mut file = put(2, b"p");
         for level in 0..40 {

@@ -1,8 +1,8 @@
-//! ROS 2 message definitions: the text in a schema, as types.
+//! ROS 2 message definitions: parses the text of a schema.
 //!
 //! ```text
 //! # a comment
-//! uint8 BUSY=1                 a constant: no part of a message
+//! uint8 BUSY=1                 a constant: not part of a message
 //! string<=16 mode "idle"       a bound, a default
 //! float32[3] offset            an array
 //! toy_msgs/Segment[] segments  a sequence of another message
@@ -15,7 +15,7 @@ use std::collections::HashMap;
 
 use kino_codec::Dtype;
 
-/// All messages of a schema; the first is the one that is sent.
+/// All messages of a schema; the first is the channel's.
 #[derive(Debug)]
 pub(super) struct Definitions {
     pub(super) messages: Vec<Vec<Field>>,
@@ -35,7 +35,7 @@ pub(super) enum Type {
     Text,
     /// Text of 16-bit characters.
     Wide,
-    /// Another message, by its place in the list.
+    /// Another message, by its index in the list.
     Message(usize),
 }
 
@@ -47,7 +47,7 @@ pub(super) enum Count {
     Sequence,
 }
 
-/// Messages that definitions may leave out, because everybody knows them.
+/// Well-known messages that definitions may omit.
 const KNOWN: [(&str, &str); 2] = [
     ("builtin_interfaces/Time", "int32 sec\nuint32 nanosec"),
     ("builtin_interfaces/Duration", "int32 sec\nuint32 nanosec"),
@@ -64,7 +64,7 @@ impl Definitions {
                 let name = lines
                     .next()
                     .and_then(|line| line.trim().strip_prefix("MSG:"));
-                let name = name.ok_or("has a line of `=` without a `MSG:` behind it")?;
+                let name = name.ok_or("has a line of `=` that is not followed by `MSG:`")?;
                 parts.push((short(name.trim()), String::new()));
             } else if let Some((_, text)) = parts.last_mut() {
                 text.push_str(line);
@@ -106,7 +106,7 @@ fn message(name: &str, text: &str, places: &HashMap<&str, usize>) -> Result<Vec<
         let Some((ty, rest)) = line.split_once(char::is_whitespace) else {
             match line {
                 "" => continue,
-                line => return Err(format!("has the line {line:?} in `{name}`")),
+                line => return Err(format!("has the invalid line {line:?} in `{name}`")),
             }
         };
         let rest = rest.trim_start();
@@ -117,9 +117,8 @@ fn message(name: &str, text: &str, places: &HashMap<&str, usize>) -> Result<Vec<
         if behind.trim_start().starts_with('=') {
             continue;
         }
-        let (ty, count) = type_of(ty, package, places).ok_or_else(|| {
-            format!("has a field `{field}` of the type `{ty}`, which is not known, in `{name}`")
-        })?;
+        let (ty, count) = type_of(ty, package, places)
+            .ok_or_else(|| format!("has a field `{field}` of unknown type `{ty}` in `{name}`"))?;
         fields.push(Field {
             name: field.to_owned(),
             ty,
@@ -174,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn constants_comments_defaults_and_bounds_are_part_of_the_language() {
+    fn constants_comments_defaults_and_bounds_are_parsed() {
         let text = "# one\nuint8 BUSY=1\nstring NAME = \"a # b\"\nstring<=16 mode \"idle\"\nfloat32[3] offset\n\
                     Part[<=4] parts # some\nbuiltin_interfaces/Time at\n\n====\nMSG: toy/Part\nwstring[] w";
         let found = Definitions::parse("toy/msg/Whole", text).unwrap();
@@ -196,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_the_language_is_refused_by_name() {
+    fn invalid_definitions_are_refused_by_name() {
         let error = Definitions::parse("a/B", "float65 x").unwrap_err();
         assert!(
             error.contains("`float65`") && error.contains("`x`"),

@@ -2,41 +2,41 @@
 //!
 //! ```text
 //! 89 M C A P 30 0D 0A │ u8 kind │ u64 len │ body … │ u8 kind │ …     │ 89 M C A P 30 0D 0A
-//!                       schemas, sources of messages, blocks, messages, attachments, metadata, footer
+//!                       schemas, channels, chunks, messages, attachments, metadata, footer
 //! ```
 //!
-//! A recorder that is killed leaves a file without its end. Everything is read in the order in which it was written,
-//! so such a file gives all that was finished. Where there is an end, its list of topics comes first: a damaged block
-//! then costs its messages only, and not the schemas of all messages behind it. The index of blocks at the end is not
-//! needed: the walk looks at every message anyway, for the stamp inside of it.
+//! A killed recorder leaves a file without its end. Records are read in file order, so such a file yields everything
+//! that was finished. If there is a summary, its schemas and channels come first: a damaged chunk then costs only its
+//! messages, not the schemas of all messages after it. The chunk index is not needed: the walk reads every message
+//! anyway, for the stamp inside it.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::Path;
 
-use super::blocks::{Block, Compression, MAX_BLOCK_BYTES, Stored, max_unpacked_bytes};
 use super::bytes::{Bytes, to_time, to_usize};
-use super::entries::{Event, Fault, Place, name, plain};
+use super::chunks::{Chunk, Compression, MAX_CHUNK_BYTES, Stored, max_unpacked_bytes};
+use super::records::{Event, Fault, Place, name, plain};
 use super::summary;
 use crate::files;
 
-/// How a file starts, and ends.
+/// The magic bytes at the start and end of a file.
 pub(super) const MAGIC: &[u8; 8] = b"\x89MCAP0\r\n";
 
-/// A kind and a length stand before everything.
+/// Every record starts with an opcode and a length.
 pub(super) const HEAD_BYTES: u64 = 9;
 
-/// What stands before the payload of a message: its channel, a number, two times.
+/// The header of a message: channel, sequence number, two timestamps.
 const MESSAGE_HEAD_BYTES: usize = 22;
 
-/// Neighbouring messages outside of blocks are read together up to this many bytes.
+/// Consecutive messages outside of chunks are read together up to this many bytes.
 const RUN_BYTES: u64 = 1 << 20;
 
-/// A small file may have this many messages, however well they are compressed.
+/// A small file may have this many messages, however well they compress.
 const MIN_MESSAGES: u64 = 1 << 20;
 
-/// Reads the whole file and tells what it meets; returns the blocks.
-pub(super) fn scan(path: &Path, tell: &mut dyn FnMut(Event<'_>)) -> io::Result<Vec<Block>> {
+/// Reads the whole file and reports what it contains; returns the chunks.
+pub(super) fn scan(path: &Path, tell: &mut dyn FnMut(Event<'_>)) -> io::Result<Vec<Chunk>> {
     let (mut file, len) = files::open_with_len(path)?;
     summary::tell_channels(&mut file, len, tell)?;
     let mut scan = Scan {
@@ -44,7 +44,7 @@ pub(super) fn scan(path: &Path, tell: &mut dyn FnMut(Event<'_>)) -> io::Result<V
         at: 0,
         len,
         crc: crc32fast::Hasher::new(),
-        blocks: Vec::new(),
+        chunks: Vec::new(),
         is_run: false,
         unpacked: 0,
         messages: 0,
@@ -55,10 +55,10 @@ pub(super) fn scan(path: &Path, tell: &mut dyn FnMut(Event<'_>)) -> io::Result<V
     scan.read(MAGIC.len() as u64, &mut magic)?;
     if magic != MAGIC {
         scan.fault(0, "is not the start of an MCAP file", None);
-        return Ok(scan.blocks);
+        return Ok(scan.chunks);
     }
     scan.all()?;
-    Ok(scan.blocks)
+    Ok(scan.chunks)
 }
 
 struct Scan<'a> {
@@ -66,12 +66,12 @@ struct Scan<'a> {
     /// Where the next byte is.
     at: u64,
     len: u64,
-    /// Over everything so far.
+    /// CRC of everything so far.
     crc: crc32fast::Hasher,
-    blocks: Vec<Block>,
-    /// Whether the last block is a run of messages that may still grow.
+    chunks: Vec<Chunk>,
+    /// Whether the last chunk is a run of messages that may still grow.
     is_run: bool,
-    /// Bytes of all blocks so far, unpacked.
+    /// Decompressed bytes of all chunks so far.
     unpacked: u64,
     messages: u64,
     faults: u64,
@@ -84,7 +84,7 @@ impl Scan<'_> {
         loop {
             let start = self.at;
             if start == self.len {
-                let what = "is the end of the file, and there is no footer: whoever recorded it was stopped";
+                let what = "is the end of the file, without a footer: the recorder was stopped";
                 self.fault(start, what, Some(false));
                 return Ok(());
             }
@@ -105,14 +105,14 @@ impl Scan<'_> {
             if kind == 0 {
                 self.fault(
                     start,
-                    "is no kind of entry; nothing behind it is read",
+                    "is not a valid record; nothing after it is read",
                     None,
                 );
                 return Ok(());
             }
-            if len > MAX_BLOCK_BYTES {
+            if len > MAX_CHUNK_BYTES {
                 let what = format!(
-                    "is {} of {len} bytes; at most {MAX_BLOCK_BYTES} are read at once",
+                    "is {} of {len} bytes; the limit is {MAX_CHUNK_BYTES}",
                     name(kind)
                 );
                 self.fault(start, &what, None);
@@ -128,26 +128,26 @@ impl Scan<'_> {
                 self.check_data(start, &body, crc);
                 continue;
             }
-            if let Err(what) = self.entry(kind, start, &body) {
+            if let Err(what) = self.record(kind, start, &body) {
                 self.fault(start, &format!("is {}, which {what}", name(kind)), None);
             }
         }
     }
 
-    /// One entry that is not in a block.
-    fn entry(&mut self, kind: u8, start: u64, body: &[u8]) -> Result<(), String> {
+    /// One record outside of chunks.
+    fn record(&mut self, kind: u8, start: u64, body: &[u8]) -> Result<(), String> {
         match kind {
             0x05 => {
-                let block = self.run(start, start + HEAD_BYTES + body.len() as u64);
-                let offset = start + HEAD_BYTES - self.blocks[block].start;
-                self.message(block, to_usize(offset), body)
+                let chunk = self.run(start, start + HEAD_BYTES + body.len() as u64);
+                let offset = start + HEAD_BYTES - self.chunks[chunk].start;
+                self.message(chunk, to_usize(offset), body)
             }
-            0x06 => self.block(start, body),
+            0x06 => self.chunk(start, body),
             0x0b => {
                 let count = Bytes::new(body).u64()?;
                 if count != self.messages && self.faults == 0 {
                     let what = format!(
-                        "says that the file has {count} messages, it has {}",
+                        "says that the file has {count} messages, but it has {}",
                         self.messages
                     );
                     self.fault(start, &what, Some(false));
@@ -158,9 +158,9 @@ impl Scan<'_> {
         }
     }
 
-    /// The block that a message outside of blocks is read with.
+    /// The chunk that a message outside of chunks is read with.
     fn run(&mut self, start: u64, end: u64) -> usize {
-        let last = self.blocks.last_mut();
+        let last = self.chunks.last_mut();
         match last.filter(|run| self.is_run && end - run.start <= RUN_BYTES) {
             Some(run) => {
                 run.len = end - run.start;
@@ -168,7 +168,7 @@ impl Scan<'_> {
             }
             None => {
                 self.is_run = true;
-                self.blocks.push(Block {
+                self.chunks.push(Chunk {
                     start,
                     stored: end - start,
                     len: end - start,
@@ -176,10 +176,10 @@ impl Scan<'_> {
                 });
             }
         }
-        self.blocks.len() - 1
+        self.chunks.len() - 1
     }
 
-    fn block(&mut self, start: u64, body: &[u8]) -> Result<(), String> {
+    fn chunk(&mut self, start: u64, body: &[u8]) -> Result<(), String> {
         self.is_run = false;
         let stored = Stored::parse(body)?;
         self.unpacked = self.unpacked.saturating_add(stored.len);
@@ -187,19 +187,19 @@ impl Scan<'_> {
         let bytes = match self.unpacked <= most {
             true => stored.unpack(),
             false => Err(format!(
-                "is not unpacked: the blocks up to here have more than {most} bytes, far more than the file"
+                "is not decompressed: the chunks up to here have more than {most} bytes, far more than the file"
             )),
         };
         let bytes = match bytes {
             Ok(bytes) => bytes,
             Err(what) => {
-                let what = format!("is a block that {what}; its messages are not imported");
+                let what = format!("is a chunk that {what}; its messages are not imported");
                 self.tell_fault(start, &what, true, Some(to_time(stored.start_ns)));
                 return Ok(());
             }
         };
         let before = stored.bytes.as_ptr().addr() - body.as_ptr().addr();
-        self.blocks.push(Block {
+        self.chunks.push(Chunk {
             start: start + HEAD_BYTES + before as u64,
             stored: stored.bytes.len() as u64,
             len: stored.len,
@@ -211,29 +211,31 @@ impl Scan<'_> {
             let offset = bytes.len() - rest.len();
             let body = rest.take(to_usize(len))?;
             match kind {
-                0x05 => self.message(self.blocks.len() - 1, offset, body)?,
+                0x05 => self.message(self.chunks.len() - 1, offset, body)?,
                 0x03 | 0x04 => plain(kind, body, self.tell)?,
-                0 => return Err("has an entry of no kind".to_owned()),
+                0 => return Err("has an invalid record".to_owned()),
                 _ => {}
             }
         }
         Ok(())
     }
 
-    fn message(&mut self, block: usize, offset: usize, body: &[u8]) -> Result<(), String> {
+    fn message(&mut self, chunk: usize, offset: usize, body: &[u8]) -> Result<(), String> {
         let mut parts = Bytes::new(body);
         let (channel, _sequence) = (parts.u16()?, parts.u32()?);
         let (log_ns, publish_ns) = (to_time(parts.u64()?), to_time(parts.u64()?));
         let data = parts.take(parts.len())?;
-        let number = |place| u32::try_from(place).map_err(|_| "lies too far".to_owned());
+        let number =
+            |place| u32::try_from(place).map_err(|_| "is too far into the file".to_owned());
         let place = Place {
-            block: number(block)?,
+            chunk: number(chunk)?,
             offset: number(offset + MESSAGE_HEAD_BYTES)?,
             len: number(data.len())?,
         };
-        // Times alone have some entropy: only a bomb has a message for every two bytes, and entries are kept.
+        // Timestamps alone have some entropy: only a bomb has a message for every two bytes, and each message is
+        // indexed.
         if self.messages > MIN_MESSAGES + self.len / 2 {
-            return Err("has more messages than a file of this size holds".to_owned());
+            return Err("has more messages than a file of this size can hold".to_owned());
         }
         self.messages += 1;
         (self.tell)(Event::Message {
@@ -250,17 +252,17 @@ impl Scan<'_> {
         let (start, mut magic) = (self.at, Vec::new());
         self.read(MAGIC.len() as u64, &mut magic)?;
         if magic != MAGIC {
-            let what = "is not the end of an MCAP file, though a footer stands before it";
+            let what = "is not the end of an MCAP file, although a footer precedes it";
             self.fault(start, what, Some(false));
         }
         Ok(())
     }
 
-    /// Compares the checksum of everything before the end of the data.
+    /// Verifies the checksum of the data section.
     fn check_data(&mut self, start: u64, body: &[u8], crc: crc32fast::Hasher) {
         let stored = Bytes::new(body).u32().unwrap_or(0);
         let computed = crc.finalize();
-        // A damaged block is named already.
+        // A damaged chunk was already reported.
         if stored != 0 && stored != computed && self.faults == 0 {
             let what = format!(
                 "ends data that is damaged: checksum {stored:08x}, computed {computed:08x}"
@@ -274,11 +276,11 @@ impl Scan<'_> {
             1 => "the message before it is imported".to_owned(),
             messages => format!("the {messages} messages before it are imported"),
         };
-        let what = format!("starts {what} in the middle of which the file ends; {before}");
+        let what = format!("starts {what} that is truncated by the end of the file; {before}");
         self.fault(start, &what, None);
     }
 
-    /// A fault; with `Some(false)` one that loses nothing.
+    /// A fault; `Some(false)` if it loses nothing.
     fn fault(&mut self, at: u64, what: &str, is_loss: Option<bool>) {
         self.tell_fault(at, what, is_loss.unwrap_or(true), None);
     }
@@ -293,7 +295,7 @@ impl Scan<'_> {
         }));
     }
 
-    /// Reads the next `len` bytes, fewer only where the file ends.
+    /// Reads the next `len` bytes, fewer only at the end of the file.
     fn read(&mut self, len: u64, out: &mut Vec<u8>) -> io::Result<()> {
         out.clear();
         self.at += self.file.by_ref().take(len).read_to_end(out)? as u64;

@@ -1,4 +1,4 @@
-//! Where the episodes of a file are, by the times of logging.
+//! Splits a file into episodes, by log time.
 //!
 //! ```text
 //! file                     ├──────────────────────────────────────────────┤
@@ -13,10 +13,10 @@ use serde_json::Value as Json;
 use super::mapping::Episodes;
 use super::topic::{Entry, Topic};
 
-/// One message of a topic that marks episodes, or names tasks: when, and what it says.
+/// A message of a topic that marks episodes or names tasks: its time and value.
 pub(super) type Mark = (i64, String);
 
-/// The times of every episode, in order; none if nothing marks one.
+/// The time range of every episode, in order; none if nothing marks one.
 pub(super) fn split(by: &Episodes, topics: &[Topic], marks: &[Mark]) -> Vec<RangeInclusive<i64>> {
     match by {
         Episodes::File => vec![i64::MIN..=i64::MAX],
@@ -40,13 +40,13 @@ pub(super) fn split(by: &Episodes, topics: &[Topic], marks: &[Mark]) -> Vec<Rang
     }
 }
 
-/// Which of the episodes, which do not overlap and are in order, a time is in.
+/// The episode that contains a time; episodes are in order and do not overlap.
 pub(super) fn find(spans: &[RangeInclusive<i64>], time: i64) -> Option<usize> {
     let idx = spans.partition_point(|span| *span.end() < time);
     spans.get(idx)?.contains(&time).then_some(idx)
 }
 
-/// The messages of each episode, in the order of the file.
+/// The messages of each episode, in file order.
 pub(super) fn sort_in(spans: &[RangeInclusive<i64>], entries: &[Entry]) -> Vec<Vec<Entry>> {
     let mut out = vec![Vec::new(); spans.len()];
     for entry in entries {
@@ -57,7 +57,7 @@ pub(super) fn sort_in(spans: &[RangeInclusive<i64>], entries: &[Entry]) -> Vec<V
     out
 }
 
-/// A value of a mapping file as messages write it.
+/// A value of a mapping file in the form of a message value.
 fn text(value: &Json) -> String {
     match value {
         Json::String(text) => text.clone(),
@@ -72,7 +72,7 @@ fn by_marks(marks: &[Mark], start: Option<&str>, stop: Option<&str>) -> Vec<Rang
     let mut open = None;
     for (time, value) in &marks {
         let is_stop = stop == Some(value);
-        // With a stop alone, an episode starts behind the one before it.
+        // With only a stop, an episode starts after the previous one.
         let is_start = !is_stop && start.is_none_or(|start| start == value);
         if is_stop {
             let begin = match (open.take(), start, out.last()) {

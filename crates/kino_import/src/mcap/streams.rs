@@ -1,11 +1,11 @@
-//! Which streams a topic has: those that a mapping names, or one per field of its messages.
+//! The streams of a topic: those named by a mapping, or one per field of its messages.
 //!
 //! | leaf | becomes |
 //! |---|---|
-//! | a part of a known message (see `picks.rs`) | part of its stream |
-//! | a number, a list of numbers of one length, text | a stream `topic/field` |
-//! | names of joints, of frames; in known messages whatever never changes | an attribute |
-//! | a list that changes its length, something that is not in every message | a defect |
+//! | a field of a well-known message (see `picks.rs`) | part of its stream |
+//! | a number, a fixed-length list of numbers, text | a stream `topic/field` |
+//! | names of joints or frames; in well-known messages anything that never changes | an attribute |
+//! | a list of varying length, a field that is not in every message | a defect |
 
 use kino_codec::FrameType;
 use kino_dataset::Kind;
@@ -34,44 +34,44 @@ pub(super) struct TopicStream {
     pub(super) attributes: Map<String, Json>,
 }
 
-/// What becomes of a topic.
+/// The result for a topic.
 #[derive(Debug, Default)]
-pub(super) struct Planned {
+pub(super) struct TopicStreams {
     pub(super) streams: Vec<TopicStream>,
-    /// Fields that are not imported, and why.
+    /// Skipped fields, and why.
     pub(super) lost: Vec<(String, String)>,
-    /// What is worth knowing.
+    /// Notes.
     pub(super) notes: Vec<String>,
 }
 
 impl Topic {
-    /// Plans the streams that a mapping names, or all of them.
-    pub(super) fn plan(&self, wanted: &[&mapping::Stream], keeps_others: bool) -> Planned {
-        let mut out = Planned::default();
+    /// The streams that a mapping names, or all of them.
+    pub(super) fn streams(&self, wanted: &[&mapping::Stream], keeps_others: bool) -> TopicStreams {
+        let mut out = TopicStreams::default();
         if self.entries.is_empty() {
             return out;
         }
         if self.has_stamps() && !self.has_time {
             out.notes
-                .push("has stamps that are all zero: the times of logging are used".to_owned());
+                .push("has only zero stamps: log times are used".to_owned());
         }
         if self.leaves.len() > MAX_LEAVES {
             out.lost.push((
                 String::new(),
-                format!("has more than {MAX_LEAVES} fields; pick some in a mapping file"),
+                format!("has more than {MAX_LEAVES} fields; select some in a mapping file"),
             ));
             return out;
         }
         for stream in wanted {
-            self.plan_wanted(stream, &mut out);
+            self.add_wanted(stream, &mut out);
         }
         if wanted.is_empty() && keeps_others {
-            self.plan_all(&mut out);
+            self.add_all(&mut out);
         }
         out
     }
 
-    fn plan_wanted(&self, wanted: &mapping::Stream, out: &mut Planned) {
+    fn add_wanted(&self, wanted: &mapping::Stream, out: &mut TopicStreams) {
         let fields = wanted.fields();
         let main = || {
             known(&short(&self.schema.name))
@@ -96,7 +96,7 @@ impl Topic {
         let clock = wanted.clock.unwrap_or_else(|| self.clock());
         if clock == Clock::Header && !self.has_stamps() {
             let what = format!(
-                "stream `{}` wants the clock of headers, and not every message has one",
+                "stream `{}` requests the header clock, but not every message has a header",
                 wanted.name
             );
             out.lost.push((String::new(), what));
@@ -111,7 +111,10 @@ impl Topic {
                 let kind = wanted.kind.map_or(stream.kind, mapping::Kind::to_kind);
                 if kind != stream.kind {
                     let (is, says) = (stream.kind.name(), kind.name());
-                    let what = format!("stream `{}` is {is}, the mapping says {says}", wanted.name);
+                    let what = format!(
+                        "stream `{}` is {is}, but the mapping says {says}",
+                        wanted.name
+                    );
                     out.lost.push((String::new(), what));
                     return;
                 }
@@ -123,7 +126,7 @@ impl Topic {
         }
     }
 
-    fn plan_all(&self, out: &mut Planned) {
+    fn add_all(&self, out: &mut TopicStreams) {
         let base = self.name.trim_matches('/');
         let (clock, known) = (self.clock(), known(&short(&self.schema.name)));
         let is_known = !known.is_empty();
@@ -134,7 +137,7 @@ impl Topic {
                     pick.use_up(&mut used);
                     out.streams.push(stream);
                 }
-                // A message that only has the name of a known one has its fields all the same.
+                // A message that merely has the name of a well-known one still has its fields.
                 Err(_) if matches!(pick, Pick::Fields(_)) => {}
                 Err(what) => {
                     pick.use_up(&mut used);
@@ -180,7 +183,7 @@ impl Topic {
         }
     }
 
-    /// Texts that never change and are not used otherwise, as attributes.
+    /// Texts that never change and are not used otherwise become attributes.
     fn constants(&self, used: &[String], attributes: &mut Map<String, Json>) {
         for (path, leaf) in self.in_order() {
             let is_label = matches!(leaf.shape, Shape::Text | Shape::Texts);
@@ -204,7 +207,7 @@ impl Topic {
         let is_path = name.split('/').all(|part| !matches!(part, "" | "." | ".."));
         let is_odd = |c: char| c.is_control() || c == '\\';
         if !is_path || name.len() > MAX_NAME_BYTES || name.contains(is_odd) {
-            return Err(format!("{name:?} cannot be the name of a stream"));
+            return Err(format!("{name:?} is not a valid stream name"));
         }
         let (kind, frame, look) = match &pick {
             Pick::Image(inside) => {
@@ -237,7 +240,7 @@ impl Topic {
         })
     }
 
-    /// The type of fields one behind the other.
+    /// The type of concatenated fields.
     fn frame(&self, paths: &[String]) -> Result<FrameType, String> {
         let (mut dtypes, mut elements) = (Vec::new(), 0_usize);
         let mut is_one = paths.len() == 1;
@@ -249,7 +252,7 @@ impl Topic {
             let all = self.entries.len();
             if leaf.seen < all {
                 return Err(format!(
-                    "is in {} of {all} messages, a stream has a value for each",
+                    "is in {} of {all} messages; a stream needs a value in each",
                     leaf.seen
                 ));
             }
@@ -260,11 +263,13 @@ impl Topic {
                 Shape::Text if is_one => return Ok(FrameType::Text),
                 Shape::Text => {
                     return Err(format!(
-                        "field `{path}` is text, which stands alone in a stream"
+                        "field `{path}` is text, which cannot be joined with other fields"
                     ));
                 }
                 Shape::Texts => {
-                    return Err("is a list of texts that changes, which no frame can be".to_owned());
+                    return Err(
+                        "is a list of strings that changes, which cannot be a frame".to_owned()
+                    );
                 }
                 Shape::Other => {
                     return Err("is neither a number nor text, nor a list of numbers".to_owned());
@@ -274,7 +279,7 @@ impl Topic {
                     let (fewest, most) = leaf.lens;
                     if fewest != most {
                         return Err(format!(
-                            "has lists of {fewest} to {most} numbers, a stream has one length"
+                            "has lists of {fewest} to {most} numbers; a stream needs a fixed length"
                         ));
                     }
                     dtypes.push(dtype);
@@ -287,9 +292,7 @@ impl Topic {
             return Err("has no field".to_owned());
         };
         if dtypes.iter().any(|other| *other != dtype) {
-            return Err(
-                "has fields of several types of numbers; give each a stream of its own".to_owned(),
-            );
+            return Err("has fields of several dtypes; make each its own stream".to_owned());
         }
         if elements == 0 {
             return Err("is empty in every message".to_owned());
@@ -299,7 +302,7 @@ impl Topic {
         FrameType::values(dtype, shape).map_err(|error| error.to_string())
     }
 
-    /// The fields that there are, for whoever named another.
+    /// The available fields, for the error about an unknown one.
     fn fields(&self) -> String {
         let names: Vec<_> = self
             .in_order()

@@ -1,4 +1,4 @@
-//! The end of a file: its schemas and topics once more, for readers that start there.
+//! The summary at the end of a file: schemas and channels again, for readers that start there.
 //!
 //! ```text
 //! … │ schemas │ topics │ indices … │ 02 │ u64 20 │ u64 start │ u64 offsets │ u32 crc │ 89 M C A P 30 0D 0A
@@ -9,20 +9,20 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 
 use super::bytes::{Bytes, to_usize};
-use super::entries::{Event, plain};
+use super::records::{Event, plain};
 use super::scan::{HEAD_BYTES, MAGIC};
 
-/// The last bytes of a file: the footer, and how every file ends.
+/// The footer and the magic bytes.
 const END_BYTES: u64 = HEAD_BYTES + 20 + 8;
 
 /// The checksum of the footer and how every file ends.
 const BEHIND_BYTES: usize = 12;
 
-/// An end of more bytes than this is left alone.
+/// A longer summary is ignored.
 const MAX_SUMMARY_BYTES: u64 = 64 << 20;
 
-/// Tells of the schemas and channels at the end of the file, if it has an end that is sound, and goes back to its
-/// start. What is wrong with the end is found by the scan.
+/// Reports the schemas and channels of the summary, if it is intact, and returns to the start of the file. Faults of
+/// the summary are found by the scan.
 pub(super) fn tell_channels(
     file: &mut File,
     len: u64,
@@ -34,7 +34,7 @@ pub(super) fn tell_channels(
             let Ok(body) = rest.take(to_usize(len)) else {
                 break;
             };
-            // What does not parse here is met again, and named, by the scan.
+            // What does not parse here is reported by the scan.
             if matches!(kind, 0x03 | 0x04) && plain(kind, body, tell).is_err() {
                 break;
             }

@@ -1,21 +1,21 @@
-//! One topic of a file while it is walked: where its messages are, and what all of them have in common.
+//! One topic of a file during the walk: where its messages are, and what they have in common.
 //!
 //! ```text
-//! message ──decode──▶ values ─┬─ stamp ──▶ entry: three times, and where the payload is
-//!                             └─ leaves ─▶ their types, their lengths, whether they ever change
+//! message ──decode──▶ values ─┬─ stamp ──▶ entry: three timestamps, and the location of the payload
+//!                             └─ leaves ─▶ their types, their lengths, whether they change
 //! ```
 //!
-//! Payloads are not kept: an entry has 40 bytes, whatever the message has.
+//! Payloads are not kept: an entry takes 40 bytes, whatever the size of the message.
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::decoder::{Decoder, Schema};
-use super::entries::Place;
 use super::leaf::{self, Leaf};
 use super::mapping::{self, Clock};
 use super::message::{Value, stamp};
 use super::picks::{Pick, known};
 use super::pixels::{self, Look};
+use super::records::Place;
 use super::ros2::short;
 use super::streams::as_image;
 
@@ -24,7 +24,7 @@ use super::streams::as_image;
 pub(super) struct Entry {
     pub(super) log_ns: i64,
     pub(super) publish_ns: i64,
-    /// The time in the message, 0 if it has none.
+    /// The stamp in the message, 0 if it has none.
     pub(super) stamp_ns: i64,
     pub(super) place: Place,
 }
@@ -38,7 +38,7 @@ pub(super) struct Topic {
     pub(super) decoder: Result<Arc<Decoder>, String>,
     pub(super) metadata: BTreeMap<String, String>,
     pub(super) entries: Vec<Entry>,
-    /// How many messages cannot be read, and what the first of them says.
+    /// How many messages cannot be decoded, and the error of the first.
     pub(super) unread: (u64, Option<(i64, String)>),
     stamps: usize,
     pub(super) has_time: bool,
@@ -98,7 +98,7 @@ impl Topic {
         }
     }
 
-    /// Takes a message in; returns its value for whoever watches a field.
+    /// Adds a message; passes its value to `watch`.
     pub(super) fn add(&mut self, mut entry: Entry, data: &[u8], watch: &mut dyn FnMut(&Value<'_>)) {
         let Ok(decoder) = &self.decoder else {
             self.unread.0 += 1;
@@ -128,7 +128,7 @@ impl Topic {
                 Some(first) if *first == look => {}
                 Some(first) => {
                     let what = format!(
-                        "message {number} is an image of {}, the first is of {}",
+                        "message {number} is an image of {}, but the first is of {}",
                         look.ty, first.ty
                     );
                     image.wrong.get_or_insert(what);
@@ -148,7 +148,7 @@ impl Topic {
         watch(&value);
     }
 
-    /// Whose time the frames have if nobody says.
+    /// The default clock of the frames.
     pub(super) fn clock(&self) -> Clock {
         match self.has_stamps() && self.has_time {
             true => Clock::Header,

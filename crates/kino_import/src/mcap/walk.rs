@@ -1,4 +1,4 @@
-//! The walk: everything that a file holds, as topics, marks, attributes and faults.
+//! The walk: everything in a file, as topics, marks, attributes and faults.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -8,11 +8,11 @@ use std::thread;
 
 use serde_json::{Map, Value as Json};
 
-use super::blocks::Block;
+use super::chunks::Chunk;
 use super::decoder::Schema;
-use super::entries::{Event, Fault};
 use super::mapping::{Mapping, Stream, Watch};
 use super::message::Value;
+use super::records::{Event, Fault};
 use super::scan::scan;
 use super::split::Mark;
 use super::topic::{Entry, Topic};
@@ -23,18 +23,18 @@ use crate::survey::cores;
 /// A text attachment of at most this many bytes becomes an attribute.
 const SMALL_BYTES: usize = 1 << 20;
 
-/// What a file holds.
+/// The contents of a file.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
-    pub(super) blocks: Vec<Block>,
+    pub(super) chunks: Vec<Chunk>,
     pub(super) topics: Vec<Topic>,
     pub(super) attributes: Map<String, Json>,
     pub(super) faults: Vec<Fault>,
-    /// What the watched fields said, in the order of [`Mapping::watches`].
+    /// The values of the watched fields, in the order of [`Mapping::watches`].
     pub(super) marks: Vec<Vec<Mark>>,
 }
 
-/// Walks files, as many at a time as there are CPUs; the answers are in the order of the files.
+/// Walks files, as many at a time as there are cores; results are in file order.
 pub(super) fn walk_all(paths: &[PathBuf], mapping: &Mapping) -> Vec<Result<Contents>> {
     let next = AtomicUsize::new(0);
     let walked = Mutex::new(Vec::new());
@@ -61,7 +61,7 @@ pub(super) fn walk_all(paths: &[PathBuf], mapping: &Mapping) -> Vec<Result<Conte
     walked.into_iter().map(|(_, contents)| contents).collect()
 }
 
-/// Looks at every message of a file.
+/// Reads every message of a file.
 fn walk(path: &Path, mapping: &Mapping) -> Result<Contents> {
     let watches = mapping.watches();
     let mut walk = Walk {
@@ -75,13 +75,13 @@ fn walk(path: &Path, mapping: &Mapping) -> Result<Contents> {
         mapping,
         watches,
     };
-    let blocks = scan(path, &mut |event| walk.take(event));
-    walk.contents.blocks = blocks.map_err(|source| files::cannot_read(path, source))?;
+    let chunks = scan(path, &mut |event| walk.take(event));
+    walk.contents.chunks = chunks.map_err(|source| files::cannot_read(path, source))?;
     let (unknown, log_ns) = walk.unknown;
     if unknown > 0 {
         walk.fault(
             "messages",
-            format!("{unknown} messages are of channels that are not in the file"),
+            format!("{unknown} messages belong to channels that are not in the file"),
             log_ns,
         );
     }
@@ -91,9 +91,9 @@ fn walk(path: &Path, mapping: &Mapping) -> Result<Contents> {
 struct Walk<'a> {
     contents: Contents,
     schemas: HashMap<u16, Schema>,
-    /// Channels, by their number: a place among the topics, or nothing where that cannot be.
+    /// Channels by id: the index of the topic, or `None` if it cannot be decoded.
     channels: HashMap<u16, Option<usize>>,
-    /// Messages whose channel is not known, and the time of the first.
+    /// Messages of unknown channels, and the time of the first.
     unknown: (u64, Option<i64>),
     mapping: &'a Mapping,
     watches: Vec<Watch>,
@@ -143,7 +143,7 @@ impl Walk<'_> {
                     };
                     self.message(*topic, entry, data);
                 }
-                // The channel is in the list of faults.
+                // The channel is already among the faults.
                 Some(None) => {}
                 None => {
                     self.unknown.0 += 1;
@@ -168,7 +168,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The topic of a channel; several channels may send to one.
+    /// The topic of a channel; several channels may share one.
     fn channel(
         &mut self,
         schema: u16,
@@ -189,7 +189,7 @@ impl Walk<'_> {
                 return Some(place);
             }
             let what = format!(
-                "is sent as `{}` and as `{}`; the messages of the second kind are not imported",
+                "has messages of type `{}` and of type `{}`; those of the second type are not imported",
                 known.schema.name, schema.name
             );
             self.fault(topic, what, None);
@@ -226,7 +226,7 @@ impl Walk<'_> {
         });
     }
 
-    /// Small texts are attributes; anything else has no place.
+    /// Small text attachments become attributes; anything else cannot be imported.
     fn attachment(&mut self, name: &str, media_type: &str, data: &[u8]) {
         let is_text = media_type.starts_with("text/")
             || media_type.ends_with("json")
@@ -242,7 +242,7 @@ impl Walk<'_> {
             }
             None => {
                 let what = format!(
-                    "is an attachment of {} bytes ({media_type}), which has no place",
+                    "is an attachment of {} bytes ({media_type}), which cannot be imported",
                     data.len()
                 );
                 self.fault(name, what, None);

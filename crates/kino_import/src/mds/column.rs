@@ -1,4 +1,4 @@
-//! Columns: how one value of a sample is encoded.
+//! Columns: the encoding of one value of a sample.
 //!
 //! ```text
 //! ndarray:float32:6   values                            list[jpeg]   u32 0 | u32 count | u32 size … | files …
@@ -6,7 +6,7 @@
 //! ndarray             u8 dtype | the same                pil          u32 width | u32 height | u32 len | mode | pixels
 //! ```
 //!
-//! Pickles (`pkl`) are programs and are never run.
+//! Pickles (`pkl`) can run code and are never loaded.
 
 use std::borrow::Cow;
 
@@ -18,9 +18,9 @@ pub(crate) enum Encoding {
     Bytes,
     Text,
     Scalar(Dtype),
-    /// An integer in digits.
+    /// An integer as decimal text.
     Digits,
-    /// A float in digits.
+    /// A float as decimal text.
     FloatDigits,
     Array {
         dtype: Option<Dtype>,
@@ -30,7 +30,7 @@ pub(crate) enum Encoding {
     Image,
     JpegArray,
     ListOf(Box<Encoding>),
-    /// One that is not read, by its name.
+    /// An unsupported one, by name.
     Other(String),
 }
 
@@ -67,28 +67,28 @@ impl Encoding {
         let text = || std::str::from_utf8(data).map_err(|_| "is not UTF-8 text");
         match self {
             Self::Bytes if crate::image::is_image(data) => Ok(Cell::Image(data)),
-            Self::Bytes => Err("holds bytes that are no image".to_owned()),
+            Self::Bytes => Err("contains bytes that are not an image".to_owned()),
             Self::Image => Ok(Cell::Image(data)),
             Self::Text => Ok(Cell::Text(text()?)),
             Self::Scalar(dtype) => numbers(*dtype, Vec::new(), data),
             Self::Digits => {
-                let value: i64 = text()?.trim().parse().map_err(|_| "is no integer of 64 bits")?;
+                let value: i64 = text()?.trim().parse().map_err(|_| "is not a 64-bit integer")?;
                 let bytes = value.to_le_bytes().to_vec();
                 Ok(Cell::Numbers(Dtype::I64, Vec::new(), bytes.into()))
             }
             Self::FloatDigits => {
-                let value: f64 = text()?.trim().parse().map_err(|_| "is no number")?;
+                let value: f64 = text()?.trim().parse().map_err(|_| "is not a number")?;
                 let bytes = value.to_le_bytes().to_vec();
                 Ok(Cell::Numbers(Dtype::F64, Vec::new(), bytes.into()))
             }
             Self::Array { dtype, shape } => decode_array(*dtype, shape.clone(), data),
             Self::Pil => decode_pil(data),
             Self::JpegArray => decode_list(&Self::Image, data),
-            Self::ListOf(inner) => decode_list(inner, data.get(4..).ok_or("is cut short")?),
+            Self::ListOf(inner) => decode_list(inner, data.get(4..).ok_or("is truncated")?),
             Self::Other(name) if name == "pkl" => {
-                Err("is a pickle, which is a program and is not run; write it as `ndarray`, `str` or `json`".to_owned())
+                Err("is a pickle, which is not loaded because unpickling runs code; write it as `ndarray`, `str` or `json`".to_owned())
             }
-            Self::Other(name) => Err(format!("has the encoding {name:?}, which is not known")),
+            Self::Other(name) => Err(format!("has the unknown encoding {name:?}")),
         }
     }
 }
@@ -113,10 +113,10 @@ fn numbers(dtype: Dtype, shape: Vec<usize>, data: &[u8]) -> Result<Cell<'_>, Str
     let bytes = shape
         .iter()
         .try_fold(dtype.size(), |bytes, &len| bytes.checked_mul(len));
-    // The library writes no array without values, and such a one could claim any number of rows.
+    // The library writes no empty arrays, and one could claim any number of rows.
     if bytes != Some(data.len()) || data.is_empty() {
         return Err(format!(
-            "has {} bytes, which are not {}{shape:?}",
+            "has {} bytes, which does not match {}{shape:?}",
             data.len(),
             dtype.name()
         ));
@@ -129,7 +129,7 @@ fn decode_array(
     shape: Option<Vec<usize>>,
     mut data: &[u8],
 ) -> Result<Cell<'_>, String> {
-    let cut = "is cut short";
+    let cut = "is truncated";
     let mut byte = || {
         let (&first, rest) = data.split_first().ok_or(cut)?;
         data = rest;
@@ -137,7 +137,7 @@ fn decode_array(
     };
     let dtype = match dtype {
         Some(dtype) => dtype,
-        None => dtype_of(byte()?).ok_or("has a dtype that is not known")?,
+        None => dtype_of(byte()?).ok_or("has an unknown dtype")?,
     };
     let shape = match shape {
         Some(shape) => shape,
@@ -155,7 +155,7 @@ fn decode_array(
                 .chunks_exact(width)
                 .map(|bytes| usize::try_from(len(bytes)));
             lens.collect::<Result<_, _>>()
-                .map_err(|_| "has an absurd shape")?
+                .map_err(|_| "has an unreasonable shape")?
         }
     };
     numbers(dtype, shape, data)
@@ -185,8 +185,8 @@ fn u32_at(data: &[u8], at: usize) -> Option<usize> {
 
 fn decode_pil(data: &[u8]) -> Result<Cell<'_>, String> {
     let header = u32_at(data, 0).zip(u32_at(data, 4)).zip(u32_at(data, 8));
-    let ((width, height), len) = header.ok_or("is cut short")?;
-    let (mode, pixels) = data[12..].split_at_checked(len).ok_or("is cut short")?;
+    let ((width, height), len) = header.ok_or("is truncated")?;
+    let (mode, pixels) = data[12..].split_at_checked(len).ok_or("is truncated")?;
     let (dtype, channels) = match mode {
         b"L" => (Dtype::U8, 1),
         b"RGB" => (Dtype::U8, 3),
@@ -195,7 +195,7 @@ fn decode_pil(data: &[u8]) -> Result<Cell<'_>, String> {
         _ => {
             let mode = String::from_utf8_lossy(mode);
             return Err(format!(
-                "is an image of the mode {mode:?}; L, RGB, RGBA and I;16 are read"
+                "is an image of mode {mode:?}; L, RGB, RGBA and I;16 are supported"
             ));
         }
     };
@@ -203,7 +203,7 @@ fn decode_pil(data: &[u8]) -> Result<Cell<'_>, String> {
 }
 
 fn decode_list<'a>(inner: &Encoding, data: &'a [u8]) -> Result<Cell<'a>, String> {
-    let cut = "is cut short";
+    let cut = "is truncated";
     let count = u32_at(data, 0).ok_or(cut)?;
     let sizes_len = count.checked_mul(4).ok_or(cut)?;
     let (sizes, mut rest) = data[4..].split_at_checked(sizes_len).ok_or(cut)?;
@@ -223,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arrays_say_their_type_and_shape_or_the_column_does() {
+    fn type_and_shape_come_from_the_array_or_the_column() {
         let fixed = Encoding::parse("ndarray:uint8:2,2");
         let expected = Cell::Numbers(Dtype::U8, vec![2, 2], vec![1, 2, 3, 4].into());
         assert_eq!(fixed.decode(&[1, 2, 3, 4]), Ok(expected));
@@ -243,13 +243,13 @@ mod tests {
     fn pickles_are_refused_with_advice() {
         let error = Encoding::parse("pkl").decode(b"\x80").unwrap_err();
         assert!(
-            error.contains("is not run") && error.contains("ndarray"),
+            error.contains("is not loaded") && error.contains("ndarray"),
             "{error}"
         );
     }
 
     #[test]
-    fn no_bytes_make_any_encoding_panic_or_allocate() {
+    fn arbitrary_bytes_never_panic_or_over_allocate() {
         let names = [
             "bytes",
             "str",

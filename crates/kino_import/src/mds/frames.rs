@@ -1,4 +1,4 @@
-//! Frames: values of samples as packed numbers, images, or text.
+//! Frames: values of samples as packed numeric values, images, or text.
 
 use std::ops::Range;
 
@@ -6,21 +6,21 @@ use kino_codec::FrameType;
 
 use crate::image;
 use crate::mds::column::Cell;
-use crate::mds::plan::{self, Form, Part, Reading};
-use crate::plans::places;
-use crate::source::{FrameBuf, StreamPlan};
+use crate::mds::spec::{self, Form, Part, Reading};
+use crate::source::{FrameBuf, StreamSpec};
+use crate::specs::places;
 
-/// Frames of a stream, as they are put together.
+/// Frames of a stream being assembled.
 #[derive(Debug)]
 pub(crate) struct Frames<'a> {
-    plan: &'a StreamPlan,
+    spec: &'a StreamSpec,
     part: &'a Part,
     first: u64,
     values: Vec<u8>,
     strings: Vec<Vec<u8>>,
 }
 
-/// The samples that some frames are in, each with the frames inside it.
+/// The samples that contain the requested frames, each with the frames inside it.
 pub(crate) fn wanted(
     reading: Reading,
     samples: &[(usize, usize)],
@@ -44,9 +44,9 @@ pub(crate) fn wanted(
 }
 
 impl<'a> Frames<'a> {
-    pub(crate) fn new(plan: &'a StreamPlan, part: &'a Part, first: u64) -> Self {
+    pub(crate) fn new(spec: &'a StreamSpec, part: &'a Part, first: u64) -> Self {
         Self {
-            plan,
+            spec,
             part,
             first,
             values: Vec::new(),
@@ -83,7 +83,7 @@ impl<'a> Frames<'a> {
                 self.values.extend(values.iter());
             }
             (Form::Lists(_), Cell::Numbers(..)) => {
-                self.strings.push(plan::json(cell).to_string().into_bytes());
+                self.strings.push(spec::json(cell).to_string().into_bytes());
             }
             (Form::Text, Cell::Text(text)) => self.strings.push(text.as_bytes().to_vec()),
             (Form::Image(_), Cell::Image(file)) => self.strings.push(file.to_vec()),
@@ -98,7 +98,7 @@ impl<'a> Frames<'a> {
             let files = self.strings.iter().map(Vec::as_slice);
             return image::read(files, encoded, self.first);
         }
-        Ok(match self.plan.frame {
+        Ok(match self.spec.frame {
             FrameType::Values(_) => FrameBuf::Values(self.values),
             FrameType::Text => FrameBuf::Bytes(self.strings),
         })

@@ -18,11 +18,11 @@ use crate::mds::column::Encoding;
 pub(crate) struct Column {
     pub(crate) name: String,
     pub(crate) encoding: Encoding,
-    /// Bytes per value, where every value has as many.
+    /// Bytes per value, if fixed.
     pub(crate) size: Option<usize>,
 }
 
-/// One file of a shard, as it should be.
+/// One file of a shard, as the index describes it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Promise {
     pub(crate) path: PathBuf,
@@ -39,11 +39,11 @@ pub(crate) struct ShardInfo {
     pub(crate) raw: Promise,
     pub(crate) packed: Option<Promise>,
     pub(crate) compression: Option<String>,
-    /// Which file of the source it is, once that is known to be there.
+    /// The index of its source file, once it is known to exist.
     pub(crate) file: Option<usize>,
 }
 
-/// The file. Only what is used is kept: a JSON value for every number of a long index would be many times the file.
+/// The index file. Only used fields are kept: generic JSON values of a long index would take many times its size.
 #[derive(Deserialize)]
 struct Index {
     shards: Vec<Entry>,
@@ -76,16 +76,16 @@ struct FileEntry {
 /// Parses an index.
 pub(crate) fn parse(path: &Path, text: &[u8]) -> Result<Vec<ShardInfo>> {
     let index: Result<Index, _> = serde_json::from_slice(text);
-    let what = "is not an index of shards";
+    let what = "is not an MDS index";
     let index = index.map_err(|error| ImportError::corrupt(path, "/", what).because(error))?;
     let shard = |(number, shard): (usize, Entry)| {
         let object = format!("shards[{number}]");
         if shard.format != "mds" || shard.version != 2 {
             let what = format!(
-                "is of the format {:?} {}, only mds 2 is read",
+                "has the format {:?} {}; only mds 2 is supported",
                 shard.format, shard.version
             );
-            let next = "write it again with MDSWriter";
+            let next = "rewrite it with MDSWriter";
             return Err(ImportError::unsupported(path, &object, &what, next));
         }
         let found = parse_shard(path, shard);
@@ -112,7 +112,7 @@ fn parse_shard(path: &Path, shard: Entry) -> Result<ShardInfo, String> {
     let raw = shard.raw_data.ok_or("has no `raw_data`")?;
     Ok(ShardInfo {
         columns: columns.collect(),
-        samples: samples.ok_or("does not say how many samples it has")?,
+        samples: samples.ok_or("does not specify its number of samples")?,
         raw: promise(path, raw)?,
         packed: shard
             .zip_data
@@ -125,7 +125,7 @@ fn parse_shard(path: &Path, shard: Entry) -> Result<ShardInfo, String> {
 
 fn promise(index: &Path, file: FileEntry) -> Result<Promise, String> {
     let name = file.basename;
-    // The name is the file's claim: it must not lead out of the folder.
+    // The name is untrusted: it must not lead out of the folder.
     if name.contains(['/', '\\', '\0']) || matches!(&*name, "" | "." | "..") {
         return Err(format!(
             "names the file {name:?}, which is not beside the index"
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_that_is_none_is_refused() {
+    fn an_invalid_index_is_refused() {
         for text in [
             "",
             "[]",

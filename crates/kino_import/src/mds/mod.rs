@@ -1,19 +1,18 @@
-//! MDS: shards of samples, as mosaicml-streaming writes them.
+//! MDS: shards of samples, as written by mosaicml-streaming.
 //!
 //! ```text
-//! index.rs      shard.rs                     column.rs           walk.rs    plan.rs            frames.rs
+//! index.rs      shard.rs                     column.rs           walk.rs    spec.rs            frames.rs
 //! index.json ─▶ shards, unpacked, checked ─▶ values by column ─▶ episodes ─▶ column → stream ─▶ frames
 //! ```
 //!
-//! A sample is a step if there is a column that says which episode it is in, and an episode otherwise. Opening reads
-//! every shard once: it checks the hashes and looks at the type of every value. One shard is in memory at a time;
-//! reading keeps the last few.
+//! A sample is a step if a column names its episode, and an episode otherwise. Opening reads every shard once: it
+//! checks the hashes and the type of every value. One shard is in memory at a time; reading caches the last few.
 
 mod column;
 mod frames;
 mod index;
-mod plan;
 mod shard;
+mod spec;
 mod walk;
 
 use std::collections::HashSet;
@@ -28,32 +27,32 @@ use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result, invalid};
 use crate::files;
 use crate::open::ImportOptions;
-use crate::plans::{self, RATES};
 use crate::recent::Recent;
-use crate::source::{EpisodePlan, FrameBuf, Source, SourceFile, SourceInfo};
+use crate::source::{EpisodeSpec, FrameBuf, Source, SourceFile, SourceInfo};
+use crate::specs::{self, RATES};
 use index::{Column, ShardInfo};
-use plan::Part;
 use shard::{HASHES, Hashes, Shard};
+use spec::Part;
 use walk::Known;
 
-/// Where the shards are listed.
+/// The index file.
 const INDEX: &str = "index.json";
 
-/// A longer index is refused: it is parsed whole.
+/// Longer indexes are refused: they are parsed whole.
 const MAX_INDEX_BYTES: u64 = 24 << 20;
 
-/// Columns that say which episode a step is in.
+/// Columns that name the episode of a step.
 const EPISODES: &[&str] = &["episode", "episode_index", "episode_id", "demo"];
 
-/// A sample: which shard, which of its samples.
+/// A sample: its shard, and its index in it.
 type At = (usize, usize);
 
 /// Episodes of MDS shards.
 #[derive(Debug)]
 pub(crate) struct MdsSource {
     info: SourceInfo,
-    episodes: Vec<EpisodePlan>,
-    /// For each episode, what each stream is made of, and its samples.
+    episodes: Vec<EpisodeSpec>,
+    /// For each episode, the source of each stream, and its samples.
     parts: Vec<Vec<Part>>,
     samples: Vec<Vec<At>>,
     shards: Vec<ShardInfo>,
@@ -73,7 +72,7 @@ pub(crate) fn recognise(path: &Path) -> bool {
     folders(path).iter().map(|(_, folder)| folder).any(is_mds)
 }
 
-/// The folders with an index, by the split that they are.
+/// The folders with an index, by split.
 fn folders(path: &Path) -> Vec<(Option<String>, PathBuf)> {
     if path.file_name().is_some_and(|name| name == INDEX) {
         return path
@@ -104,7 +103,7 @@ fn folders(path: &Path) -> Vec<(Option<String>, PathBuf)> {
 }
 
 impl MdsSource {
-    /// Reads every shard once and plans the episodes; keeps no values.
+    /// Reads every shard once and builds the specs; keeps no values.
     pub(crate) fn open(path: &Path, options: &ImportOptions) -> Result<Self> {
         let mut source = Self {
             info: SourceInfo {
@@ -127,8 +126,8 @@ impl MdsSource {
             source.add(&folder, split.as_deref())?;
         }
         if source.episodes.is_empty() {
-            let next = "give the folder that has `index.json` and the shards; steps need a column `episode`";
-            return Err(plans::nothing_left(path, &source.info.defects, next));
+            let next = "pass the folder with `index.json` and the shards; if samples are steps, they need a column `episode`";
+            return Err(specs::nothing_left(path, &source.info.defects, next));
         }
         source.set_rates(path, options)?;
         Ok(source)
@@ -175,7 +174,7 @@ impl MdsSource {
         Ok(())
     }
 
-    /// Loads a shard for the walk, or lists why it cannot be.
+    /// Loads a shard for the walk, or records why it cannot be loaded.
     fn load(&mut self, number: usize, columns: &[Column]) -> Result<Option<Shard>> {
         let info = &self.shards[number];
         let loaded = match info.columns == columns {
@@ -183,7 +182,7 @@ impl MdsSource {
             false => Err(ImportError::corrupt(
                 &info.raw.path,
                 "shard",
-                "has other columns than the first shard",
+                "has different columns than the first shard",
             )),
         };
         if let Some(file) = shard::file(info) {
@@ -194,11 +193,14 @@ impl MdsSource {
             let unknown = file.hashes.iter().map(|(name, _)| name.as_str());
             let unknown: Vec<_> = unknown.filter(|name| !HASHES.contains(name)).collect();
             if !unknown.is_empty() {
-                let what = format!("has hashes that are not checked: {}", unknown.join(", "));
+                let what = format!(
+                    "has hashes of unsupported algorithms, which are not checked: {}",
+                    unknown.join(", ")
+                );
                 let defect = Defect::new(self.place(number, "shard"), what, Action::Noted);
                 self.info.defects.push(defect);
             }
-            // Only files that are there can be hashed for the lineage.
+            // Only existing files can be hashed for the lineage.
             self.shards[number].file = Some(self.info.files.len());
             self.info.files.push(SourceFile::new(path, len));
         }
@@ -223,7 +225,7 @@ impl MdsSource {
         format!("{}:{object}", name.to_string_lossy())
     }
 
-    /// Gives every stream its clock: what the user says, or else what a column of the episode says.
+    /// Sets every stream's clock: the user's rate, or that of a column of the episode.
     fn set_rates(&mut self, path: &Path, options: &ImportOptions) -> Result<()> {
         for episode in &mut self.episodes {
             let said = || {
@@ -231,14 +233,14 @@ impl MdsSource {
                     .iter()
                     .find_map(|name| episode.attributes.get(*name)?.as_f64())
             };
-            let said = || said().filter(plans::is_rate);
+            let said = || said().filter(specs::is_rate);
             let Some(rate_hz) = options.rate_hz.or_else(said) else {
                 return Err(invalid(format!(
-                    "{}: MDS has no times and no rate; pass --rate HZ (in Python rate_hz=)",
+                    "{}: MDS stores neither timestamps nor a rate; pass --rate HZ (in Python rate_hz=)",
                     path.display()
                 )));
             };
-            plans::set_rate(episode, rate_hz);
+            specs::set_rate(episode, rate_hz);
         }
         Ok(())
     }
@@ -249,7 +251,7 @@ impl Source for MdsSource {
         &self.info
     }
 
-    fn episodes(&self) -> &[EpisodePlan] {
+    fn episodes(&self) -> &[EpisodeSpec] {
         &self.episodes
     }
 
@@ -260,15 +262,15 @@ impl Source for MdsSource {
         frames: Range<u64>,
         out: &mut FrameBuf,
     ) -> Result<()> {
-        let plan = plans::find(&self.episodes, (episode, stream), &frames)?;
+        let spec = specs::find(&self.episodes, (episode, stream), &frames)?;
         let part = &self.parts[episode][stream];
         let file = self.info.files[self.episodes[episode].file].path();
         let object = format!(
             "episode {}, stream `{}`",
-            self.episodes[episode].id, plan.name
+            self.episodes[episode].id, spec.name
         );
         let wrong = |what: String| ImportError::corrupt(file, &object, what);
-        let mut reading = frames::Frames::new(plan, part, frames.start);
+        let mut reading = frames::Frames::new(spec, part, frames.start);
         for (number, sample, within) in
             frames::wanted(part.reading, &self.samples[episode], &frames)
         {

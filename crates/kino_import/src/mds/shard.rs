@@ -21,20 +21,20 @@ use crate::mds::index::{Column, Promise, ShardInfo};
 /// Offsets have 32 bits.
 const MAX_SHARD_BYTES: u64 = 1 << 32;
 
-/// A packed shard is unpacked into memory: one of more bytes is refused. MDSWriter makes shards of 64 MiB.
+/// A compressed shard is decompressed into memory: larger ones are refused. MDSWriter makes shards of 64 MiB.
 const MAX_UNPACKED_BYTES: u64 = 128 << 20;
 
-/// A sample is read whole: one of more bytes is refused.
+/// A sample is read whole: larger ones are refused.
 const MAX_SAMPLE_BYTES: u64 = 256 << 20;
 
-/// A shard: its file, or what was unpacked from it.
+/// A shard: its file, or its decompressed content.
 #[derive(Debug)]
 pub(crate) enum Shard {
     Raw(Mutex<File>, u64),
     Unpacked(Vec<u8>),
 }
 
-/// Which file of a shard is read: the raw one, or the packed one where that is not here.
+/// Which file of a shard is read: the raw one, or the compressed one if that is missing.
 pub(crate) fn file(info: &ShardInfo) -> Option<&Promise> {
     let here = |promise: &&Promise| promise.path.is_file();
     Some(&info.raw)
@@ -53,7 +53,7 @@ impl Shard {
             return Err(ImportError::corrupt(
                 path,
                 "shard",
-                "is in index.json and not here",
+                "is listed in index.json but missing",
             ));
         };
         let opened = open(file)?;
@@ -66,13 +66,13 @@ impl Shard {
         };
         if shard.number(0) != Some(info.samples) {
             let what = format!(
-                "has {:?} samples, index.json says {}",
+                "has {:?} samples, but index.json says {}",
                 shard.number(0),
                 info.samples
             );
             return Err(ImportError::corrupt(&file.path, "shard", what));
         }
-        // Each sample has an offset: a count that they do not fit is damage, and nobody should walk it.
+        // Each sample has an offset: a count for which there is no room is damage.
         let offsets = info
             .samples
             .checked_add(2)
@@ -124,7 +124,7 @@ impl Shard {
 
     /// The bytes of a sample.
     pub(crate) fn sample(&self, sample: usize) -> Result<Cow<'_, [u8]>, String> {
-        let cut = || format!("sample {sample} is cut short, or has more than 256 MiB");
+        let cut = || format!("sample {sample} is truncated, or larger than 256 MiB");
         let at = sample
             .checked_add(1)
             .and_then(|at| at.checked_mul(4))
@@ -138,7 +138,7 @@ impl Shard {
         mut rest: &'a [u8],
         columns: &[Column],
     ) -> Result<Vec<&'a [u8]>, String> {
-        let cut = || "has a sample that is cut short".to_owned();
+        let cut = || "has a truncated sample".to_owned();
         let mut sizes = Vec::with_capacity(columns.len());
         for column in columns {
             sizes.push(match column.size {
@@ -193,7 +193,7 @@ fn check(mut opened: &File, file: &Promise) -> Result<()> {
             _ => continue,
         };
         if found != *expected {
-            let what = format!("has a wrong {name}: {found}, index.json says {expected}");
+            let what = format!("does not match its {name}: {found}, index.json says {expected}");
             return Err(ImportError::corrupt(&file.path, "shard", what));
         }
     }
@@ -202,13 +202,13 @@ fn check(mut opened: &File, file: &Promise) -> Result<()> {
         .map_err(|source| files::cannot_read(&file.path, source))
 }
 
-/// Opens a file that should have as many bytes as promised.
+/// Opens a file that should have the stated size.
 fn open(file: &Promise) -> Result<File> {
     let (path, bytes) = (&file.path, file.bytes);
     let opened = files::open_with_len(path);
     let (opened, len) = opened.map_err(|source| files::cannot_read(path, source))?;
     if len != bytes || len > MAX_SHARD_BYTES {
-        let what = format!("has {len} bytes, index.json says {bytes}");
+        let what = format!("has {len} bytes, but index.json says {bytes}");
         return Err(ImportError::corrupt(path, "shard", what));
     }
     Ok(opened)
@@ -218,26 +218,26 @@ fn unpack(stored: File, info: &ShardInfo, file: &Promise) -> Result<Vec<u8>> {
     let path = &file.path;
     let compression = info.compression.as_deref().unwrap_or_default();
     if compression.split(':').next() != Some("zstd") {
-        let what = format!("is packed with {compression:?}; zstd is read");
-        let next = "unpack it first (StreamingDataset does so when it reads), or write it with `compression=\"zstd\"`";
+        let what = format!("is compressed with {compression:?}; only zstd is supported");
+        let next = "decompress it first (StreamingDataset does so when it reads), or write it with `compression=\"zstd\"`";
         return Err(ImportError::unsupported(path, "shard", &what, next));
     }
     let limit = info.raw.bytes;
     if limit > MAX_UNPACKED_BYTES {
         let what = format!(
-            "unpacks to {limit} bytes, at most {MAX_UNPACKED_BYTES} are unpacked; unpack it first with `zstd -d`"
+            "decompresses to {limit} bytes; the limit is {MAX_UNPACKED_BYTES}; decompress it first with `zstd -d`"
         );
         return Err(ImportError::corrupt(path, "shard", what));
     }
-    // What it unpacks to is known: one byte more is enough to see that it lies.
+    // The decompressed size is known: one byte more is enough to detect a lie.
     let mut out = Vec::new();
     let read = zstd::Decoder::new(stored.take(file.bytes))
         .and_then(|decoder| decoder.take(limit + 1).read_to_end(&mut out));
     let wrong = |what: String| ImportError::corrupt(path, "shard", what);
-    read.map_err(|error| wrong("cannot be unpacked".to_owned()).because(error))?;
+    read.map_err(|error| wrong("cannot be decompressed".to_owned()).because(error))?;
     if out.len() as u64 != limit {
         return Err(wrong(format!(
-            "unpacks to another length than the {limit} bytes of index.json"
+            "does not decompress to the {limit} bytes stated in index.json"
         )));
     }
     Ok(out)

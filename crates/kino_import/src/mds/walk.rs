@@ -1,4 +1,4 @@
-//! The walk: samples are put together to episodes.
+//! The walk: groups samples into episodes.
 
 use std::collections::HashMap;
 
@@ -7,12 +7,12 @@ use serde_json::{Map, Value};
 use crate::defect::{Action, Defect};
 use crate::mds::column::Cell;
 use crate::mds::index::Column;
-use crate::mds::plan::{self, Becomes, Form, Part};
+use crate::mds::spec::{self, Becomes, Form, Part};
 use crate::mds::{At, MdsSource};
-use crate::plans::INSTRUCTIONS;
-use crate::source::{EpisodePlan, StreamPlan};
+use crate::source::{EpisodeSpec, StreamSpec};
+use crate::specs::INSTRUCTIONS;
 
-/// Columns that say which step of it.
+/// Columns with the step number.
 const STEPS: &[&str] = &["step", "step_index", "frame", "frame_index", "t"];
 
 /// Columns that name an episode.
@@ -35,7 +35,7 @@ pub(crate) struct Steps {
 }
 
 impl MdsSource {
-    /// Adds a step to its episode, which column `of_episode` names.
+    /// Adds a step to its episode, named by the column `of_episode`.
     pub(crate) fn add_step(
         &self,
         known: &mut Known,
@@ -43,7 +43,7 @@ impl MdsSource {
         values: &[&[u8]],
         (of_episode, at): (usize, At),
     ) -> Result<(), String> {
-        let id = match plan::json(&columns[of_episode].encoding.decode(values[of_episode])?) {
+        let id = match spec::json(&columns[of_episode].encoding.decode(values[of_episode])?) {
             Value::String(text) => text,
             number => number.to_string(),
         };
@@ -57,13 +57,13 @@ impl MdsSource {
             known.episodes.len() - 1
         });
         let episode = &mut known.episodes[place];
-        // Without a column that says so, steps are in the order of their samples.
+        // Without a step column, steps are in sample order.
         let mut step = i64::try_from(episode.steps.len()).unwrap_or(i64::MAX);
         for ((column, value), form) in columns.iter().zip(values).zip(&mut episode.forms) {
             let cell = column.encoding.decode(value);
             if let Ok(cell) = &cell {
                 if STEPS.contains(&&*column.name) {
-                    step = plan::json(cell).as_i64().unwrap_or(step);
+                    step = spec::json(cell).as_i64().unwrap_or(step);
                 }
                 if let (Cell::Text(text), true) = (cell, INSTRUCTIONS.contains(&&*column.name)) {
                     episode.task.get_or_insert_with(|| (*text).to_owned());
@@ -102,7 +102,7 @@ impl MdsSource {
         let mut streams = Vec::new();
         for (idx, (column, form)) in columns.iter().zip(episode.forms).enumerate() {
             match form {
-                Some(Ok(form)) => streams.extend(plan::steps(idx, &column.name, &form, frames)),
+                Some(Ok(form)) => streams.extend(spec::steps(idx, &column.name, &form, frames)),
                 Some(Err(what)) => self.lose(&id, &column.name, what),
                 None => {}
             }
@@ -131,10 +131,10 @@ impl MdsSource {
                 .filter(|(column, _)| names.contains(&&*column.name));
             named.find_map(|(_, cell)| cell.as_ref().ok())
         };
-        let actions = found(&["action", "actions"]).and_then(plan::frames_of);
-        let longest = || cells.iter().flatten().filter_map(plan::frames_of).max();
+        let actions = found(&["action", "actions"]).and_then(spec::frames_of);
+        let longest = || cells.iter().flatten().filter_map(spec::frames_of).max();
         let frames = actions.or_else(longest).filter(|&frames| frames > 0);
-        let frames = frames.ok_or("has no column over time")?;
+        let frames = frames.ok_or("has no column with a time axis")?;
         let text = |cell: &Cell<'_>| match cell {
             Cell::Text(text) if !text.is_empty() => Some((*text).to_owned()),
             _ => None,
@@ -145,7 +145,7 @@ impl MdsSource {
         let (id, task) = (in_split(split, &id), found(INSTRUCTIONS).and_then(text));
         let (mut streams, mut attributes) = (Vec::new(), Map::new());
         for (idx, (column, cell)) in columns.iter().zip(cells).enumerate() {
-            let becomes = cell.and_then(|cell| plan::episode(idx, &column.name, &cell, frames));
+            let becomes = cell.and_then(|cell| spec::episode(idx, &column.name, &cell, frames));
             match becomes {
                 Ok(Becomes::Stream(stream)) => streams.push(*stream),
                 Ok(Becomes::Attribute(value)) => {
@@ -164,7 +164,7 @@ impl MdsSource {
             return id;
         }
         let new = format!("{id}#{}", self.episodes.len());
-        let what = format!("is the name of several episodes; this one is called `{new}`");
+        let what = format!("is the name of several episodes; this one is renamed to `{new}`");
         let defect = Defect::new(&id, what, Action::Kept);
         self.info.defects.push(defect.of(&new));
         self.ids.insert(new.clone());
@@ -180,14 +180,14 @@ impl MdsSource {
         &mut self,
         id: String,
         samples: Vec<At>,
-        (mut streams, attributes): (Vec<(StreamPlan, Part)>, Map<String, Value>),
+        (mut streams, attributes): (Vec<(StreamSpec, Part)>, Map<String, Value>),
         (task, split): (Option<String>, Option<&str>),
     ) {
         streams.sort_by(|(a, _), (b, _)| a.name.cmp(&b.name));
         let (streams, parts) = streams.into_iter().unzip();
         let (shard, sample) = samples.first().copied().unwrap_or_default();
         let id = self.new_id(id);
-        self.episodes.push(EpisodePlan {
+        self.episodes.push(EpisodeSpec {
             id,
             splits: split.map(str::to_owned).into_iter().collect(),
             success: attributes.get("success").and_then(Value::as_bool),

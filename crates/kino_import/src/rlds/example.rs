@@ -2,11 +2,11 @@
 //!
 //! ```text
 //! Example { 1: Features { 1: { 1: name, 2: Feature { 1: BytesList | 2: FloatList | 3: Int64List } } … } }
-//!                                                     └── each { 1: values }, numbers packed or one by one
+//!                                                     └── each { 1: values }, packed or one by one
 //! ```
 //!
-//! Byte strings, the images, stay where they are and are known by their place. Numbers are copied. Nothing is
-//! allocated on the word of a length: all of it together is at most sixteen times the bytes that are there.
+//! Byte strings (the images) are not copied but referenced by position. Numeric values are copied. Nothing is allocated
+//! because of a claimed length: all of it together is at most sixteen times the bytes that exist.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -17,7 +17,7 @@ pub(crate) struct Example {
     lists: HashMap<String, List>,
 }
 
-/// The values of one name.
+/// The values of one feature.
 #[derive(Debug, PartialEq)]
 pub(crate) enum List {
     /// Nothing, of no type.
@@ -41,7 +41,7 @@ impl List {
         }
     }
 
-    /// What the values are, for people.
+    /// The type of the values, for messages.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Empty => "nothing",
@@ -127,7 +127,7 @@ fn parse_floats(values: &[u8], at: usize) -> Result<Vec<u8>, String> {
         match field? {
             (1, Value::Bytes(packed, _)) if packed.len() % 4 == 0 => floats.extend(packed),
             (1, Value::Fixed32(one)) => floats.extend(one),
-            (1, _) => return Err("has a list of floats that is none".to_owned()),
+            (1, _) => return Err("has an invalid float list".to_owned()),
             _ => {}
         }
     }
@@ -144,7 +144,7 @@ fn parse_ints(values: &[u8], at: usize) -> Result<Vec<i64>, String> {
                 }
             }
             (1, Value::Varint(one)) => ints.push(one.cast_signed()),
-            (1, _) => return Err("has a list of integers that is none".to_owned()),
+            (1, _) => return Err("has an invalid integer list".to_owned()),
             _ => {}
         }
     }
@@ -178,7 +178,7 @@ fn fields(message: &[u8], at: usize) -> impl Iterator<Item = Result<(u64, Value<
 
 fn field<'a>(rest: &mut &'a [u8], len: usize, at: usize) -> Result<(u64, Value<'a>), String> {
     let tag = varint(rest)?;
-    let cut = "is cut short";
+    let cut = "is truncated";
     let value = match tag & 7 {
         0 => Value::Varint(varint(rest)?),
         1 => {
@@ -205,14 +205,14 @@ fn field<'a>(rest: &mut &'a [u8], len: usize, at: usize) -> Result<(u64, Value<'
 fn varint(rest: &mut &[u8]) -> Result<u64, String> {
     let mut value = 0;
     for shift in (0..64).step_by(7) {
-        let (&byte, after) = rest.split_first().ok_or("is cut short")?;
+        let (&byte, after) = rest.split_first().ok_or("is truncated")?;
         *rest = after;
         value |= u64::from(byte & 0x7f) << shift;
         if byte < 0x80 {
             return Ok(value);
         }
     }
-    Err("has an integer of more than ten bytes".to_owned())
+    Err("has a varint of more than ten bytes".to_owned())
 }
 
 #[cfg(test)]
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_an_error_or_an_answer_never_a_panic() {
+    fn damage_never_panics() {
         let body = example(&[
             ("texts", 1, bytes_field(1, &[7; 200])),
             ("ints", 3, bytes_field(1, &[1, 2, 3])),

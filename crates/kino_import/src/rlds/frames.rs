@@ -1,4 +1,4 @@
-//! Frames: values of an episode as packed little-endian numbers, images, or text.
+//! Frames: values of an episode as packed little-endian values, images, or text.
 
 use std::ops::Range;
 
@@ -10,16 +10,16 @@ use serde_json::Value;
 use crate::hdf5::attributes::float;
 use crate::hdf5::frames::nest;
 use crate::image;
-use crate::plans::places;
 use crate::rlds::example::{Example, List};
-use crate::rlds::plan::{FLAT, ROWS, Reading};
 use crate::rlds::schema::{Encoding, Leaf, LeafType};
-use crate::source::{FrameBuf, StreamPlan};
+use crate::rlds::spec::{FLAT, ROWS, Reading};
+use crate::source::{FrameBuf, StreamSpec};
+use crate::specs::places;
 
 /// Reads frames of a stream from its episode.
 pub(crate) fn read(
     (leaf, reading): (&Leaf, &Reading),
-    stream: &StreamPlan,
+    stream: &StreamSpec,
     (example, body): (&Example, &[u8]),
     frames: &Range<u64>,
 ) -> Result<FrameBuf, String> {
@@ -54,11 +54,13 @@ pub(crate) fn read(
                 }
                 let expected = (frame + 1 - at.start) * frame_bytes;
                 if values.len() != expected {
-                    return Err(wrong(format!("is not the {frame_bytes} bytes of its type")));
+                    return Err(wrong(format!(
+                        "does not have the {frame_bytes} bytes of its type"
+                    )));
                 }
             }
             if dtype == Dtype::Bool && values.iter().any(|&byte| byte > 1) {
-                return Err("holds a bool that is neither 0 nor 1".to_owned());
+                return Err("contains a bool that is neither 0 nor 1".to_owned());
             }
             Ok(FrameBuf::Values(values))
         }
@@ -118,7 +120,7 @@ fn json_text(
     let inner = shape_of(&leaf.ty);
     let elements: usize = inner.iter().product();
     let mut shape: Vec<_> = inner.iter().map(|&len| len as u64).collect();
-    // A list around each value, unless the value is itself a list of texts.
+    // A list around each value, unless the value is itself a list of strings.
     if leaf.lists > 0 {
         shape.insert(0, (values.len() / elements.max(1)) as u64);
     }
@@ -156,7 +158,7 @@ pub(crate) fn to_json(
         List::Bytes(_) | List::Empty => None,
     };
     let found: Option<Vec<_>> = values.map(value).collect();
-    let found = found.ok_or("holds a value that is neither a number nor text")?;
+    let found = found.ok_or("contains a value that is neither numeric nor text")?;
     Ok(nest(found, shape))
 }
 
@@ -175,10 +177,10 @@ pub(crate) fn row_lengths(list: &List) -> Result<Vec<usize>, String> {
         List::Ints(lengths) => lengths.iter().map(|&len| usize::try_from(len)).collect(),
         _ => Ok(Vec::new()),
     };
-    lengths.map_err(|_| "has a list of a negative length".to_owned())
+    lengths.map_err(|_| "has a list with a negative length".to_owned())
 }
 
-/// Numbers of a list in their own type.
+/// Values of a list in their own dtype.
 fn numbers_of(list: &List, dtype: Dtype, at: Range<usize>) -> Result<Vec<u8>, String> {
     let gone = || "has fewer values than it should".to_owned();
     let mut out = Vec::new();
@@ -197,8 +199,9 @@ fn numbers_of(list: &List, dtype: Dtype, at: Range<usize>) -> Result<Vec<u8>, St
         }
         List::Ints(ints) => {
             for &value in ints.get(at).ok_or_else(gone)? {
-                push_int(dtype, value, &mut out)
-                    .ok_or_else(|| format!("holds {value}, which is no {}", dtype.name()))?;
+                push_int(dtype, value, &mut out).ok_or_else(|| {
+                    format!("contains {value}, which does not fit {}", dtype.name())
+                })?;
             }
         }
         _ if at.is_empty() => {}
@@ -216,7 +219,7 @@ fn push_int(dtype: Dtype, value: i64, out: &mut Vec<u8>) -> Option<()> {
         Dtype::I8 => out.extend(i8::try_from(value).ok()?.to_le_bytes()),
         Dtype::I16 => out.extend(i16::try_from(value).ok()?.to_le_bytes()),
         Dtype::I32 => out.extend(i32::try_from(value).ok()?.to_le_bytes()),
-        // An unsigned number beyond i64 is stored as the negative one of the same bits.
+        // An unsigned integer beyond i64 is stored as the negative one with the same bits.
         Dtype::U64 | Dtype::I64 => out.extend(value.to_le_bytes()),
         Dtype::F16 | Dtype::F32 | Dtype::F64 => return None,
     }

@@ -1,20 +1,20 @@
-//! RLDS: episodes of steps in TFRecord files, as TensorFlow Datasets writes them, read without TensorFlow.
+//! RLDS: episodes of steps in TFRecord files, as written by TensorFlow Datasets, read without TensorFlow.
 //!
 //! ```text
-//! shards.rs             tfrecord.rs      example.rs            schema.rs + plan.rs     frames.rs
+//! shards.rs             tfrecord.rs      example.rs            schema.rs + spec.rs     frames.rs
 //! dataset_info.json  ─▶ bodies, checked ─▶ lists of values  ─▶ name → stream        ─▶ values → frames
 //! files and splits      one per episode    by their names      by features.json
 //! ```
 //!
-//! The files have no index and the length of an episode is known only inside it, so that opening reads every byte
-//! once, one episode at a time, and keeps where episodes are and what they are. Reading keeps the last few episodes.
+//! The files have no index and the length of an episode is known only inside it, so opening reads every byte once, one
+//! episode at a time, and keeps locations and types. Reading caches the last few episodes.
 
 mod example;
 pub(crate) mod export;
 mod frames;
-mod plan;
 mod schema;
 mod shards;
+mod spec;
 mod tfrecord;
 
 use std::fs;
@@ -28,19 +28,19 @@ use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result, invalid};
 use crate::files;
 use crate::open::ImportOptions;
-use crate::plans::{self, RATES};
 use crate::recent::Recent;
-use crate::source::{EpisodePlan, FrameBuf, Source, SourceFile, SourceInfo};
+use crate::source::{EpisodeSpec, FrameBuf, Source, SourceFile, SourceInfo};
+use crate::specs::{self, RATES};
 use example::Example;
-use plan::{Part, Planned};
 use schema::Leaf;
 use shards::{Shard, Shards};
+use spec::{Draft, Part};
 use tfrecord::{Found, Span, Walk};
 
-/// Where the types are.
+/// The file with the types.
 const FEATURES: &str = "features.json";
 
-/// Rates that people publish beside datasets: for the advice only, never taken without being asked.
+/// Published rates of known datasets: only for the advice in errors, never applied silently.
 const KNOWN_RATES: &[(&str, &str)] = &[
     ("bridge", "5 for BridgeData"),
     ("droid", "15 for DROID"),
@@ -54,8 +54,8 @@ const KNOWN_RATES: &[(&str, &str)] = &[
 pub(crate) struct RldsSource {
     info: SourceInfo,
     leaves: Vec<Leaf>,
-    episodes: Vec<EpisodePlan>,
-    /// For each episode, what each stream is made of.
+    episodes: Vec<EpisodeSpec>,
+    /// For each episode, the source of each stream.
     parts: Vec<Vec<Part>>,
     spans: Vec<Span>,
     recent: Recent<usize, (Vec<u8>, Example)>,
@@ -95,7 +95,7 @@ fn folders(path: &Path) -> Vec<PathBuf> {
 }
 
 impl RldsSource {
-    /// Reads every episode once and plans it; keeps no values.
+    /// Reads every episode once and builds its spec; keeps no values.
     pub(crate) fn open(path: &Path, options: &ImportOptions) -> Result<Self> {
         let (folder, only) = match path.is_dir() {
             true => (folder(path)?, None),
@@ -108,8 +108,9 @@ impl RldsSource {
         if !features.is_file() {
             return Err(ImportError::NotFound {
                 path: features,
-                what: "the types of the values are not here".to_owned(),
-                next: "TFDS writes them beside its files: give the folder that has both".to_owned(),
+                what: "the file with the types of the values is missing".to_owned(),
+                next: "TFDS writes it beside the data files: pass the folder that contains both"
+                    .to_owned(),
             });
         }
         let mut leaves = schema::leaves(&features, &shards::read_small(&features)?)?;
@@ -142,21 +143,21 @@ impl RldsSource {
             source.add(shard, &mut next)?;
         }
         if source.episodes.is_empty() {
-            let next = "give the folder that has `features.json` and the `*.tfrecord-*` files";
-            return Err(plans::nothing_left(path, &source.info.defects, next));
+            let next = "pass the folder with `features.json` and the `*.tfrecord-*` files";
+            return Err(specs::nothing_left(path, &source.info.defects, next));
         }
         source.set_rates(path, options)?;
         Ok(source)
     }
 
-    /// Walks a file; `next` has the number of the next episode of each split.
+    /// Walks a file; `next` has the next episode number of each split.
     fn add(&mut self, shard: &Shard, next: &mut Map<String, Value>) -> Result<()> {
         let path = &shard.path;
         refuse_gzip(path)?;
         let mut walk = Walk::open(path)?;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let counted = next.get(&shard.split).and_then(Value::as_u64);
-        // A file with more episodes than promised must not take the names of the next one's.
+        // A file with more episodes than stated must not take the names of the next file's.
         let first = shard.first.unwrap_or(0).max(counted.unwrap_or(0));
         let (mut body, mut count) = (Vec::new(), 0u64);
         loop {
@@ -177,10 +178,10 @@ impl RldsSource {
                 }
                 Found::Damaged(what) => lose(what),
                 Found::Body(span) => {
-                    let planned = Example::parse(&body)
-                        .and_then(|example| plan::plan(&self.leaves, &example, &body));
-                    match planned {
-                        Ok(planned) => self.keep(planned, (id, object), span, shard),
+                    let draft = Example::parse(&body)
+                        .and_then(|example| spec::read_episode(&self.leaves, &example, &body));
+                    match draft {
+                        Ok(draft) => self.keep(draft, (id, object), span, shard),
                         Err(what) => lose(what),
                     }
                 }
@@ -188,7 +189,7 @@ impl RldsSource {
             count += 1;
         }
         if let Some(promised) = shard.promised.filter(|&promised| promised != count) {
-            let what = format!("has {count} episodes, dataset_info.json says {promised}");
+            let what = format!("has {count} episodes, but dataset_info.json says {promised}");
             let action = if count < promised {
                 Action::Skipped
             } else {
@@ -207,22 +208,16 @@ impl RldsSource {
         Ok(())
     }
 
-    fn keep(
-        &mut self,
-        planned: Planned,
-        (id, object): (String, String),
-        span: Span,
-        shard: &Shard,
-    ) {
+    fn keep(&mut self, draft: Draft, (id, object): (String, String), span: Span, shard: &Shard) {
         let name = shard.path.file_name().unwrap_or_default();
         let place = format!("{}:{object}", name.to_string_lossy());
-        let Planned {
+        let Draft {
             streams,
             mut parts,
             attributes,
             lost,
             task,
-        } = planned;
+        } = draft;
         let lost = lost.into_iter().map(|(leaf, what)| {
             Defect::new(format!("{place}, `{leaf}`"), what, Action::Skipped).of(&id)
         });
@@ -233,7 +228,7 @@ impl RldsSource {
         });
         let licence = self.info.attributes.get("redistributionInfo");
         let licence = licence.and_then(|info| info.get("license")?.as_str());
-        let mut episode = EpisodePlan {
+        let mut episode = EpisodeSpec {
             id,
             splits: vec![shard.split.clone()],
             attributes,
@@ -250,32 +245,32 @@ impl RldsSource {
         self.spans.push(span);
     }
 
-    /// Makes an episode what it was before an export wrote it.
-    fn take_up_about(&mut self, episode: &mut EpisodePlan, parts: &mut Vec<Part>, place: &str) {
-        let Some(Value::String(text)) = episode.attributes.get(plan::ABOUT) else {
+    /// Restores an episode that an export wrote.
+    fn take_up_about(&mut self, episode: &mut EpisodeSpec, parts: &mut Vec<Part>, place: &str) {
+        let Some(Value::String(text)) = episode.attributes.get(spec::ABOUT) else {
             return;
         };
         let faults = match About::parse(text) {
             Ok(about) => about.apply(episode, parts),
             Err(what) => vec![what],
         };
-        let place = format!("{place}, `{}`", plan::ABOUT);
+        let place = format!("{place}, `{}`", spec::ABOUT);
         let faults = faults.into_iter();
         let faults = faults.map(|what| Defect::new(&place, what, Action::Skipped).of(&episode.id));
         self.info.defects.extend(faults);
     }
 
-    /// Gives every stream its clock: what the user says, or else what an episode says of itself.
+    /// Sets every stream's clock: the user's rate, or that of an attribute of the episode.
     fn set_rates(&mut self, path: &Path, options: &ImportOptions) -> Result<()> {
         for episode in &mut self.episodes {
-            if options.rate_hz.is_none() && plans::has_clocks(episode) {
+            if options.rate_hz.is_none() && specs::has_clocks(episode) {
                 continue;
             }
             let said = episode.attributes.iter().find_map(|(name, value)| {
                 let last = name.rsplit('/').next().unwrap_or(name);
                 RATES.contains(&last).then_some(value)?.as_f64()
             });
-            let said = said.filter(plans::is_rate);
+            let said = said.filter(specs::is_rate);
             let Some(rate_hz) = options.rate_hz.or(said) else {
                 let name = self.info.attributes.get("name").and_then(Value::as_str);
                 let name = name.unwrap_or_default();
@@ -284,12 +279,12 @@ impl RldsSource {
                     .find(|(start, _)| name.starts_with(start));
                 let known = known.map(|(_, rate)| format!(", which is {rate}"));
                 return Err(invalid(format!(
-                    "{}: RLDS has no times and no rate; pass --rate HZ (in Python rate_hz=){}",
+                    "{}: RLDS stores neither timestamps nor a rate; pass --rate HZ (in Python rate_hz=){}",
                     path.display(),
                     known.unwrap_or_default()
                 )));
             };
-            plans::set_rate(episode, rate_hz);
+            specs::set_rate(episode, rate_hz);
         }
         Ok(())
     }
@@ -300,7 +295,7 @@ impl Source for RldsSource {
         &self.info
     }
 
-    fn episodes(&self) -> &[EpisodePlan] {
+    fn episodes(&self) -> &[EpisodeSpec] {
         &self.episodes
     }
 
@@ -311,9 +306,9 @@ impl Source for RldsSource {
         frames: Range<u64>,
         out: &mut FrameBuf,
     ) -> Result<()> {
-        let plan = plans::find(&self.episodes, (episode, stream), &frames)?;
+        let spec = specs::find(&self.episodes, (episode, stream), &frames)?;
         let path = self.info.files[self.episodes[episode].file].path();
-        let object = format!("{}, stream `{}`", self.episodes[episode].object, plan.name);
+        let object = format!("{}, stream `{}`", self.episodes[episode].object, spec.name);
         let wrong = |what: String| ImportError::corrupt(path, &object, what);
         let loaded = self.recent.get(episode, || {
             let body = tfrecord::read_body(path, self.spans[episode])?;
@@ -324,7 +319,7 @@ impl Source for RldsSource {
         let part = &self.parts[episode][stream];
         let leaf = &self.leaves[part.leaf];
         *out =
-            frames::read((leaf, &part.reading), plan, (example, body), &frames).map_err(wrong)?;
+            frames::read((leaf, &part.reading), spec, (example, body), &frames).map_err(wrong)?;
         Ok(())
     }
 }
@@ -345,7 +340,7 @@ fn folder(path: &Path) -> Result<PathBuf> {
         many => {
             let names: Vec<_> = many.iter().map(|path| path.display().to_string()).collect();
             Err(invalid(format!(
-                "{}: has {} datasets; give one of {}",
+                "{}: contains {} datasets; pass one of {}",
                 path.display(),
                 many.len(),
                 names.join(", ")
@@ -354,7 +349,7 @@ fn folder(path: &Path) -> Result<PathBuf> {
     }
 }
 
-/// Labels are numbers; their names are in files beside: `steps-skill.labels.txt`.
+/// Labels are integers; their names are in separate files: `steps-skill.labels.txt`.
 fn add_labels(folder: &Path, leaves: &mut [Leaf]) -> Result<()> {
     for leaf in leaves {
         let path = folder.join(format!("{}.labels.txt", leaf.name.replace('/', "-")));
@@ -376,7 +371,7 @@ fn refuse_gzip(path: &Path) -> Result<()> {
     Err(ImportError::unsupported(
         path,
         "/",
-        "is packed with gzip as a whole, so that no episode in it can be found without unpacking it",
-        "unpack it first: `gzip -dc FILE > FILE.unpacked`, and put the result in its place",
+        "is compressed with gzip as a whole, so episodes in it cannot be located without decompressing it",
+        "decompress it first: `gzip -dc FILE > FILE.unpacked`, and replace the file with the result",
     ))
 }

@@ -1,4 +1,4 @@
-//! `features.json`: the names and types of everything that an episode has.
+//! `features.json`: the names and types of all features of an episode.
 //!
 //! ```text
 //! {featuresDict: {features: {steps: {sequence: {feature: {featuresDict: …}}},   ─▶ steps/observation/image  per step
@@ -16,21 +16,21 @@ use crate::error::{ImportError, Result};
 /// The name of the sequence of steps.
 pub(crate) const STEPS: &str = "steps";
 
-/// A name that has values.
+/// A feature with values.
 #[derive(Debug)]
 pub(crate) struct Leaf {
     /// As in the episode: `steps/observation/image`.
     pub(crate) name: String,
     /// Whether every step has one.
     pub(crate) is_per_step: bool,
-    /// How many lists are around a value, besides that of the steps.
+    /// How many lists enclose a value, besides that of the steps.
     pub(crate) lists: usize,
     pub(crate) ty: LeafType,
-    /// What else is said about it: `description`, `names` of labels.
+    /// Other metadata: `description`, `names` of labels.
     pub(crate) attributes: Map<String, Value>,
 }
 
-/// The shape of a value; `None` is a length of its own in every value.
+/// The shape of a value; `None` is a length that varies per value.
 pub(crate) type Shape = Vec<Option<usize>>;
 
 /// What a value is.
@@ -38,7 +38,7 @@ pub(crate) type Shape = Vec<Option<usize>>;
 pub(crate) enum LeafType {
     /// An encoded image.
     Image {
-        /// Whether four bytes of a pixel are one float, as TFDS stores depth.
+        /// Whether the four bytes of a pixel are one float, as TFDS stores depth.
         is_float: bool,
     },
     Numbers {
@@ -49,11 +49,11 @@ pub(crate) enum LeafType {
     Text {
         shape: Shape,
     },
-    /// Something that has no place in a dataset, by its name.
+    /// An unsupported feature, by its name.
     Other(String),
 }
 
-/// How numbers are stored.
+/// How values are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Encoding {
     /// As numbers.
@@ -83,8 +83,8 @@ pub(crate) fn leaves(path: &Path, text: &[u8]) -> Result<Vec<Leaf>> {
         return Err(ImportError::unsupported(
             path,
             "/",
-            "has no sequence `steps`: this is no dataset of episodes (RLDS), or one of a very old TFDS",
-            "write it again with a TFDS of 4.3 or later, as episodes of steps",
+            "has no sequence `steps`: this is not a dataset of episodes (RLDS), or was written by a very old TFDS",
+            "rewrite it with TFDS 4.3 or later, as episodes of steps",
         ));
     }
     add(&root, "", (false, 0), &mut leaves);
@@ -161,7 +161,7 @@ fn tensor_type(tensor: &Value) -> LeafType {
     };
     let dtype = match tensor["dtype"].as_str().unwrap_or_default() {
         "string" | "object" | "str" | "bytes" => return LeafType::Text { shape },
-        // As numbers they are stored as float32, which holds every one of them.
+        // Stored as float32, which represents every one of them.
         "bfloat16" if encoding == Encoding::None => Some(Dtype::F32),
         name => name.parse().ok(),
     };
@@ -175,7 +175,7 @@ fn tensor_type(tensor: &Value) -> LeafType {
     }
 }
 
-/// Lengths come as text, for JSON has no 64-bit integers; -1 is unknown.
+/// Lengths are text, because JSON has no 64-bit integers; -1 is unknown.
 fn shape(dimensions: &Value) -> Option<Shape> {
     if dimensions.is_null() {
         return Some(Vec::new());

@@ -1,11 +1,11 @@
-//! The files of a dataset: what `dataset_info.json` promises, and what is there.
+//! The files of a dataset: those listed in `dataset_info.json`, and those that exist.
 //!
 //! ```text
 //! bridge-train.tfrecord-00000-of-00002     dataset, split, which of how many
 //! ```
 //!
-//! Episodes are counted per split, over its files. A file that is missing leaves its numbers free, so that an
-//! episode keeps its name when the file comes back.
+//! Episodes are counted per split, over its files. A missing file leaves its numbers free, so that an episode keeps its
+//! name when the file comes back.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -21,10 +21,10 @@ use crate::files;
 /// The name of the file that lists the splits.
 pub(crate) const INFO: &str = "dataset_info.json";
 
-/// What the names of files have in common.
+/// The common part of file names.
 const ENDING: &str = ".tfrecord";
 
-/// A longer text is no description.
+/// Limit on a description.
 const MAX_TEXT_BYTES: u64 = 4 << 20;
 
 /// One file of a split.
@@ -32,7 +32,7 @@ const MAX_TEXT_BYTES: u64 = 4 << 20;
 pub(crate) struct Shard {
     pub(crate) path: PathBuf,
     pub(crate) split: String,
-    /// The number of its first episode, where the files before it are known.
+    /// The number of its first episode, if the files before it are known.
     pub(crate) first: Option<u64>,
     /// How many episodes it should have.
     pub(crate) promised: Option<u64>,
@@ -43,7 +43,7 @@ pub(crate) struct Shard {
 pub(crate) struct Shards {
     pub(crate) shards: Vec<Shard>,
     pub(crate) defects: Vec<Defect>,
-    /// What `dataset_info.json` says besides.
+    /// Other fields of `dataset_info.json`.
     pub(crate) attributes: Map<String, Value>,
 }
 
@@ -80,12 +80,12 @@ pub(crate) fn find(folder: &Path, only: Option<&OsStr>) -> Result<Shards> {
             out.attributes.remove(known);
         }
     } else {
-        let what = "is missing: splits are taken from the names of the files, nothing says how many there should be";
+        let what = "is missing: splits are taken from file names, and the expected number of files is unknown";
         out.defects.push(Defect::new(INFO, what, Action::Noted));
     }
     for name in here {
         if info_path.is_file() {
-            let what = "is here and not in dataset_info.json";
+            let what = "exists but is not in dataset_info.json";
             out.defects.push(Defect::new(&name, what, Action::Kept));
         }
         out.shards.push(Shard {
@@ -109,13 +109,13 @@ fn check_format(path: &Path, info: &Value) -> Result<()> {
         Some(other) => Err(ImportError::unsupported(
             path,
             "fileFormat",
-            &format!("is {other:?}: only `tfrecord` is read"),
+            &format!("is {other:?}: only `tfrecord` is supported"),
             "convert it with `tfds convert_format --to tfrecord`",
         )),
     }
 }
 
-/// Takes the files that a split promises from those that are here.
+/// Removes the files of a split from the existing ones.
 fn promised(
     folder: &Path,
     info: &Value,
@@ -147,7 +147,7 @@ fn promised(
     }
     if let Some(one) = missing.first() {
         let what = format!(
-            "promises {} episodes of the split `{name}` in {} of its {} files that {} not here: `{one}`{}",
+            "lists {} episodes of the split `{name}` in {} of its {} files that {} missing: `{one}`{}",
             missing_episodes,
             missing.len(),
             lengths.len(),
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_template_cannot_leave_the_folder_and_absent_files_are_listed() {
+    fn a_template_cannot_leave_the_folder_and_missing_files_are_reported() {
         let folder = tempfile::tempdir().unwrap();
         let inside = folder.path().join("inside");
         fs::create_dir(&inside).unwrap();

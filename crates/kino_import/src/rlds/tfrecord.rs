@@ -1,11 +1,11 @@
-//! TFRecord: bodies one after another, each between two checksums.
+//! TFRecord: records in sequence, each with two checksums.
 //!
 //! ```text
 //! | u64 length | u32 masked crc32c(length) | body … | u32 masked crc32c(body) |   again and again
 //! ```
 //!
 //! There is no index: the walk goes from length to length. A body with a wrong checksum is one damaged episode; a
-//! length with a wrong checksum ends the walk, because nothing behind it can be found.
+//! length with a wrong checksum ends the walk, because nothing after it can be located.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
@@ -17,7 +17,7 @@ use crate::files;
 /// Length and its checksum.
 const HEAD_LEN: u64 = 12;
 
-/// Protocol buffers are not longer.
+/// Protocol buffers cannot be longer.
 pub(crate) const MAX_BODY_LEN: u64 = i32::MAX.unsigned_abs() as u64;
 
 /// Where a body is in its file.
@@ -34,9 +34,9 @@ pub(crate) enum Found {
     Body(Span),
     /// A body whose checksum is wrong; the next one can be found.
     Damaged(String),
-    /// Nothing behind this can be found.
+    /// Nothing after this can be located.
     Lost(String),
-    /// The end of the file, where it should be.
+    /// The regular end of the file.
     End,
 }
 
@@ -69,7 +69,7 @@ impl Walk {
         if left == 0 {
             return Ok(Found::End);
         }
-        let cut = || Found::Lost(format!("ends in the middle: {left} bytes are left"));
+        let cut = || Found::Lost(format!("is truncated: {left} bytes are left"));
         if left < HEAD_LEN {
             return Ok(cut());
         }
@@ -79,7 +79,7 @@ impl Walk {
         let len = u64::from_le_bytes(head);
         if u32::from_le_bytes(check) != masked_crc(&head) {
             return Ok(Found::Lost(format!(
-                "the length at byte {} has a wrong checksum: what follows cannot be found",
+                "the length at byte {} has a wrong checksum: the records after it cannot be located",
                 self.at
             )));
         }
@@ -87,7 +87,7 @@ impl Walk {
             Ok(short) if len <= MAX_BODY_LEN => short,
             _ => return Ok(Found::Lost(format!("claims {len} bytes for one episode"))),
         };
-        // The length is the file's claim: nothing is allocated before the file is known to be as long.
+        // The length is the file's claim: nothing is allocated before it is checked against the file.
         if left < HEAD_LEN + len + 4 {
             return Ok(cut());
         }
@@ -106,7 +106,7 @@ impl Walk {
     }
 }
 
-/// Reads a body that the walk has found, and checks it again.
+/// Reads a body that the walk has located, and checks it again.
 pub(crate) fn read_body(path: &Path, span: Span) -> Result<Vec<u8>> {
     let read = || -> io::Result<(Vec<u8>, [u8; 4])> {
         let mut file = files::open(path)?;
@@ -121,13 +121,13 @@ pub(crate) fn read_body(path: &Path, span: Span) -> Result<Vec<u8>> {
     let (body, check) = read().map_err(|source| files::cannot_read(path, source))?;
     if u32::from_le_bytes(check) != masked_crc(&body) {
         let object = format!("byte {}", span.start);
-        let what = "has a wrong checksum: the file has changed since it was opened";
+        let what = "has a wrong checksum: the file was modified since it was opened";
         return Err(ImportError::corrupt(path, &object, what));
     }
     Ok(body)
 }
 
-/// The checksum as it is stored: rotated and shifted, so that the checksum of a file of checksums is no constant.
+/// The masked checksum as stored: rotated and shifted, so that the checksum of a file of checksums is not a constant.
 fn masked_crc(bytes: &[u8]) -> u32 {
     mask(crc32c::crc32c(bytes))
 }
@@ -184,14 +184,14 @@ mod tests {
     }
 
     #[test]
-    fn bodies_come_one_after_another() {
+    fn bodies_are_read_in_sequence() {
         let (bodies, rest) = walk(&framed(&[b"one", b"", b"three"]));
         assert_eq!(bodies, [&b"one"[..], b"", b"three"]);
         assert_eq!(rest, [Found::End]);
     }
 
     #[test]
-    fn a_damaged_body_costs_itself_and_a_damaged_length_the_rest() {
+    fn a_damaged_body_loses_one_record_and_a_damaged_length_all_after_it() {
         let file = framed(&[b"one", b"two", b"three"]);
         let mut body = file.clone();
         body[12] ^= 1;

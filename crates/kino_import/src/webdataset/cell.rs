@@ -13,13 +13,13 @@ use crate::source::{FrameBuf, SourceFile};
 use crate::webdataset::names::Ending;
 use crate::{image, zip};
 
-/// No array of an npz is larger than this when it is unpacked (1 GiB), whatever its zip says.
+/// Limit on a decompressed array of an npz (1 GiB), whatever its zip claims.
 const MAX_MEMBER_BYTES: u64 = 128 << 20;
 
-/// No more JSON is parsed.
+/// Limit on JSON that is parsed.
 const MAX_JSON_BYTES: usize = 1 << 20;
 
-/// Where a member is.
+/// The location of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) file: usize,
@@ -28,7 +28,7 @@ pub(crate) struct Place {
     pub(crate) ending: Ending,
 }
 
-/// What a member holds.
+/// The content of a member.
 #[derive(Debug)]
 pub(crate) enum Cell {
     Array(Npy),
@@ -54,8 +54,7 @@ impl Reader {
     }
 }
 
-/// What JSON or text says as an attribute: a long one stays text, because a value of each of its numbers would be many
-/// times as long.
+/// JSON or text as an attribute: a long one stays text, because parsed values would take many times as much.
 pub(crate) fn attribute(text: &str) -> Value {
     match text.len() <= MAX_JSON_BYTES {
         true => attributes::text(text),
@@ -88,7 +87,7 @@ pub(crate) fn decode(ending: Ending, bytes: &[u8], array: Option<&str>) -> Resul
             let value: i64 = text
                 .trim()
                 .parse()
-                .map_err(|_| format!("holds {text:?}, which is no integer"))?;
+                .map_err(|_| format!("contains {text:?}, which is not an integer"))?;
             Ok(Cell::Array(Npy::Numbers(Array {
                 dtype: Dtype::I64,
                 shape: Vec::new(),
@@ -101,7 +100,7 @@ pub(crate) fn decode(ending: Ending, bytes: &[u8], array: Option<&str>) -> Resul
 /// A text per frame, from a JSON list of them.
 pub(crate) fn texts(list: &str) -> Result<Npy, String> {
     let texts: Vec<String> =
-        serde_json::from_str(list).map_err(|_| "is no list of texts".to_owned())?;
+        serde_json::from_str(list).map_err(|_| "is not a list of strings".to_owned())?;
     let shape = vec![texts.len()];
     Ok(Npy::Texts(texts, shape))
 }
@@ -119,7 +118,7 @@ fn array_name(member: &str) -> &str {
     member.strip_suffix(".npy").unwrap_or(member)
 }
 
-/// The type of a stream with such a cell per frame.
+/// The frame type of a stream with such a cell per frame.
 pub(crate) fn frame_type(cell: &Cell) -> Result<(FrameType, Option<image::Encoded>), String> {
     match cell {
         Cell::Array(Npy::Numbers(array)) => {
@@ -129,7 +128,9 @@ pub(crate) fn frame_type(cell: &Cell) -> Result<(FrameType, Option<image::Encode
         Cell::Array(Npy::Texts(_, shape)) if shape.iter().all(|&len| len == 1) => {
             Ok((FrameType::Text, None))
         }
-        Cell::Array(Npy::Texts(_, shape)) => Err(format!("has several texts per frame: {shape:?}")),
+        Cell::Array(Npy::Texts(_, shape)) => Err(format!(
+            "has several strings per frame: its shape is {shape:?}"
+        )),
         Cell::Text(_) => Ok((FrameType::Text, None)),
         Cell::Image(file) => {
             let encoded = image::look(file)?;
@@ -138,13 +139,13 @@ pub(crate) fn frame_type(cell: &Cell) -> Result<(FrameType, Option<image::Encode
     }
 }
 
-/// Adds a cell to the frames of a stream of numbers or text.
+/// Appends a cell to the frames of a numeric or text stream.
 pub(crate) fn push(cell: Cell, frame: &FrameType, out: &mut FrameBuf) -> Result<(), String> {
     match (cell, frame, out) {
         (Cell::Array(Npy::Numbers(array)), FrameType::Values(ty), FrameBuf::Values(values)) => {
             if (array.dtype, array.shape.as_slice()) != (ty.dtype(), ty.shape()) {
                 let (dtype, shape) = (array.dtype.name(), array.shape);
-                return Err(format!("is {dtype}{shape:?}, the first is {ty}"));
+                return Err(format!("is {dtype}{shape:?}, but the first is {ty}"));
             }
             values.extend(array.values);
         }
@@ -152,10 +153,10 @@ pub(crate) fn push(cell: Cell, frame: &FrameType, out: &mut FrameBuf) -> Result<
             texts.push(text.into_bytes())
         }
         (Cell::Array(Npy::Texts(mut found, _)), FrameType::Text, FrameBuf::Bytes(texts)) => {
-            let text = found.pop().ok_or("holds no text")?;
+            let text = found.pop().ok_or("has no text")?;
             texts.push(text.into_bytes());
         }
-        _ => return Err("is of another type than the first".to_owned()),
+        _ => return Err("has a different type than the first".to_owned()),
     }
     Ok(())
 }

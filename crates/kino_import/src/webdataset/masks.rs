@@ -1,4 +1,4 @@
-//! What a tar of one npz per demo says about its demos: which splits they are in, and their attributes.
+//! Splits and attributes of demos, in a tar of one npz per demo.
 //!
 //! ```text
 //! mask.npz     train = ["demo_0", "demo_2"], valid = ["demo_1"]      ids, numbers, or a bool per demo
@@ -10,19 +10,19 @@ use std::collections::HashMap;
 use serde_json::{Map, Value};
 
 use crate::defect::{Action, Defect};
-use crate::source::{EpisodePlan, SourceFile};
+use crate::source::{EpisodeSpec, SourceFile};
 use crate::webdataset::cell::{self, Cell, Place, Reader};
 use crate::webdataset::names::Ending;
-use crate::webdataset::plan::Fields;
 use crate::webdataset::samples::Samples;
+use crate::webdataset::spec::Fields;
 
-/// The sample that holds the splits, as robomimic calls the group of them.
+/// The sample with the splits, named like robomimic's group.
 const MASK: &str = "mask";
 
-/// The attribute that holds those of every demo.
+/// The attribute with those of every demo.
 const ATTRS: &str = "attrs";
 
-/// No list of episodes is larger than this.
+/// Limit on a list of episodes.
 const MAX_MASK_BYTES: usize = 4 << 20;
 
 /// Names of splits, each with its episodes: ids, numbers, or a bool per episode.
@@ -33,11 +33,11 @@ pub(crate) struct Masks {
     file: String,
 }
 
-/// Takes the sample `mask.npz` from those that are episodes.
+/// Removes the sample `mask.npz` from the episodes.
 pub(crate) fn take(samples: &mut Samples) -> Masks {
     let is_npz = |fields: &Fields| fields.keys().eq(["npz"]);
     let has_mask = samples.fields.get(MASK).is_some_and(is_npz);
-    // A tar whose only sample is called so holds a demo.
+    // A tar whose only sample has this name contains a demo.
     let place = match has_mask && samples.fields.len() > 1 {
         true => samples.fields.remove(MASK),
         false => None,
@@ -68,7 +68,7 @@ fn read(files: &[SourceFile], place: Place) -> Result<Vec<(String, Vec<Value>)>,
     for name in cell::array_names(&bytes)? {
         let array = match cell::decode(Ending::Npz, &bytes, Some(&name))? {
             Cell::Array(npy) if npy.len() > MAX_MASK_BYTES => {
-                return Err(format!("`{name}` is larger than any list of episodes"));
+                return Err(format!("`{name}` is too large for a list of episodes"));
             }
             Cell::Array(npy) => cell::to_json(&npy),
             Cell::Text(_) | Cell::Image(_) => continue,
@@ -83,8 +83,8 @@ fn read(files: &[SourceFile], place: Place) -> Result<Vec<(String, Vec<Value>)>,
 }
 
 impl Masks {
-    /// Puts the episodes into their splits; members that are not episodes are listed.
-    pub(crate) fn apply(self, episodes: &mut [EpisodePlan], defects: &mut Vec<Defect>) {
+    /// Assigns the episodes to their splits; names that are not episodes are recorded.
+    pub(crate) fn apply(self, episodes: &mut [EpisodeSpec], defects: &mut Vec<Defect>) {
         let places = places(episodes);
         for (split, members) in self.splits {
             let mut missing = Vec::new();
@@ -102,7 +102,7 @@ impl Masks {
             }
             if let Some(first) = missing.first() {
                 let what = format!(
-                    "lists {} episodes that are not in the file, such as {first}",
+                    "lists {} episodes that are not in the file, e.g. {first}",
                     missing.len()
                 );
                 let place = format!("{}:{split}", self.file);
@@ -113,7 +113,7 @@ impl Masks {
 }
 
 /// The position of each episode by its id, and by the number that its id ends in.
-fn places(episodes: &[EpisodePlan]) -> HashMap<String, usize> {
+fn places(episodes: &[EpisodeSpec]) -> HashMap<String, usize> {
     let mut places = HashMap::new();
     for (place, episode) in episodes.iter().enumerate() {
         let id = &episode.id;
@@ -126,8 +126,8 @@ fn places(episodes: &[EpisodePlan]) -> HashMap<String, usize> {
     places
 }
 
-/// Gives every episode what `attrs.json` says about it. One that is not about episodes stays as it is.
-pub(crate) fn give_attributes(attributes: &mut Map<String, Value>, episodes: &mut [EpisodePlan]) {
+/// Gives every episode its attributes from `attrs.json`. If it is not about episodes, it stays an attribute.
+pub(crate) fn give_attributes(attributes: &mut Map<String, Value>, episodes: &mut [EpisodeSpec]) {
     let Some(Value::Object(of_all)) = attributes.get_mut(ATTRS) else {
         return;
     };

@@ -1,19 +1,19 @@
-//! Tars of samples: WebDataset's, with a sample per step or per episode, and tars of one npz per demo.
+//! Tars of samples: WebDataset shards with one sample per step or per episode, and tars of one npz per demo.
 //!
 //! ```text
-//! steps-000000.tar ─tar.rs─▶ members ─samples.rs─▶ samples ─plan.rs─▶ episodes of streams ─cell.rs─▶ frames
+//! steps-000000.tar ─tar.rs─▶ members ─samples.rs─▶ samples ─spec.rs─▶ episodes of streams ─cell.rs─▶ frames
 //! steps-000001.tar            where      by names.rs      steps or episodes?
 //! ```
 //!
-//! A shard may end inside an episode, so that an episode's places are in several files. Nothing is extracted. Opening
-//! reads every array of a sample per episode, because its length is in it; of other streams it reads the first frame.
+//! A shard may end inside an episode, so an episode may span several files. Nothing is extracted. Opening reads every
+//! array of a sample that is an episode, because its length is in it; of other streams it reads the first frame.
 
 mod cell;
 pub(crate) mod export;
 mod masks;
 mod names;
-mod plan;
 mod samples;
+mod spec;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -29,28 +29,28 @@ use crate::formats::files_ending;
 use crate::image;
 use crate::npy::Npy;
 use crate::open::ImportOptions;
-use crate::plans::{self, RATES, places};
 use crate::recent::Recent;
-use crate::source::{EpisodePlan, FrameBuf, Source, SourceInfo};
+use crate::source::{EpisodeSpec, FrameBuf, Source, SourceInfo};
+use crate::specs::{self, RATES, places};
 use cell::{Cell, Place, Reader};
 use masks::Masks;
-use plan::{Fields, Part, Planned};
 use samples::Samples;
+use spec::{Draft, Fields, Part};
 
-/// What the names of files end with.
+/// The file extensions.
 const ENDINGS: &[&str] = &["tar", "robo"];
 
-/// The field of a sample that an export wrote: what else there is to say about the episode.
+/// The field that an export wrote: everything else about the episode.
 const ABOUT: &str = "kinograph.json";
 
 /// Episodes of tars.
 #[derive(Debug)]
 pub(crate) struct TarSource {
     info: SourceInfo,
-    episodes: Vec<EpisodePlan>,
-    /// For each episode, what each stream is made of.
+    episodes: Vec<EpisodeSpec>,
+    /// For each episode, the source of each stream.
     parts: Vec<Vec<Part>>,
-    /// Arrays over time, by episode and stream.
+    /// Arrays with a time axis, by episode and stream.
     recent: Recent<(usize, usize), Npy>,
 }
 
@@ -65,7 +65,7 @@ pub(crate) fn recognise(path: &Path) -> bool {
 }
 
 impl TarSource {
-    /// Lists the files and plans their episodes.
+    /// Lists the files and builds their specs.
     pub(crate) fn open(path: &Path, options: &ImportOptions) -> Result<Self> {
         let files = match path.is_dir() {
             true => files_ending(path, ENDINGS),
@@ -114,7 +114,7 @@ impl TarSource {
         masks::give_attributes(&mut source.info.attributes, &mut source.episodes);
         if source.episodes.is_empty() {
             let next = "name samples `<episode>_<step>.<field>`, one per step, or `<episode>.<field>`, one per episode";
-            return Err(plans::nothing_left(path, &source.info.defects, next));
+            return Err(specs::nothing_left(path, &source.info.defects, next));
         }
         source.set_rates(path, options)?;
         Ok(source)
@@ -133,7 +133,7 @@ impl TarSource {
                 BTreeMap::new()
             });
             if steps.insert(step, found).is_some() {
-                let what = format!("has two samples for step {step}; the last is taken");
+                let what = format!("has two samples for step {step}; the last one is used");
                 self.info
                     .defects
                     .push(Defect::new(&key, what, Action::Skipped).of(episode));
@@ -154,8 +154,8 @@ impl TarSource {
                 .flat_map(BTreeMap::values)
                 .next()
                 .map(|place| place.file);
-            let planned = plan::steps(&self.info.files, &steps);
-            self.keep(id, file.unwrap_or(0), planned);
+            let draft = spec::steps(&self.info.files, &steps);
+            self.keep(id, file.unwrap_or(0), draft);
         }
     }
 
@@ -165,16 +165,16 @@ impl TarSource {
                 continue;
             };
             let file = fields.values().next().map(|place| place.file);
-            let planned = plan::episode(&self.info.files, fields);
-            self.keep(key.clone(), file.unwrap_or(0), planned);
+            let draft = spec::episode(&self.info.files, fields);
+            self.keep(key.clone(), file.unwrap_or(0), draft);
         }
     }
 
-    fn keep(&mut self, id: String, file: usize, planned: Result<Planned, String>) {
+    fn keep(&mut self, id: String, file: usize, draft: Result<Draft, String>) {
         let name = self.info.files[file].path().file_name().unwrap_or_default();
         let place = format!("{}:{id}", name.to_string_lossy());
-        let mut planned = match planned {
-            Ok(planned) => planned,
+        let mut draft = match draft {
+            Ok(draft) => draft,
             Err(what) => {
                 self.info
                     .defects
@@ -182,39 +182,36 @@ impl TarSource {
                 return;
             }
         };
-        planned.sort();
-        for (found, action) in [
-            (planned.lost, Action::Skipped),
-            (planned.noted, Action::Noted),
-        ] {
+        draft.sort();
+        for (found, action) in [(draft.lost, Action::Skipped), (draft.noted, Action::Noted)] {
             let defects = found
                 .into_iter()
                 .map(|(field, what)| Defect::new(format!("{place}.{field}"), what, action).of(&id));
             self.info.defects.extend(defects);
         }
-        let mut episode = EpisodePlan {
+        let mut episode = EpisodeSpec {
             object: id.clone(),
             id,
             splits: Vec::new(),
-            success: planned.attributes.get("success").and_then(Value::as_bool),
-            attributes: planned.attributes,
-            task: planned.task,
+            success: draft.attributes.get("success").and_then(Value::as_bool),
+            attributes: draft.attributes,
+            task: draft.task,
             licence: None,
             file,
-            streams: planned.streams,
+            streams: draft.streams,
         };
-        if let Some(about) = planned.about {
-            let faults = about.apply(&mut episode, &mut planned.parts).into_iter();
+        if let Some(about) = draft.about {
+            let faults = about.apply(&mut episode, &mut draft.parts).into_iter();
             let place = format!("{place}.{ABOUT}");
             let faults = faults.map(|what| Defect::new(&place, what, Action::Skipped));
             let id = &episode.id;
             self.info.defects.extend(faults.map(|fault| fault.of(id)));
         }
         self.episodes.push(episode);
-        self.parts.push(planned.parts);
+        self.parts.push(draft.parts);
     }
 
-    /// Gives every stream its clock: what the user says, or else what a JSON file says.
+    /// Sets every stream's clock: the user's rate, or that of a JSON file.
     fn set_rates(&mut self, path: &Path, options: &ImportOptions) -> Result<()> {
         let of_all = self
             .info
@@ -222,7 +219,7 @@ impl TarSource {
             .values()
             .find_map(|value| rate_in(value, 0));
         for episode in &mut self.episodes {
-            if options.rate_hz.is_none() && plans::has_clocks(episode) {
+            if options.rate_hz.is_none() && specs::has_clocks(episode) {
                 continue;
             }
             let said = || {
@@ -233,22 +230,22 @@ impl TarSource {
             };
             let Some(rate_hz) = options.rate_hz.or_else(said).or(of_all) else {
                 return Err(invalid(format!(
-                    "{}: samples have no times and no rate, and no JSON file of an episode has a `rate_hz` or `fps`; \
+                    "{}: samples have neither timestamps nor a rate, and no JSON file of an episode has `rate_hz` or `fps`; \
                      pass --rate HZ (in Python rate_hz=)",
                     path.display()
                 )));
             };
-            plans::set_rate(episode, rate_hz);
+            specs::set_rate(episode, rate_hz);
         }
         Ok(())
     }
 }
 
-/// A rate somewhere in a JSON value.
+/// A rate anywhere in a JSON value.
 fn rate_in(value: &Value, depth: usize) -> Option<f64> {
     let object = value.as_object().filter(|_| depth < 4)?;
     let here = RATES.iter().find_map(|name| object.get(*name)?.as_f64());
-    here.filter(plans::is_rate)
+    here.filter(specs::is_rate)
         .or_else(|| object.values().find_map(|value| rate_in(value, depth + 1)))
 }
 
@@ -257,7 +254,7 @@ impl Source for TarSource {
         &self.info
     }
 
-    fn episodes(&self) -> &[EpisodePlan] {
+    fn episodes(&self) -> &[EpisodeSpec] {
         &self.episodes
     }
 
@@ -268,10 +265,10 @@ impl Source for TarSource {
         frames: Range<u64>,
         out: &mut FrameBuf,
     ) -> Result<()> {
-        let plan = plans::find(&self.episodes, (episode, stream), &frames)?;
+        let spec = specs::find(&self.episodes, (episode, stream), &frames)?;
         let id = &self.episodes[episode].id;
         let path = self.info.files[self.episodes[episode].file].path();
-        let object = format!("{id}, stream `{}`", plan.name);
+        let object = format!("{id}, stream `{}`", spec.name);
         let wrong = |what: String| ImportError::corrupt(path, &object, what);
         let part = &self.parts[episode][stream];
         let mut reader = Reader::default();
@@ -303,13 +300,13 @@ impl Source for TarSource {
             *out = image::read(files, encoded, frames.start).map_err(wrong)?;
             return Ok(());
         }
-        *out = match plan.frame.as_values() {
+        *out = match spec.frame.as_values() {
             Some(_) => FrameBuf::Values(Vec::new()),
             None => FrameBuf::Bytes(Vec::new()),
         };
         for (place, frame) in wanted.iter().zip(frames.start..) {
             let cell = cell::decode(place.ending, &read(*place)?, part.array.as_deref());
-            cell.and_then(|cell| cell::push(cell, &plan.frame, out))
+            cell.and_then(|cell| cell::push(cell, &spec.frame, out))
                 .map_err(|what| wrong(format!("frame {frame} {what}")))?;
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Names in a tar: which sample, which field, which step of which episode.
+//! Names in a tar: sample, field, step and episode.
 //!
 //! ```text
 //! ep0002_t0003.front.jpg        sample ep0002_t0003, field front.jpg     ─▶ episode ep0002, step 3, stream front
@@ -6,9 +6,9 @@
 //! demo_2.npz                    sample demo_2, field npz                 ─▶ episode demo_2, a stream per array
 //! ```
 //!
-//! WebDataset knows samples only. A sample is a step if the name of its episode in front of it has a number too.
+//! WebDataset only defines samples. A sample is a step if the episode part of its name has a number too.
 
-/// How a field is encoded, by its ending.
+/// The encoding of a field, by its extension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ending {
     Npy,
@@ -16,11 +16,11 @@ pub(crate) enum Ending {
     Json,
     Text,
     Image,
-    /// An integer in digits.
+    /// An integer as decimal text.
     Class,
 }
 
-/// The sample and the field of a member; the field is in lower case, as webdataset has it.
+/// The sample and the field of a member; the field is lower case, as in webdataset.
 pub(crate) fn split(name: &str) -> Option<(&str, String)> {
     let base = name.rfind('/').map_or(0, |slash| slash + 1);
     let dot = base + name[base..].find('.')?;
@@ -28,7 +28,7 @@ pub(crate) fn split(name: &str) -> Option<(&str, String)> {
     (dot > base && !field.is_empty()).then(|| (key, field.to_lowercase()))
 }
 
-/// The ending of a field, if it is known.
+/// The extension of a field, if it is known.
 pub(crate) fn ending(field: &str) -> Option<Ending> {
     Some(match field.rsplit('.').next()? {
         "npy" => Ending::Npy,
@@ -41,7 +41,7 @@ pub(crate) fn ending(field: &str) -> Option<Ending> {
     })
 }
 
-/// A field without its ending, or the ending alone where nothing stands before it.
+/// A field without its extension, or the extension alone if nothing precedes it.
 pub(crate) fn stem(field: &str) -> &str {
     field.rsplit_once('.').map_or(field, |(stem, _)| stem)
 }
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_and_episodes_are_told_apart() {
+    fn steps_and_episodes_are_distinguished() {
         for (key, expected) in [
             ("ep0002_t0003", Some(("ep0002", 3))),
             ("demo_7/12", Some(("demo_7", 12))),

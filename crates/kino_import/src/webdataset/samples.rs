@@ -1,4 +1,4 @@
-//! Samples: the members of tars, put together by their names.
+//! Samples: the members of tars, grouped by name.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::tar;
 use crate::webdataset::ABOUT;
 use crate::webdataset::cell::{self, Place, Reader};
 use crate::webdataset::names;
-use crate::webdataset::plan::Fields;
+use crate::webdataset::spec::Fields;
 
 /// The samples of all files, in the order of their first member.
 #[derive(Debug, Default)]
@@ -29,10 +29,9 @@ impl Samples {
     /// Adds the members of a tar.
     pub(crate) fn add(&mut self, path: &Path) -> Result<()> {
         if starts_with(path, &[0x1f, 0x8b]) || starts_with(path, &[0x28, 0xb5, 0x2f, 0xfd]) {
-            let what =
-                "is packed as a whole, so that no sample in it can be found without unpacking it";
+            let what = "is compressed as a whole, so samples in it cannot be located without decompressing it";
             let next =
-                "unpack it first: `gzip -dc FILE.tar.gz > FILE.tar`, or `zstd -d FILE.tar.zst`";
+                "decompress it first: `gzip -dc FILE.tar.gz > FILE.tar`, or `zstd -d FILE.tar.zst`";
             return Err(ImportError::unsupported(path, "/", what, next));
         }
         let file_name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -48,11 +47,11 @@ impl Samples {
                     .push(Defect::new(&place, what, Action::Skipped));
             };
             let Some((key, field)) = names::split(&member.name) else {
-                lose("has a name without an ending: what it holds is unknown");
+                lose("has a name without an extension: its type is unknown");
                 continue;
             };
             let Some(ending) = names::ending(&field) else {
-                lose("has an ending that is not known");
+                lose("has an unknown extension");
                 continue;
             };
             let place = Place {
@@ -66,7 +65,7 @@ impl Samples {
                 Fields::new()
             });
             if fields.insert(field, place).is_some() {
-                lose("comes twice; the last is taken");
+                lose("appears twice; the last one is used");
             }
         }
         self.files
@@ -74,15 +73,15 @@ impl Samples {
         Ok(())
     }
 
-    /// Whether samples are steps: every name has the number of an episode and of a step, and no field is numbered.
+    /// Whether samples are steps: every name has an episode and a step number, and no field is numbered.
     pub(crate) fn are_steps(&self) -> bool {
         let mut fields = self.fields.values().flat_map(BTreeMap::keys);
-        // And no export of ours, whose samples are episodes.
+        // And it is not our export, whose samples are episodes.
         let is_episode = fields.any(|field| names::numbered(field).is_some() || field == ABOUT);
         !is_episode && self.keys.iter().all(|key| names::step(key).is_some())
     }
 
-    /// Takes the samples that are JSON alone: they are about all episodes (`env_args.json`).
+    /// Removes the samples that are only JSON: they are about all episodes (`env_args.json`).
     pub(crate) fn take_attributes(&mut self, path: &Path) -> Result<Map<String, Value>> {
         let is_json = |fields: &Fields| fields.keys().eq(["json"]);
         let mut attributes = Map::new();

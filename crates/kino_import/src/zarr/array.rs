@@ -1,11 +1,11 @@
-//! An array: what `.zarray` says, and rows of it out of its pieces.
+//! An array: its `.zarray`, and reading rows from its chunks.
 //!
 //! ```text
-//! shape [30, 3], pieces [20, 2]     0.0  0.1     rows 18..22 are the last two of 0.0 and 0.1 (which is cut at
+//! shape [30, 3], chunks [20, 2]     0.0  0.1     rows 18..22 are the last two of 0.0 and 0.1 (which is cut at
 //!                                   1.0  1.1     column 3) and the first two of 1.0 and 1.1 (cut at row 30)
 //! ```
 //!
-//! Every piece is stored in its full size, also at the edges. One that is absent holds the fill value.
+//! Every chunk is stored in its full size, also at the edges. A missing chunk reads as the fill value.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,23 +18,23 @@ use crate::npy::{self, Element};
 use crate::zarr::compressor::Compressor;
 use crate::zarr::store::Store;
 
-/// A piece larger than this is refused; a replay buffer's have two megabytes.
-pub(crate) const MAX_PIECE_BYTES: u64 = 128 << 20;
+/// Larger chunks are refused; a replay buffer's have two megabytes.
+pub(crate) const MAX_CHUNK_BYTES: u64 = 128 << 20;
 
-/// No more than this is read in one go.
+/// At most this much is read in one call.
 const MAX_READ_BYTES: u64 = 1 << 30;
 
 const MAX_AXES: usize = 32;
 
-/// Gives the piece of an index, `None` if it is absent.
-pub(crate) type Pieces<'a> = dyn Fn(&[u64]) -> Result<Option<Arc<Vec<u8>>>> + 'a;
+/// Returns the chunk at an index, `None` if it is missing.
+pub(crate) type Chunks<'a> = dyn Fn(&[u64]) -> Result<Option<Arc<Vec<u8>>>> + 'a;
 
-/// What the values of an array are.
+/// The values of an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Values {
-    /// Elements of one size.
+    /// Fixed-size elements.
     Fixed(Element),
-    /// UTF-8 texts of any length.
+    /// Variable-length UTF-8 strings.
     Texts,
 }
 
@@ -47,8 +47,8 @@ pub(crate) struct Array {
     pub(crate) values: Values,
     pub(crate) compressor: Compressor,
     pub(crate) attributes: Map<String, Value>,
-    /// The shape of a piece.
-    pub(crate) piece: Vec<u64>,
+    /// The shape of a chunk.
+    pub(crate) chunk: Vec<u64>,
     separator: char,
     is_fortran: bool,
     is_delta: bool,
@@ -56,21 +56,21 @@ pub(crate) struct Array {
 }
 
 impl Array {
-    /// What the stream of an array below `data` is called.
+    /// The stream name of an array below `data`.
     pub(crate) fn stream_name(&self) -> &str {
         self.path.strip_prefix("data/").unwrap_or(&self.path)
     }
 
-    /// From the JSON of `.zarray`, or why it cannot be read.
+    /// Parses `.zarray`, or says why the array cannot be read.
     pub(crate) fn parse(path: &str, json: &Value) -> Result<Self, String> {
         if json.get("zarr_format").and_then(Value::as_u64) != Some(2) {
-            return Err("is not of zarr's version 2".to_owned());
+            return Err("is not zarr v2".to_owned());
         }
         let shape = numbers(json, "shape")?;
-        let piece = numbers(json, "chunks")?;
-        if shape.len() != piece.len() || shape.len() > MAX_AXES || piece.contains(&0) {
+        let chunk = numbers(json, "chunks")?;
+        if shape.len() != chunk.len() || shape.len() > MAX_AXES || chunk.contains(&0) {
             return Err(format!(
-                "has the shape {shape:?} and pieces of the shape {piece:?}"
+                "has the shape {shape:?} and chunks of the shape {chunk:?}"
             ));
         }
         let null = Value::Null;
@@ -78,7 +78,7 @@ impl Array {
         let filters: Vec<_> = filters.into_iter().flatten().collect();
         let ids: Vec<_> = filters.iter().map(|filter| filter["id"].as_str()).collect();
         let dtype = json.get("dtype").and_then(Value::as_str);
-        let dtype = dtype.ok_or("holds compound values")?;
+        let dtype = dtype.ok_or("has a structured dtype")?;
         let (values, is_delta) = match ids.as_slice() {
             [] => (Values::Fixed(Element::parse(dtype)?), false),
             [Some("vlen-utf8")] if dtype == "|O" => (Values::Texts, false),
@@ -88,7 +88,7 @@ impl Array {
             _ => {
                 let names: Vec<_> = ids.into_iter().map(|id| id.unwrap_or("?")).collect();
                 return Err(format!(
-                    "goes through the filters {}, which are not read; copy it with zarr's own `zarr.copy` and `filters=None`",
+                    "uses the filters {}, which are not supported; copy it with `zarr.copy` and `filters=None`",
                     names.join(", ")
                 ));
             }
@@ -107,23 +107,23 @@ impl Array {
             is_delta,
             fill: fill(json.get("fill_value").unwrap_or(&null), values)?,
             shape,
-            piece,
+            chunk,
         };
-        let bytes = array.piece_bytes();
-        if bytes > MAX_PIECE_BYTES {
+        let bytes = array.chunk_bytes();
+        if bytes > MAX_CHUNK_BYTES {
             return Err(format!(
-                "has pieces of {bytes} bytes, more than 128 MiB; rewrite it in smaller pieces (zarr's `chunks=`)"
+                "has chunks of {bytes} bytes, more than 128 MiB; rewrite it with smaller ones (zarr's `chunks=`)"
             ));
         }
         Ok(array)
     }
 
-    /// How many rows it has: its first axis.
+    /// The number of rows: the length of the first axis.
     pub(crate) fn rows(&self) -> u64 {
         self.shape.first().copied().unwrap_or(0)
     }
 
-    /// How many elements a row has.
+    /// Elements per row.
     fn row_elements(&self) -> u64 {
         let inner = self.shape.iter().skip(1);
         inner.fold(1, |elements, &dim| elements.saturating_mul(dim))
@@ -135,10 +135,10 @@ impl Array {
         axes.fold(1, |elements, &dim| elements.saturating_mul(dim))
     }
 
-    /// How many bytes a whole piece has; of texts, how many there are.
-    fn piece_bytes(&self) -> u64 {
+    /// The bytes of a full chunk; for strings, their number.
+    fn chunk_bytes(&self) -> u64 {
         let size = u64::try_from(self.size()).unwrap_or(u64::MAX);
-        let axes = self.piece.iter();
+        let axes = self.chunk.iter();
         axes.fold(size, |bytes, &dim| bytes.saturating_mul(dim))
     }
 
@@ -149,7 +149,7 @@ impl Array {
         }
     }
 
-    /// The type of its numbers.
+    /// Its dtype.
     pub(crate) fn dtype(&self) -> Option<Dtype> {
         match self.values {
             Values::Fixed(element) => element.dtype(),
@@ -157,13 +157,13 @@ impl Array {
         }
     }
 
-    /// How many pieces there are along each axis.
+    /// The number of chunks along each axis.
     pub(crate) fn grid(&self) -> Vec<u64> {
-        let axes = self.shape.iter().zip(&self.piece);
-        axes.map(|(&dim, &piece)| dim.div_ceil(piece)).collect()
+        let axes = self.shape.iter().zip(&self.chunk);
+        axes.map(|(&dim, &chunk)| dim.div_ceil(chunk)).collect()
     }
 
-    /// The key of a piece.
+    /// The key of a chunk.
     pub(crate) fn key(&self, index: &[u64]) -> String {
         if index.is_empty() {
             return format!("{}/0", self.path);
@@ -173,25 +173,25 @@ impl Array {
         format!("{}/{}", self.path, index.join(&separator))
     }
 
-    /// What an element is where nothing is stored, as JSON would say it.
+    /// The fill value, as JSON.
     pub(crate) fn fill(&self) -> &[u8] {
         &self.fill
     }
 
-    /// Reads a piece as it is stored.
+    /// Reads a chunk as stored.
     pub(crate) fn read_stored(&self, store: &Store, index: &[u64]) -> Result<Option<Vec<u8>>> {
-        // What does not shrink grows by a little: by a part, and by the headers of its blocks.
-        let most = self.piece_bytes().saturating_mul(2).saturating_add(1 << 20);
+        // Incompressible data grows a little: by a fraction, and by the block headers.
+        let most = self.chunk_bytes().saturating_mul(2).saturating_add(1 << 20);
         store.read(&self.key(index), most)
     }
 
-    /// Reads a piece and undoes its compression; `None` if it is absent.
-    pub(crate) fn read_piece(&self, store: &Store, index: &[u64]) -> Result<Option<Vec<u8>>> {
+    /// Reads and decompresses a chunk; `None` if it is missing.
+    pub(crate) fn read_chunk(&self, store: &Store, index: &[u64]) -> Result<Option<Vec<u8>>> {
         let Some(stored) = self.read_stored(store, index)? else {
             return Ok(None);
         };
         let wrong = |what: String| ImportError::corrupt(store.path(), &self.key(index), what);
-        let len = usize::try_from(self.piece_bytes()).unwrap_or(usize::MAX);
+        let len = usize::try_from(self.chunk_bytes()).unwrap_or(usize::MAX);
         if self.values == Values::Texts {
             return self.decompress_texts(stored).map(Some).map_err(wrong);
         }
@@ -200,13 +200,14 @@ impl Array {
         if self.is_delta {
             add_up(&mut values, self.size());
         }
-        Ok(Some(match self.is_fortran && self.piece.len() > 1 {
-            true => npy::from_fortran(&values, &self.piece, self.size()),
+        Ok(Some(match self.is_fortran && self.chunk.len() > 1 {
+            true => npy::from_fortran(&values, &self.chunk, self.size()),
             false => values,
         }))
     }
 
-    /// Texts have no length that the array knows: a piece may grow to sixteen times its stored bytes and a mebibyte.
+    /// The array does not know the length of strings: a chunk may expand to sixteen times its stored bytes plus a
+    /// mebibyte.
     fn decompress_texts(&self, stored: Vec<u8>) -> Result<Vec<u8>, String> {
         let len = match self.compressor {
             Compressor::None => stored.len(),
@@ -214,19 +215,22 @@ impl Array {
                 .get(4..8)
                 .and_then(|len| len.first_chunk())
                 .and_then(|&len| usize::try_from(u32::from_le_bytes(len)).ok())
-                .ok_or("is a Blosc piece that is cut short")?,
-            _ => return Err("holds texts under a compressor that is not read for texts".to_owned()),
+                .ok_or("is a truncated Blosc chunk")?,
+            _ => {
+                return Err(
+                    "contains strings with a compressor that is not supported for strings"
+                        .to_owned(),
+                );
+            }
         };
         if len > (64 << 20) {
-            return Err(format!(
-                "holds texts of {len} bytes, more than 64 mebibytes"
-            ));
+            return Err(format!("contains {len} bytes of strings, more than 64 MiB"));
         }
         self.compressor.decompress(stored, len, None)
     }
 
-    /// Reads rows of numbers, as packed little-endian ones.
-    pub(crate) fn read_rows(&self, rows: Range<u64>, piece: &Pieces<'_>) -> Result<Vec<u8>> {
+    /// Reads rows of numeric values, packed and little-endian.
+    pub(crate) fn read_rows(&self, rows: Range<u64>, chunk: &Chunks<'_>) -> Result<Vec<u8>> {
         let size = self.size();
         let row_bytes = self.row_elements().saturating_mul(size as u64);
         let bytes = (rows.end - rows.start).saturating_mul(row_bytes);
@@ -237,19 +241,19 @@ impl Array {
             )));
         }
         let elements = usize::try_from(bytes).unwrap_or(usize::MAX) / size;
-        // Absent pieces leave what is here already.
+        // Missing chunks leave the fill value that is already here.
         let mut out = self.fill.repeat(elements);
         if out.is_empty() {
             return Ok(out);
         }
         let grid = self.grid();
         let mut index = vec![0; grid.len()];
-        index[0] = rows.start / self.piece[0];
-        while index[0] * self.piece[0] < rows.end {
-            if let Some(values) = piece(&index)? {
+        index[0] = rows.start / self.chunk[0];
+        while index[0] * self.chunk[0] < rows.end {
+            if let Some(values) = chunk(&index)? {
                 self.copy(&values, &index, &rows, &mut out);
             }
-            // The next piece, the last axis first.
+            // The next chunk, last axis first.
             for axis in (0..grid.len()).rev() {
                 index[axis] += 1;
                 if axis == 0 || index[axis] < grid[axis] {
@@ -261,23 +265,23 @@ impl Array {
         Ok(out)
     }
 
-    /// Copies what a piece has of `rows`, run by run along the last axis.
-    fn copy(&self, piece: &[u8], index: &[u64], rows: &Range<u64>, out: &mut [u8]) {
+    /// Copies the part of `rows` that a chunk has, run by run along the last axis.
+    fn copy(&self, chunk: &[u8], index: &[u64], rows: &Range<u64>, out: &mut [u8]) {
         let (axes, size) = (self.shape.len(), self.size());
         let as_len = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
-        // The part of the array that the piece has and that is wanted: start and end along each axis.
+        // The requested part of the array that the chunk covers: start and end along each axis.
         let part: Vec<(u64, u64)> = (0..axes)
             .map(|axis| {
-                let start = index[axis] * self.piece[axis];
-                let end = (start + self.piece[axis]).min(self.shape[axis]);
+                let start = index[axis] * self.chunk[axis];
+                let end = (start + self.chunk[axis]).min(self.shape[axis]);
                 match axis {
                     0 => (start.max(rows.start), end.min(rows.end)),
                     _ => (start, end),
                 }
             })
             .collect();
-        // Axes behind `split` are whole in the piece, so that their elements lie together in both.
-        let is_whole = |axis: &usize| self.piece[*axis] == self.shape[*axis];
+        // Axes after `split` are complete in the chunk, so their elements are contiguous in both.
+        let is_whole = |axis: &usize| self.chunk[*axis] == self.shape[*axis];
         let split = axes - 1 - (1..axes).rev().take_while(is_whole).count();
         let inner: u64 = self.shape[split + 1..].iter().product();
         let run = as_len((part[split].1 - part[split].0) * inner) * size;
@@ -285,12 +289,12 @@ impl Array {
         'runs: loop {
             let (mut from, mut to) = (0u64, 0u64);
             for axis in 0..axes {
-                from = from * self.piece[axis] + at[axis] - index[axis] * self.piece[axis];
+                from = from * self.chunk[axis] + at[axis] - index[axis] * self.chunk[axis];
                 let first = if axis == 0 { rows.start } else { 0 };
                 to = to * self.shape[axis] + at[axis] - first;
             }
             let (from, to) = (as_len(from) * size, as_len(to) * size);
-            if let (Some(from), Some(to)) = (piece.get(from..from + run), out.get_mut(to..to + run))
+            if let (Some(from), Some(to)) = (chunk.get(from..from + run), out.get_mut(to..to + run))
             {
                 to.copy_from_slice(from);
             }
@@ -305,9 +309,9 @@ impl Array {
         }
     }
 
-    /// The texts of a piece of [`Values::Texts`].
-    pub(crate) fn texts_of(piece: &[u8]) -> Option<Vec<&[u8]>> {
-        let (_, mut rest) = piece.split_first_chunk::<4>()?;
+    /// The strings of a chunk of [`Values::Texts`].
+    pub(crate) fn texts_of(chunk: &[u8]) -> Option<Vec<&[u8]>> {
+        let (_, mut rest) = chunk.split_first_chunk::<4>()?;
         let mut texts = Vec::new();
         while let Some((len, body)) = rest.split_first_chunk::<4>() {
             let len = usize::try_from(u32::from_le_bytes(*len)).ok()?;
@@ -328,7 +332,7 @@ fn is_plain_delta(filter: &Value, dtype: &str) -> bool {
     is_whole && same("dtype") && same("astype")
 }
 
-/// Undoes differences of little-endian whole numbers, which wrap.
+/// Undoes differences of little-endian integers, which wrap.
 fn add_up(values: &mut [u8], size: usize) {
     let mut sum = 0u64;
     for value in values.chunks_exact_mut(size) {
@@ -342,10 +346,10 @@ fn add_up(values: &mut [u8], size: usize) {
 fn numbers(json: &Value, key: &str) -> Result<Vec<u64>, String> {
     let numbers = json.get(key).and_then(Value::as_array);
     let numbers = numbers.and_then(|numbers| numbers.iter().map(Value::as_u64).collect());
-    numbers.ok_or_else(|| format!("has no `{key}` of whole numbers in its `.zarray`"))
+    numbers.ok_or_else(|| format!("has no integer `{key}` in its `.zarray`"))
 }
 
-/// The bytes of an element that is not stored, in the byte order of the array.
+/// The bytes of the fill value, in the byte order of the array.
 fn fill(value: &Value, values: Values) -> Result<Vec<u8>, String> {
     let Values::Fixed(element) = values else {
         return Ok(vec![0]);
@@ -353,7 +357,12 @@ fn fill(value: &Value, values: Values) -> Result<Vec<u8>, String> {
     let Element::Number { dtype, is_big } = element else {
         return Ok(vec![0; element.size()]);
     };
-    let wrong = || format!("has the fill value {value}, which is no {}", dtype.name());
+    let wrong = || {
+        format!(
+            "has the fill value {value}, which is not a valid {}",
+            dtype.name()
+        )
+    };
     let float = match value {
         Value::Null => Some(0.0),
         Value::Bool(value) => Some(f64::from(u8::from(*value))),

@@ -1,31 +1,31 @@
-//! Blosc 1: a container of blocks, each compressed after its bytes or bits were sorted by significance.
+//! Blosc 1: a container of blocks, each compressed after shuffling its bytes or bits.
 //!
 //! ```text
 //! | u8 version | u8 codec version | u8 flags | u8 element size | u32 bytes | u32 block bytes | u32 stored bytes |
 //! | u32 start of each block | blocks … |        block = (u32 stored bytes | stream)*, one or one per byte of an element
 //! ```
 //!
-//! Written for bytes that cannot be trusted: every length is checked against what is there, and the output is as long
-//! as the caller says, not as the header says.
+//! Written for untrusted bytes: every length is checked against what exists, and the output is as long as the caller
+//! says, not as the header says.
 
-/// A block is split into one stream per byte of its elements only if these are at most so many.
+/// A block is split into one stream per byte of its elements only up to this element size.
 const MAX_SPLITS: usize = 16;
 
-/// And only if each stream has at least so many bytes.
+/// And only if each stream has at least this many bytes.
 const MIN_SPLIT_BYTES: usize = 128;
 
-/// The farthest that a short match of BloscLZ reaches.
+/// The maximum distance of a short BloscLZ match.
 const BLOSCLZ_NEAR: usize = 8191;
 
 /// Decompresses into `out`, or says what is wrong.
 pub(crate) fn decompress(stored: &[u8], out: &mut [u8]) -> Result<(), &'static str> {
-    const SHORT: &str = "is a Blosc piece that is cut short";
+    const SHORT: &str = "is a truncated Blosc chunk";
     let (header, _) = stored.split_first_chunk::<16>().ok_or(SHORT)?;
     let word = |at: usize| u32_at(header, at).ok_or(SHORT);
     let (flags, size) = (header[2], usize::from(header[3]).max(1));
     let (len, block_len, stored_len) = (word(4)?, word(8)?, word(12)?);
     if len != out.len() {
-        return Err("is a Blosc piece of another length than its array says");
+        return Err("is a Blosc chunk whose length does not match its array");
     }
     let stored = stored.get(..stored_len).ok_or(SHORT)?;
     if flags & 2 != 0 {
@@ -33,7 +33,7 @@ pub(crate) fn decompress(stored: &[u8], out: &mut [u8]) -> Result<(), &'static s
         return Ok(());
     }
     if block_len == 0 && len > 0 {
-        return Err("is a Blosc piece of blocks without bytes");
+        return Err("is a Blosc chunk with empty blocks");
     }
     let mut sorted = vec![0; block_len.min(len)];
     for (number, block) in out.chunks_mut(block_len.max(1)).enumerate() {
@@ -67,15 +67,15 @@ fn read_streams(
     splits: usize,
     out: &mut [u8],
 ) -> Result<(), &'static str> {
-    const SHORT: &str = "is a Blosc piece with a stream that is cut short";
+    const SHORT: &str = "is a Blosc chunk with a truncated stream";
     if !out.len().is_multiple_of(splits) {
-        return Err("is a Blosc piece of blocks that cannot be split");
+        return Err("is a Blosc chunk with blocks that cannot be split");
     }
     for out in out.chunks_exact_mut((out.len() / splits).max(1)) {
         let len = u32_at(source, 0).ok_or(SHORT)?;
         let (stream, rest) = source[4..].split_at_checked(len).ok_or(SHORT)?;
         source = rest;
-        // What did not shrink is kept as it is.
+        // Incompressible streams are stored raw.
         if len == out.len() {
             out.copy_from_slice(stream);
             continue;
@@ -89,16 +89,16 @@ fn read_streams(
                 len
             }),
             4 => zstd::bulk::decompress_to_buffer(stream, out).ok(),
-            _ => return Err("is a Blosc piece of a codec that is not known (snappy?)"),
+            _ => return Err("is a Blosc chunk with an unsupported codec (snappy?)"),
         };
         if written != Some(out.len()) {
-            return Err("is a Blosc piece with a damaged stream");
+            return Err("is a Blosc chunk with a damaged stream");
         }
     }
     Ok(())
 }
 
-/// Bytes that were sorted by significance, back into elements; what does not fill an element is at the end.
+/// Undoes the byte shuffle; an incomplete element is at the end.
 fn unshuffle(sorted: &[u8], size: usize, out: &mut [u8]) {
     let count = sorted.len() / size;
     for (byte, plane) in sorted.chunks_exact(count.max(1)).take(size).enumerate() {
@@ -109,11 +109,11 @@ fn unshuffle(sorted: &[u8], size: usize, out: &mut [u8]) {
     out[count * size..].copy_from_slice(&sorted[count * size..]);
 }
 
-/// Bits that were sorted by significance, back into elements. The plain way sets bit b of element e from bit e of
-/// plane b; here eight planes and eight elements at a time are one word, which is turned over its diagonal.
+/// Undoes the bit shuffle. The naive way sets bit b of element e from bit e of plane b; here eight planes and eight
+/// elements at a time form one word, which is transposed.
 fn unshuffle_bits(sorted: &[u8], size: usize, out: &mut [u8]) {
     let count = sorted.len() / size;
-    // Blosc leaves a block alone that is not a multiple of eight elements.
+    // Blosc does not shuffle a block that is not a multiple of eight elements.
     if !count.is_multiple_of(8) || count == 0 {
         out.copy_from_slice(sorted);
         return;
@@ -131,7 +131,7 @@ fn unshuffle_bits(sorted: &[u8], size: usize, out: &mut [u8]) {
     out[count * size..].copy_from_slice(&sorted[count * size..]);
 }
 
-/// Eight rows of eight bits, turned over the diagonal (Hacker's Delight, 7-3).
+/// Transposes an 8×8 bit matrix (Hacker's Delight, 7-3).
 fn transpose(mut word: u64) -> u64 {
     for (shift, mask) in [
         (7, 0x00aa_00aa_00aa_00aa),
@@ -144,7 +144,7 @@ fn transpose(mut word: u64) -> u64 {
     word
 }
 
-/// BloscLZ: a control byte below 32 begins literals, any other a match. Gives how many bytes were written.
+/// BloscLZ: a control byte below 32 begins literals, any other a match. Returns how many bytes were written.
 fn blosclz(mut source: &[u8], out: &mut [u8]) -> Option<usize> {
     let mut next = || {
         let (&byte, rest) = source.split_first()?;
@@ -181,7 +181,7 @@ fn blosclz(mut source: &[u8], out: &mut [u8]) -> Option<usize> {
             if at + len > out.len() {
                 return None;
             }
-            // Byte by byte: a match may reach into what it writes.
+            // Byte by byte: a match may overlap its own output.
             for idx in 0..len {
                 out[at + idx] = out[from + idx];
             }
@@ -212,7 +212,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn sorting_bits_back_agrees_with_naive(size in 1usize..9, bytes in proptest::collection::vec(any::<u8>(), 512)) {
+        fn bit_unshuffle_agrees_with_naive(size in 1usize..9, bytes in proptest::collection::vec(any::<u8>(), 512)) {
             let sorted = &bytes[..size * 8 * (bytes.len() / size / 8)];
             let mut out = vec![0; sorted.len()];
             unshuffle_bits(sorted, size, &mut out);
@@ -220,7 +220,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_an_answer_never_a_panic(mut stored in proptest::collection::vec(any::<u8>(), 0..200), len in 0usize..300) {
+        fn arbitrary_bytes_never_panic(mut stored in proptest::collection::vec(any::<u8>(), 0..200), len in 0usize..300) {
             let mut out = vec![0; len];
             let _ = decompress(&stored, &mut out);
             // Past the first check as well.
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_match_may_reach_into_what_it_writes() {
+    fn a_match_may_overlap_its_own_output() {
         // One literal, then a match of ten at distance one.
         let mut out = [0; 11];
         let written = blosclz(&[0, b'a', 7 << 5, 1, 0], &mut out);

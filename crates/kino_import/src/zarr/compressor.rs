@@ -1,4 +1,4 @@
-//! What the pieces of an array are compressed with.
+//! The compressors of chunks.
 
 use jxl_oxide::{AllocTracker, JxlImage};
 use kino_codec::Dtype;
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::zarr::blosc;
 
-/// One of the compressors that can be undone.
+/// A supported compressor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Compressor {
     /// None at all.
@@ -17,9 +17,9 @@ pub(crate) enum Compressor {
     Gzip,
     /// Zstandard.
     Zstd,
-    /// LZ4 behind its length.
+    /// LZ4 with a length prefix.
     Lz4,
-    /// Blosc with any of its codecs but snappy.
+    /// Blosc with any of its codecs except snappy.
     Blosc,
     /// JPEG XL, one image per frame.
     JpegXl,
@@ -28,7 +28,7 @@ pub(crate) enum Compressor {
 }
 
 impl Compressor {
-    /// From the `compressor` of an array, or why it cannot be undone.
+    /// Parses the `compressor` of an array, or says why it is not supported.
     pub(crate) fn parse(config: &Value) -> Result<Self, String> {
         let id = config.get("id").and_then(Value::as_str);
         Ok(match id {
@@ -42,7 +42,7 @@ impl Compressor {
             Some("imagecodecs_jpeg" | "imagecodecs_jpeg8") => Self::Jpeg,
             other => {
                 return Err(format!(
-                    "is compressed with {:?}, which is not read; copy it with zarr's own `zarr.copy` and \
+                    "is compressed with {:?}, which is not supported; copy it with `zarr.copy` and \
                      `compressor=zarr.Blosc()`",
                     other.unwrap_or("nothing known")
                 ));
@@ -50,7 +50,7 @@ impl Compressor {
         })
     }
 
-    /// Undoes it, into exactly `len` bytes, or says what is wrong.
+    /// Decompresses into exactly `len` bytes, or says what is wrong.
     pub(crate) fn decompress(
         self,
         stored: Vec<u8>,
@@ -77,10 +77,10 @@ impl Compressor {
                 Some(out)
             }
             Self::JpegXl => return jpeg_xl(&stored, len, dtype),
-            Self::Jpeg => return Err("is JPEG files, which are carried as they are".to_owned()),
+            Self::Jpeg => return Err("is JPEG files, which are stored unchanged".to_owned()),
         };
         out.filter(|out| out.len() == len)
-            .ok_or_else(|| format!("cannot be decompressed to the {len} bytes of a piece"))
+            .ok_or_else(|| format!("does not decompress to the {len} bytes of a chunk"))
     }
 }
 
@@ -89,7 +89,7 @@ pub(crate) fn inflate_zlib(stored: &[u8], len: usize) -> Option<Vec<u8>> {
     miniz_oxide::inflate::decompress_to_vec_zlib_with_limit(stored, len).ok()
 }
 
-/// The body of a gzip file: a header of ten bytes and what its flags add, deflated bytes, checksum and length.
+/// The body of a gzip file: a header of ten bytes plus optional fields, deflated bytes, checksum and length.
 fn gzip(stored: &[u8], len: usize) -> Option<Vec<u8>> {
     let flags = *stored
         .get(3)
@@ -113,7 +113,7 @@ fn gzip(stored: &[u8], len: usize) -> Option<Vec<u8>> {
 /// The images of a JPEG XL codestream, one after another.
 fn jpeg_xl(stored: &[u8], len: usize, dtype: Option<Dtype>) -> Result<Vec<u8>, String> {
     let wrong = |error| format!("is not a valid JPEG XL image ({error})");
-    // Decoding works on floats and copies: some ten times the pixels, and a little for the tables.
+    // Decoding uses floats and copies: about ten times the pixels, plus tables.
     let tracker = AllocTracker::with_limit(len.saturating_mul(64).saturating_add(64 << 20));
     let image = JxlImage::builder()
         .alloc_tracker(tracker)
@@ -125,7 +125,7 @@ fn jpeg_xl(stored: &[u8], len: usize, dtype: Option<Dtype>) -> Result<Vec<u8>, S
     let images = image.num_loaded_keyframes() as u64;
     if image_bytes.saturating_mul(images) != len as u64 {
         return Err(format!(
-            "is {images} JPEG XL images of {} by {} pixels, its array says {len} bytes",
+            "is {images} JPEG XL images of {} by {} pixels, but its array has {len} bytes",
             image.width(),
             image.height()
         ));
@@ -148,10 +148,10 @@ fn jpeg_xl(stored: &[u8], len: usize, dtype: Option<Dtype>) -> Result<Vec<u8>, S
                 out.extend(pixels.into_iter().flat_map(u16::to_le_bytes));
                 written
             }
-            _ => return Err("is JPEG XL images of neither u8 nor u16".to_owned()),
+            _ => return Err("is JPEG XL images that are neither uint8 nor uint16".to_owned()),
         };
         if written != values {
-            return Err("is a JPEG XL image of fewer pixels than it says".to_owned());
+            return Err("is a JPEG XL image with fewer pixels than it claims".to_owned());
         }
     }
     Ok(out)
@@ -164,9 +164,9 @@ mod tests {
     use super::*;
     use crate::zip::Zip;
 
-    /// Straight to the decoder: in a zip the checksum would stop these before it.
+    /// Directly into the decoder: in a zip, the checksum would reject these first.
     #[test]
-    fn flipped_bits_and_prefixes_of_a_jpeg_xl_image_are_an_answer_never_a_panic() {
+    fn flipped_bits_and_prefixes_of_a_jpeg_xl_image_never_panic() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/zarr/umi.zarr.zip");
         let len = 32 * 32 * 3;
         for camera in ["camera0_rgb", "camera1_rgb"] {

@@ -1,14 +1,14 @@
-//! Replay buffers of diffusion_policy and UMI: zarr of version 2, a folder or a zip file, as one [`Source`].
+//! Replay buffers of diffusion_policy and UMI: zarr v2, a folder or a zip file, as one [`Source`].
 //!
 //! ```text
-//! store.rs           plan.rs                          array.rs            compressor.rs  blosc.rs
-//! folder or zip  ─▶  arrays, episode_ends, defects ─▶ rows of pieces  ─▶  a piece's bytes
+//! store.rs           spec.rs                          array.rs            compressor.rs  blosc.rs
+//! folder or zip  ─▶  arrays, episode_ends, defects ─▶ rows of chunks  ─▶  a chunk's bytes
 //! ```
 
 mod array;
 mod blosc;
 mod compressor;
-mod plan;
+mod spec;
 mod store;
 
 use std::collections::HashSet;
@@ -24,18 +24,18 @@ use crate::error::{ImportError, Result};
 use crate::jpeg;
 use crate::open::ImportOptions;
 use crate::part::NotOpened;
-use crate::plans;
 use crate::recent::Recent;
-use crate::source::{EpisodePlan, FrameBuf, Source, SourceFile, SourceInfo, StreamPlan};
+use crate::source::{EpisodeSpec, FrameBuf, Source, SourceFile, SourceInfo, StreamSpec};
+use crate::specs;
 use array::{Array, Values};
-use plan::Walked;
+use spec::Walked;
 use store::Store;
 
 /// Episodes of a replay buffer.
 #[derive(Debug)]
 pub(crate) struct ZarrSource {
     info: SourceInfo,
-    episodes: Vec<EpisodePlan>,
+    episodes: Vec<EpisodeSpec>,
     /// The rows of each episode.
     rows: Vec<Range<u64>>,
     /// The array behind each stream, the same for every episode.
@@ -45,7 +45,7 @@ pub(crate) struct ZarrSource {
     not_opened: NotOpened,
 }
 
-/// Whether a path looks like a store of version 2, or of a later one, which the walk refuses by name.
+/// Whether a path looks like a zarr v2 store, or a later version, which the walk refuses by name.
 pub(crate) fn is_store(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let is_folder = [".zgroup", ".zmetadata"]
@@ -55,10 +55,10 @@ pub(crate) fn is_store(path: &Path) -> bool {
 }
 
 impl ZarrSource {
-    /// Walks the store and plans its episodes; reads metadata only.
+    /// Walks the store and builds its specs; reads metadata only.
     pub(crate) fn open(path: &Path, options: &ImportOptions) -> Result<Self> {
         let store = Store::open(path)?;
-        let mut walked = plan::walk(&store)?;
+        let mut walked = spec::walk(&store)?;
         let (data, others) = std::mem::take(&mut walked.arrays)
             .into_iter()
             .partition(|(name, _)| name.starts_with("data/"));
@@ -67,12 +67,12 @@ impl ZarrSource {
         let mut data: Vec<_> = data.into_values().collect();
         let next = "check that this is a replay buffer with arrays under `data`";
         if data.is_empty() {
-            return Err(plans::nothing_left(path, &walked.defects, next));
+            return Err(specs::nothing_left(path, &walked.defects, next));
         }
-        let rows = plan::common_rows(&data);
-        let ranges = plan::episodes(&store, &mut walked, rows)?;
+        let rows = spec::common_rows(&data);
+        let ranges = spec::episodes(&store, &mut walked, rows)?;
         walked.take_asides(&store)?;
-        let rate_hz = plan::rate_hz(&store, &mut walked, &data, options)?;
+        let rate_hz = spec::rate_hz(&store, &mut walked, &data, options)?;
         let mut not_opened = NotOpened::default();
         data.retain(|array| {
             let is_taken = options.part.takes_stream(array.stream_name());
@@ -82,7 +82,7 @@ impl ZarrSource {
             }
             is_taken
         });
-        let (arrays, streams) = plan_streams(&store, &mut walked, data, (rows, &ranges), rate_hz)?;
+        let (arrays, streams) = stream_specs(&store, &mut walked, data, (rows, &ranges), rate_hz)?;
         let episodes: Vec<_> = ranges
             .iter()
             .map(|(idx, rows)| {
@@ -96,7 +96,7 @@ impl ZarrSource {
             .collect();
         let is_bare = streams.is_empty() && not_opened.streams.is_empty();
         if episodes.is_empty() || is_bare {
-            return Err(plans::nothing_left(path, &walked.defects, next));
+            return Err(specs::nothing_left(path, &walked.defects, next));
         }
         let skipped = not_opened.streams.iter();
         let skipped = skipped.map(|name| path.join("data").join(name));
@@ -117,41 +117,41 @@ impl ZarrSource {
         })
     }
 
-    /// A piece of an array, decoded once while it is near.
-    fn piece(&self, stream: usize, index: &[u64]) -> Result<Option<Arc<Vec<u8>>>> {
+    /// A chunk of an array, decoded once while it is in use.
+    fn chunk(&self, stream: usize, index: &[u64]) -> Result<Option<Arc<Vec<u8>>>> {
         let array = &self.arrays[stream];
         let key = (stream, index.to_vec());
-        let piece = self.decoded.get(key, || {
-            // An empty piece stands for an absent one: no piece has no bytes.
-            let piece = array.read_piece(&self.store, index);
-            piece.map(Option::unwrap_or_default)
+        let chunk = self.decoded.get(key, || {
+            // An empty chunk represents a missing one: no chunk has zero bytes.
+            let chunk = array.read_chunk(&self.store, index);
+            chunk.map(Option::unwrap_or_default)
         })?;
-        Ok((!piece.is_empty()).then_some(piece))
+        Ok((!chunk.is_empty()).then_some(chunk))
     }
 
     fn texts(&self, stream: usize, rows: Range<u64>) -> Result<Vec<Vec<u8>>> {
         let array = &self.arrays[stream];
         let wrong = |what| ImportError::corrupt(self.store.path(), &array.path, what);
         if let Values::Fixed(element) = array.values {
-            let bytes = array.read_rows(rows, &|index| self.piece(stream, index))?;
+            let bytes = array.read_rows(rows, &|index| self.chunk(stream, index))?;
             let texts = element.texts(&bytes).map_err(wrong)?;
             return Ok(texts.into_iter().map(String::into_bytes).collect());
         }
         let mut texts = Vec::new();
         let (mut index, mut row) = (vec![0; array.shape.len()], rows.start);
         while row < rows.end {
-            index[0] = row / array.piece[0];
-            let end = rows.end.min((index[0] + 1) * array.piece[0]);
+            index[0] = row / array.chunk[0];
+            let end = rows.end.min((index[0] + 1) * array.chunk[0]);
             let within =
-                |row: u64| usize::try_from(row - index[0] * array.piece[0]).unwrap_or(usize::MAX);
+                |row: u64| usize::try_from(row - index[0] * array.chunk[0]).unwrap_or(usize::MAX);
             let wanted = within(row)..within(end);
-            match self.piece(stream, &index)? {
+            match self.chunk(stream, &index)? {
                 None => texts.extend(wanted.map(|_| Vec::new())),
-                Some(piece) => {
-                    let all = Array::texts_of(&piece);
+                Some(chunk) => {
+                    let all = Array::texts_of(&chunk);
                     let some = all.as_ref().and_then(|all| all.get(wanted));
                     let some =
-                        some.ok_or_else(|| wrong(format!("holds no text for rows {row}..{end}")))?;
+                        some.ok_or_else(|| wrong(format!("has no text for rows {row}..{end}")))?;
                     texts.extend(some.iter().map(|text| text.to_vec()));
                 }
             }
@@ -173,7 +173,7 @@ impl ZarrSource {
             match size.is_some_and(|size| size == array.shape[1..]) {
                 true => Ok(file),
                 false => {
-                    let what = "is no JPEG file of the size that its array says";
+                    let what = "is not a JPEG file of the size in its array's shape";
                     Err(ImportError::corrupt(
                         self.store.path(),
                         &array.key(&index),
@@ -191,7 +191,7 @@ impl Source for ZarrSource {
         &self.info
     }
 
-    fn episodes(&self) -> &[EpisodePlan] {
+    fn episodes(&self) -> &[EpisodeSpec] {
         &self.episodes
     }
 
@@ -206,16 +206,16 @@ impl Source for ZarrSource {
         frames: Range<u64>,
         out: &mut FrameBuf,
     ) -> Result<()> {
-        let plan = plans::find(&self.episodes, (episode, stream), &frames)?;
+        let spec = specs::find(&self.episodes, (episode, stream), &frames)?;
         let (rows, array) = (&self.rows[episode], &self.arrays[stream]);
         let wanted = rows.start + frames.start..rows.start + frames.end;
-        *out = match (&plan.frame, array.values) {
+        *out = match (&spec.frame, array.values) {
             (FrameType::Text, _) => FrameBuf::Bytes(self.texts(stream, wanted)?),
-            (FrameType::Values(_), _) if plan.carried => {
+            (FrameType::Values(_), _) if spec.carried => {
                 FrameBuf::Bytes(self.jpegs(stream, wanted)?)
             }
             (FrameType::Values(_), Values::Fixed(element)) => {
-                let mut values = array.read_rows(wanted, &|index| self.piece(stream, index))?;
+                let mut values = array.read_rows(wanted, &|index| self.chunk(stream, index))?;
                 element
                     .to_little(&mut values)
                     .map_err(|what| ImportError::corrupt(self.store.path(), &array.path, what))?;
@@ -227,30 +227,30 @@ impl Source for ZarrSource {
     }
 }
 
-/// The arrays that are streams, and their plans; the others become defects.
-fn plan_streams(
+/// The arrays that are streams, and their specs; the others become defects.
+fn stream_specs(
     store: &Store,
     walked: &mut Walked,
     data: Vec<Array>,
     (rows, ranges): (u64, &[(usize, Range<u64>)]),
     rate_hz: f64,
-) -> Result<(Vec<Array>, Vec<StreamPlan>)> {
+) -> Result<(Vec<Array>, Vec<StreamSpec>)> {
     let keys = std::mem::take(&mut walked.keys);
     let known: HashSet<&str> = keys.iter().map(String::as_str).collect();
     let (mut arrays, mut streams) = (Vec::new(), Vec::new());
     for array in data {
-        let planned = match array.rows() == rows {
-            true => plan::absent_rows(&array, &known),
+        let draft = match array.rows() == rows {
+            true => spec::absent_rows(&array, &known),
             false => Err(format!(
-                "has {} rows, most arrays have {rows}",
+                "has {} rows, but most arrays have {rows}",
                 array.rows()
             )),
         };
-        let planned = match planned {
-            Ok(absent) => plan::stream(store, &array, rate_hz)?.map(|stream| (absent, stream)),
+        let draft = match draft {
+            Ok(absent) => spec::stream(store, &array, rate_hz)?.map(|stream| (absent, stream)),
             Err(what) => Err(what),
         };
-        match planned {
+        match draft {
             Err(what) => {
                 let defect = Defect::new(store.place(&array.path), what, Action::Skipped);
                 walked.defects.push(defect);
@@ -266,7 +266,7 @@ fn plan_streams(
     Ok((arrays, streams))
 }
 
-/// One defect for each episode that an absent piece is in.
+/// One defect for each episode with a missing chunk.
 fn note_absent(
     store: &Store,
     walked: &mut Walked,
@@ -285,7 +285,7 @@ fn note_absent(
         };
         let frames: u64 = within.iter().map(|gap| gap.end - gap.start).sum();
         let what = format!(
-            "lacks pieces: {frames} of {} frames are not stored, the first is frame {}; they read as the fill value",
+            "has missing chunks: {frames} of {} frames are not stored, starting at frame {}; they read as the fill value",
             rows.end - rows.start,
             first.start
         );
@@ -295,8 +295,8 @@ fn note_absent(
 }
 
 /// An episode without its streams.
-fn episode(idx: usize, rows: &Range<u64>) -> EpisodePlan {
-    EpisodePlan {
+fn episode(idx: usize, rows: &Range<u64>) -> EpisodeSpec {
+    EpisodeSpec {
         id: format!("episode_{idx}"),
         splits: Vec::new(),
         attributes: Map::new(),

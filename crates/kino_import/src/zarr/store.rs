@@ -1,4 +1,4 @@
-//! Where keys are: a folder of files, or the members of a zip file.
+//! Storage of keys: a folder of files, or the members of a zip file.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use crate::error::{ImportError, Result};
 use crate::files;
 use crate::zip::{Zip, is_inside};
 
-/// Groups inside groups inside groups: deeper is not looked.
+/// Maximum depth of groups.
 const MAX_DEPTH: usize = 12;
 
 /// A store of keys.
@@ -28,7 +28,7 @@ impl Store {
         }
     }
 
-    /// Where it is.
+    /// Its path.
     pub(crate) fn path(&self) -> &Path {
         match self {
             Self::Folder(path) => path,
@@ -89,7 +89,7 @@ fn list(root: &Path, prefix: String, depth: usize, keys: &mut Vec<String>) -> Re
     for entry in fs::read_dir(&folder).map_err(io)? {
         let entry = entry.map_err(io)?;
         let key = format!("{prefix}{}", entry.file_name().to_string_lossy());
-        // A link to a folder may lead round in a circle; zarr makes none.
+        // A link to a folder may form a cycle; zarr creates none.
         let is_folder = entry.file_type().map_err(io)?.is_dir();
         match is_folder && depth < MAX_DEPTH {
             true => list(root, format!("{key}/"), depth + 1, keys)?,

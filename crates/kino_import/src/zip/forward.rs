@@ -1,4 +1,4 @@
-//! A deflated member, read forwards a range at a time: as much of it is in memory as is asked for.
+//! A deflated member, read forward a range at a time: only the requested range is in memory.
 
 use std::path::Path;
 
@@ -12,20 +12,20 @@ use crate::error::Result;
 /// How much of the file is read at a time.
 const INPUT_BYTES: u64 = 64 << 10;
 
-/// How much is inflated at a time to get past what nobody asked for.
+/// How much is inflated at a time to skip ahead.
 const SKIP_BYTES: u64 = 1 << 20;
 
-/// A deflated member of a zip file on disk, and how far it was read.
+/// A deflated member of a zip file on disk, and the current position.
 pub(crate) struct Forward {
     zip: Zip,
     name: String,
     member: Member,
     state: Box<InflateState>,
     input: Vec<u8>,
-    /// How many bytes of `input` are used up, and of the stored bytes how many were read.
+    /// How many bytes of `input` are consumed, and how many stored bytes were read.
     used: usize,
     stored: u64,
-    /// Where the next byte is.
+    /// The offset of the next byte.
     at: u64,
     crc: crc32fast::Hasher,
 }
@@ -35,7 +35,7 @@ impl Forward {
     pub(crate) fn open(path: &Path, name: &str) -> Result<Self> {
         let zip = Zip::open(path)?;
         let member = zip.members().get(name).copied();
-        let missing = || failed(path, name, "is not there".into());
+        let missing = || failed(path, name, "does not exist".into());
         Ok(Self {
             member: member.ok_or_else(missing)?,
             zip,
@@ -49,7 +49,7 @@ impl Forward {
         })
     }
 
-    /// Reads a range. One that begins before the end of the last starts again from the beginning.
+    /// Reads a range. One that begins before the end of the last restarts from the beginning.
     pub(crate) fn read(&mut self, start: u64, len: u64) -> Result<Vec<u8>> {
         if start < self.at {
             self.state = InflateState::new_boxed(DataFormat::Raw);
@@ -68,7 +68,7 @@ impl Forward {
 
     /// The next bytes, and at the end the checksum of all of them.
     fn next(&mut self, len: u64) -> Result<Vec<u8>, Fault> {
-        const WRONG: &str = "cannot be inflated to the length that the zip says";
+        const WRONG: &str = "does not inflate to the length stated in the zip";
         let len = usize::try_from(len).map_err(|_| WRONG)?;
         let mut out = vec![0; len];
         let mut written = 0;
@@ -97,7 +97,7 @@ impl Forward {
         self.crc.update(&out);
         self.at += len as u64;
         if self.at == self.member.len && self.crc.clone().finalize() != self.member.crc {
-            return Err("has another checksum than the zip says".into());
+            return Err("does not match its checksum in the zip".into());
         }
         Ok(out)
     }

@@ -1,4 +1,4 @@
-//! The list of members at the end of a zip file.
+//! The central directory of a zip file.
 
 use std::collections::BTreeMap;
 
@@ -7,14 +7,14 @@ use std::collections::BTreeMap;
 pub(crate) struct Member {
     pub(super) header: u64,
     pub(super) stored: u64,
-    /// How many bytes it has when it is inflated.
+    /// The uncompressed size.
     pub(crate) len: u64,
     pub(super) crc: u32,
     pub(super) is_deflated: bool,
 }
 
 impl Member {
-    /// Whether any range of it can be read without what is before.
+    /// Whether any range of it can be read without what precedes it.
     pub(crate) fn is_plain(&self) -> bool {
         !self.is_deflated
     }
@@ -63,11 +63,11 @@ pub(super) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(*bytes))
 }
 
-/// The members of a list, which has as many as its end header says.
+/// The members of the directory, which must be as many as its end record says.
 pub(super) fn members(mut list: &[u8], count: u64) -> Result<BTreeMap<String, Member>, String> {
     let (mut members, mut found) = (BTreeMap::new(), 0);
     while list.starts_with(b"PK\x01\x02") {
-        let (name, member, rest) = member(list).ok_or("has a list of members that is cut short")?;
+        let (name, member, rest) = member(list).ok_or("has a truncated central directory")?;
         let name = String::from_utf8(name.to_vec())
             .map_err(|_| "has a member whose name is not UTF-8 text")?;
         list = rest;
@@ -81,12 +81,14 @@ pub(super) fn members(mut list: &[u8], count: u64) -> Result<BTreeMap<String, Me
             8 => true,
             _ => {
                 return Err(format!(
-                    "has the member {name:?} of zip's method {method}; only stored and deflated ones are read"
+                    "has the member {name:?} with compression method {method}; only stored and deflated members are supported"
                 ));
             }
         };
         if !is_deflated && member.stored != member.len {
-            return Err(format!("has the member {name:?} of two lengths"));
+            return Err(format!(
+                "has the member {name:?} with two different lengths"
+            ));
         }
         members.insert(
             name,
@@ -99,7 +101,7 @@ pub(super) fn members(mut list: &[u8], count: u64) -> Result<BTreeMap<String, Me
     match found == count && list.is_empty() {
         true => Ok(members),
         false => Err(format!(
-            "has a damaged list of members: {found} are found, {count} are promised"
+            "has a damaged central directory: it lists {found} members, its end record says {count}"
         )),
     }
 }
@@ -116,7 +118,7 @@ fn member(list: &[u8]) -> Option<(&[u8], (Member, u64, u64), &[u8])> {
     let (_, rest) = rest.split_at_checked(comment_len)?;
     let (mut stored, mut len) = (u32_at(list, 20)?, u32_at(list, 24)?);
     let mut header = u32_at(list, 42)?;
-    // What does not fit into 32 bits stands in the extra field, in this order.
+    // Values that do not fit into 32 bits are in the extra field, in this order.
     let mut long = long_field(extra);
     for value in [&mut len, &mut stored, &mut header] {
         if *value == 0xffff_ffff {

@@ -1,12 +1,13 @@
-//! As much of zip as stores and npz files need: a list of members, and the bytes of one. On disk or in memory.
+//! The parts of zip that stores and npz files need: the central directory, and the bytes of a member. On disk or in
+//! memory.
 //!
 //! ```text
 //! (local header | name | extra | body)*  (central header | name | extra | comment)*  [zip64 end | locator]  end
 //!  └─ where the central header points      └─ sizes, checksum, method ─┘
 //! ```
 //!
-//! Nothing is ever written under a member's name. A member is inflated into at most as many bytes as its header and
-//! its caller allow. Of two members of one name the last counts, as everywhere: stores replace keys that way.
+//! Nothing is ever written under a member's name. A member is inflated to at most as many bytes as its header and its
+//! caller allow. Of two members of one name the last one counts, as usual: stores replace keys that way.
 
 mod forward;
 mod list;
@@ -31,7 +32,7 @@ pub(crate) use list::Member;
 const END_BYTES: usize = 22;
 const LONGEST_END_BYTES: u64 = 22 + 0xffff;
 
-/// A list of members longer than this is refused: four million of them have about so many bytes.
+/// A longer central directory is refused: this is about the size of one with four million members.
 const MAX_LIST_BYTES: u64 = 512 << 20;
 
 /// Why something cannot be read.
@@ -85,12 +86,12 @@ impl Zip {
         })
     }
 
-    /// Where the file is.
+    /// Its path.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// How many bytes the file has.
+    /// The length of the file.
     pub(crate) fn len(&self) -> u64 {
         self.len
     }
@@ -114,19 +115,19 @@ impl Zip {
     pub(crate) fn read_start(&self, name: &str, len: usize) -> Result<Vec<u8>> {
         let start = match self.members.get(name) {
             Some(member) => self.archive().read_start(member, len),
-            None => Err("is not there".into()),
+            None => Err("does not exist".into()),
         };
         start.map_err(|fault| failed(&self.path, name, fault))
     }
 
-    /// Reads a range of a member that [`is_plain`](Member::is_plain), without looking at its checksum.
+    /// Reads a range of a member that [`is_plain`](Member::is_plain), without checking its checksum.
     pub(crate) fn read_range(&self, name: &str, start: u64, len: u64) -> Result<Vec<u8>> {
         let member = self.members.get(name).filter(|member| member.is_plain());
         let range = match member {
             Some(member) if start.saturating_add(len) <= member.stored => {
                 self.archive().read_body(member, start, len)
             }
-            _ => Err("is cut short".into()),
+            _ => Err("is truncated".into()),
         };
         range.map_err(|fault| failed(&self.path, name, fault))
     }
@@ -155,7 +156,7 @@ pub(crate) fn read(file: &[u8], member: &Member, max_len: u64) -> Result<Vec<u8>
     Ok(archive.read(member, max_len)?)
 }
 
-/// The bytes of a zip file, wherever they are.
+/// The bytes of a zip file, on disk or in memory.
 #[derive(Debug)]
 struct Archive<R> {
     file: R,
@@ -175,12 +176,12 @@ impl<R: Read + Seek> Archive<R> {
         let end = (0..ends)
             .rev()
             .find(|&at| tail[at..].starts_with(b"PK\x05\x06"));
-        let end = end.ok_or("has no list of members: the file is cut short, or no zip file")?;
+        let end = end.ok_or("has no central directory: the file is truncated or not a zip file")?;
         let list = self.list(&tail, end)?;
-        let list = list.ok_or("has a damaged list of members")?;
+        let list = list.ok_or("has a damaged central directory")?;
         let is_inside = list.start.checked_add(list.len);
         if list.len > MAX_LIST_BYTES || is_inside.is_none_or(|end| end > self.len) {
-            return Err("has a list of members that reaches beyond its end".into());
+            return Err("has a central directory that extends beyond the file".into());
         }
         let bytes = self.read_at(list.start, list.len)?;
         list::members(&bytes, list.count).map_err(Fault::Damaged)
@@ -206,7 +207,7 @@ impl<R: Read + Seek> Archive<R> {
 
     fn read(&mut self, member: &Member, max_len: u64) -> Result<Vec<u8>, Fault> {
         if member.len > max_len {
-            let what = format!("has {} bytes, at most {max_len} are expected", member.len);
+            let what = format!("has {} bytes, expected at most {max_len}", member.len);
             return Err(Fault::Damaged(what));
         }
         let body = self.read_body(member, 0, member.stored)?;
@@ -215,17 +216,17 @@ impl<R: Read + Seek> Archive<R> {
             true => {
                 let len = usize::try_from(member.len).unwrap_or(usize::MAX);
                 miniz_oxide::inflate::decompress_to_vec_with_limit(&body, len)
-                    .map_err(|_| "cannot be inflated to the length that the zip says")?
+                    .map_err(|_| "does not inflate to the length stated in the zip")?
             }
         };
         if body.len() as u64 != member.len || crc32fast::hash(&body) != member.crc {
-            return Err("has another checksum than the zip says".into());
+            return Err("does not match its checksum in the zip".into());
         }
         Ok(body)
     }
 
     fn read_start(&mut self, member: &Member, len: usize) -> Result<Vec<u8>, Fault> {
-        // Deflated bytes are fewer than these, or so few more that a header is still whole.
+        // Deflated bytes are fewer than these, or so few more that a header is still complete.
         let stored = self.read_body(member, 0, member.stored.min(len as u64))?;
         if !member.is_deflated {
             return Ok(stored);
@@ -238,7 +239,7 @@ impl<R: Read + Seek> Archive<R> {
     }
 
     fn read_body(&mut self, member: &Member, start: u64, len: u64) -> Result<Vec<u8>, Fault> {
-        const ELSEWHERE: &str = "is not where the zip says";
+        const ELSEWHERE: &str = "is not at the offset stated in the zip";
         if member.header.saturating_add(30) > self.len {
             return Err(ELSEWHERE.into());
         }
@@ -248,7 +249,7 @@ impl<R: Read + Seek> Archive<R> {
             .filter(|_| header.starts_with(b"PK\x03\x04"))
             .ok_or(ELSEWHERE)?;
         let body = member.header + 30 + name_len + extra_len;
-        // Lengths are of the file's own making: nothing is allocated that the file does not have.
+        // Lengths are the file's claim: nothing is allocated beyond what the file has.
         if body.saturating_add(member.stored) > self.len {
             return Err(ELSEWHERE.into());
         }
@@ -263,7 +264,7 @@ impl<R: Read + Seek> Archive<R> {
     }
 }
 
-/// Whether a name stays inside the folder it is below.
+/// Whether a name stays inside its folder.
 pub(crate) fn is_inside(name: &str) -> bool {
     let mut parts = name.split(['/', '\\']);
     !name.starts_with(['/', '\\']) && !name.contains(':') && parts.all(|part| part != "..")
@@ -332,21 +333,21 @@ mod tests {
     }
 
     #[test]
-    fn what_inflates_to_more_than_it_says_is_refused() {
+    fn a_member_that_inflates_beyond_its_stated_length_is_refused() {
         let file = zip(&vec![0; 10 << 20], 100, 8);
         let members = members(&file).unwrap();
         assert!(file.len() < 20_000 && read(&file, &members["a"], 1 << 20).is_err());
     }
 
     #[test]
-    fn what_is_larger_than_its_reader_expects_is_refused() {
+    fn a_member_larger_than_its_reader_expects_is_refused() {
         let file = zip(&[7; 1000], 1000, 8);
         let error = read(&file, &members(&file).unwrap()["a"], 999).unwrap_err();
-        assert_eq!(error, "has 1000 bytes, at most 999 are expected");
+        assert_eq!(error, "has 1000 bytes, expected at most 999");
     }
 
     #[test]
-    fn damage_is_an_error_or_an_answer_never_a_panic() {
+    fn damage_never_panics() {
         let file = zip(&[7; 40], 40, 8);
         for len in 0..file.len() {
             assert!(members(&file[..len]).is_err(), "{len}");
@@ -359,11 +360,14 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_other_members_than_promised_is_damaged() {
+    fn a_directory_with_a_wrong_member_count_is_damaged() {
         let mut file = zip(&[7; 40], 40, 0);
         let count = file.len() - 12;
         file[count] = 2;
         let error = members(&file).unwrap_err();
-        assert!(error.contains("1 are found, 2 are promised"), "{error}");
+        assert!(
+            error.contains("it lists 1 members, its end record says 2"),
+            "{error}"
+        );
     }
 }

@@ -1,7 +1,7 @@
-//! Damaged files: an error or an answer, never a panic, a hang or a run-away allocation.
+//! Damaged files: an error or a result, never a panic, a hang or a runaway allocation.
 //!
-//! HDF5 keeps no checksum of values, so a flipped bit in them cannot be noticed; everything else is read
-//! through, and whatever it says must be survived.
+//! HDF5 has no checksums of values, so a flipped bit in them cannot be detected; everything else is read, and must not
+//! panic.
 
 use std::fs;
 use std::path::Path;
@@ -19,12 +19,12 @@ fn read_everything(path: &Path) -> Result<u64> {
 pub(crate) fn read_everything_with(path: &Path, options: &ImportOptions) -> Result<u64> {
     let source = kino_import::open(path, options)?;
     let (mut frames, mut block) = (0, FrameBuf::default());
-    for (episode, plan) in source.episodes().iter().enumerate() {
-        for (stream, plan) in plan.streams.iter().enumerate() {
+    for (episode, spec) in source.episodes().iter().enumerate() {
+        for (stream, spec) in spec.streams.iter().enumerate() {
             // No recording of these tests has more frames: damage may claim any number.
-            let (mut start, end) = (0, plan.frames.min(64));
+            let (mut start, end) = (0, spec.frames.min(64));
             while start < end {
-                let stop = end.min(start + block_frames(&plan.frame));
+                let stop = end.min(start + block_frames(&spec.frame));
                 source.read(episode, stream, start..stop, &mut block)?;
                 frames += stop - start;
                 start = stop;
@@ -64,7 +64,7 @@ fn try_damage(
     (tried, refused)
 }
 
-/// What is done to a file.
+/// A kind of damage.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Damage {
     /// One bit is flipped.
@@ -115,7 +115,7 @@ pub(crate) fn survive(
     );
 }
 
-/// The most memory this process has used, where the system says it; 0 elsewhere.
+/// The peak memory of this process, if the system reports it; 0 otherwise.
 fn peak_bytes() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -124,7 +124,7 @@ fn peak_bytes() -> u64 {
 }
 
 #[test]
-fn the_whole_files_are_read() {
+fn intact_files_are_read() {
     assert_eq!(
         read_everything(&fixture("robomimic.hdf5")).unwrap(),
         2 * 29 * 6
@@ -147,7 +147,7 @@ fn every_prefix_is_refused() {
 }
 
 #[test]
-fn flipping_bits_is_survived() {
+fn flipped_bits_never_panic() {
     for (name, step) in [
         ("robomimic.hdf5", 97),
         ("act_jpeg.hdf5", 23),
@@ -164,7 +164,7 @@ fn flipping_bits_is_survived() {
 }
 
 #[test]
-fn large_numbers_in_the_headers_are_survived() {
+fn large_numbers_in_headers_never_panic() {
     for (name, step) in [
         ("robomimic.hdf5", 89),
         ("act_jpeg.hdf5", 19),

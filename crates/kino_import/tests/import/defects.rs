@@ -1,4 +1,4 @@
-//! Defects: all found before anything is written, and treated as the user wants.
+//! Defects: all found before anything is written, and handled by the user's policy.
 
 use std::ops::{ControlFlow, Range};
 use std::path::Path;
@@ -7,15 +7,15 @@ use std::sync::Arc;
 use kino_codec::{Dtype, FrameType};
 use kino_dataset::{Dataset, Kind};
 use kino_import::{
-    Action, ClockPlan, Defect, EpisodePlan, FrameBuf, ImportError, OnDefect, PackOptions, Packed,
-    Source, SourceInfo, StreamPlan, pack, survey,
+    Action, ClockSpec, Defect, EpisodeSpec, FrameBuf, ImportError, OnDefect, PackOptions, Packed,
+    Source, SourceInfo, StreamSpec, pack, survey,
 };
 use serde_json::Map;
 
-/// Three episodes of one stream: sound, with a NaN and a gap, and one that cannot be read.
+/// Three episodes of one stream: valid, with a NaN and a gap, and unreadable.
 struct Faulty {
     info: SourceInfo,
-    episodes: Vec<EpisodePlan>,
+    episodes: Vec<EpisodeSpec>,
 }
 
 const FRAMES: u64 = 40;
@@ -26,7 +26,7 @@ impl Faulty {
             let time = |frame: i64| frame * 10_000_000 + if frame > 20 { gap } else { 0 };
             (0..40).map(time).collect()
         };
-        let episode = |id: &str, gap| EpisodePlan {
+        let episode = |id: &str, gap| EpisodeSpec {
             id: id.to_owned(),
             splits: Vec::new(),
             attributes: Map::new(),
@@ -35,12 +35,12 @@ impl Faulty {
             licence: Some("CC-BY-4.0".to_owned()),
             file: 0,
             object: format!("/{id}"),
-            streams: vec![StreamPlan {
+            streams: vec![StreamSpec {
                 name: "x".to_owned(),
                 kind,
                 frame: FrameType::values(Dtype::F32, &[1, 1]).unwrap(),
                 frames: FRAMES,
-                clock: ClockPlan::Explicit(times(gap)),
+                clock: ClockSpec::Explicit(times(gap)),
                 shift_of: None,
                 carried: false,
                 unit: None,
@@ -54,13 +54,13 @@ impl Faulty {
                 attributes: Map::new(),
                 defects: vec![Defect {
                     place: "meta".to_owned(),
-                    what: "names an episode that is not there".to_owned(),
+                    what: "names a missing episode".to_owned(),
                     episode: None,
                     action: Action::Skipped,
                 }],
             },
             episodes: vec![
-                episode("sound", 0),
+                episode("valid", 0),
                 episode("faulty", 300_000_000),
                 episode("torn", 0),
             ],
@@ -73,7 +73,7 @@ impl Source for Faulty {
         &self.info
     }
 
-    fn episodes(&self) -> &[EpisodePlan] {
+    fn episodes(&self) -> &[EpisodeSpec] {
         &self.episodes
     }
 
@@ -121,9 +121,9 @@ fn the_survey_lists_everything_in_order() {
     assert_eq!(
         found,
         [
-            "lost: meta: names an episode that is not there",
+            "lost: meta: names a missing episode",
             "kept: :/faulty, stream `x`: has a gap of 310.0 ms after frame 20, its frames are 10.0 ms apart",
-            "kept: :/faulty, stream `x`: holds NaN in 2 of 40 frames, the first is frame 7",
+            "kept: :/faulty, stream `x`: contains NaN in 2 of 40 frames, first in frame 7",
             "dropped: :/torn, stream `x`: has a wrong checksum",
         ]
     );
@@ -141,7 +141,7 @@ fn the_default_refuses_with_the_whole_list_and_writes_nothing() {
     );
     for part in [
         "gap of 310.0 ms",
-        "holds NaN",
+        "contains NaN",
         "wrong checksum",
         "--on-defect keep",
     ] {
@@ -151,10 +151,10 @@ fn the_default_refuses_with_the_whole_list_and_writes_nothing() {
 }
 
 #[test]
-fn keep_keeps_what_can_be_read_and_drop_leaves_every_defect_out() {
+fn keep_imports_what_is_readable_and_drop_skips_every_defect() {
     for (on_defect, expected, dropped) in [
-        (OnDefect::Keep, &["sound", "faulty"][..], 1),
-        (OnDefect::DropEpisode, &["sound"][..], 3),
+        (OnDefect::Keep, &["valid", "faulty"][..], 1),
+        (OnDefect::DropEpisode, &["valid"][..], 3),
     ] {
         let folder = tempfile::tempdir().unwrap();
         let packed = pack_as(&Faulty::new(Kind::Vector), folder.path(), on_defect).unwrap();
@@ -176,7 +176,7 @@ fn keep_keeps_what_can_be_read_and_drop_leaves_every_defect_out() {
 
 #[test]
 fn an_image_that_cannot_be_read_is_found_while_packing() {
-    // The survey leaves images to the pack, and NaN in a depth image is a hole, no defect.
+    // The survey leaves images to the pack, and NaN in a depth image is a hole, not a defect.
     let source = Faulty::new(Kind::Depth);
     assert_eq!(survey(&source, 1).unwrap().len(), 2);
     let folder = tempfile::tempdir().unwrap();

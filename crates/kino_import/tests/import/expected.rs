@@ -1,4 +1,4 @@
-//! The same answers as a format's own library: `expected.json` of its fixtures (see `fixtures/scene.py`).
+//! The same results as a format's own library: `expected.json` of its fixtures (see `fixtures/scene.py`).
 
 use kino_codec::FrameType;
 use kino_dataset::Dataset;
@@ -29,34 +29,34 @@ pub(crate) fn compare(
     let episodes = expected["episodes"].as_array().unwrap();
     assert_eq!(source.episodes().len(), episodes.len());
     for (idx, expected) in episodes.iter().enumerate() {
-        let plan = &source.episodes()[idx];
-        assert_eq!(Some(plan.id.as_str()), expected["name"].as_str());
-        let mut left: Vec<_> = plan.streams.iter().map(|stream| &*stream.name).collect();
+        let spec = &source.episodes()[idx];
+        assert_eq!(Some(spec.id.as_str()), expected["name"].as_str());
+        let mut left: Vec<_> = spec.streams.iter().map(|stream| &*stream.name).collect();
         for (name, stream) in expected["streams"].as_object().unwrap() {
             let Some(name) = rename(name) else {
                 continue;
             };
             let position = crate::position(source, idx, &name);
-            let frames = plan.streams[position].frames;
+            let frames = spec.streams[position].frames;
             assert_eq!(stream["frames"], frames, "{name}");
             for step in [1, 3, u64::MAX >> 1] {
                 let found = read_all(source, idx, position, step);
-                compare_stream(&name, &plan.streams[position], &found, stream);
+                compare_stream(&name, &spec.streams[position], &found, stream);
             }
             left.retain(|left| *left != name);
             compared += 1;
         }
-        assert_eq!(left, [""; 0], "streams that nobody expects");
+        assert_eq!(left, [""; 0], "unexpected streams");
     }
     compared
 }
 
-fn compare_stream(name: &str, plan: &kino_import::StreamPlan, found: &FrameBuf, expected: &Value) {
-    match (found, &plan.frame) {
+fn compare_stream(name: &str, spec: &kino_import::StreamSpec, found: &FrameBuf, expected: &Value) {
+    match (found, &spec.frame) {
         (FrameBuf::Bytes(files), FrameType::Values(ty)) => {
-            assert!(plan.carried, "{name}");
+            assert!(spec.carried, "{name}");
             assert_eq!(expected["shape"], shape(ty.shape(), expected), "{name}");
-            // Where a format keeps pixels only, its files are what nobody hashed.
+            // If a format stores only pixels, its files were not hashed.
             if let Some(hash) = expected["encoded_blake3"].as_str() {
                 assert_eq!(digest(&files.concat()), hash, "{name}");
             }
@@ -74,7 +74,7 @@ fn compare_stream(name: &str, plan: &kino_import::StreamPlan, found: &FrameBuf, 
     }
 }
 
-/// Our shape, without the channels of a grey image where the expected one has no such axis.
+/// Our shape, without the channel axis of a grayscale image if the expected one has none.
 fn shape(ours: &[usize], expected: &Value) -> Value {
     let rank = expected["shape"].as_array().map_or(0, Vec::len);
     match ours {

@@ -1,4 +1,4 @@
-//! Import, export, import again: the same episodes, bit for bit. Other people's readers judge the files in
+//! Import, export, import again: the same episodes, bit for bit. Each format's own reader checks the files in
 //! `tests/python/test_export.py`.
 
 use std::ops::ControlFlow;
@@ -53,7 +53,7 @@ pub(crate) fn same(before: &dyn Source, after: &dyn Source) {
         assert_eq!((&a.id, &a.splits, &a.task), (&b.id, &b.splits, &b.task));
         assert_eq!(a.success, b.success);
         for (key, value) in &a.attributes {
-            // Statistics are computed again.
+            // Statistics are recomputed.
             if key == "stats" {
                 continue;
             }
@@ -63,19 +63,19 @@ pub(crate) fn same(before: &dyn Source, after: &dyn Source) {
                 .map_or(value.clone(), |value| json!(u8::from(value)));
             assert_eq!(Some(&value), b.attributes.get(key), "`{key}` of {}", a.id);
         }
-        let names = |plan: &kino_import::EpisodePlan| -> Vec<_> {
-            let streams = plan.streams.iter();
+        let names = |spec: &kino_import::EpisodeSpec| -> Vec<_> {
+            let streams = spec.streams.iter();
             streams.map(|stream| stream.name.clone()).collect()
         };
         assert_eq!(names(a), names(b), "{}", a.id);
         for (stream, (x, y)) in a.streams.iter().zip(&b.streams).enumerate() {
-            let of = |plan: &kino_import::StreamPlan| {
+            let of = |spec: &kino_import::StreamSpec| {
                 (
-                    plan.kind,
-                    plan.frame.clone(),
-                    plan.frames,
-                    plan.clock.clone(),
-                    plan.carried,
+                    spec.kind,
+                    spec.frame.clone(),
+                    spec.frames,
+                    spec.clock.clone(),
+                    spec.carried,
                 )
             };
             assert_eq!(of(x), of(y), "{} {}", a.id, x.name);
@@ -96,7 +96,7 @@ pub(crate) fn lift() -> PathBuf {
 }
 
 #[test]
-fn robomimic_recordings_come_back_as_they_were() {
+fn robomimic_recordings_survive_a_round_trip() {
     let names = [
         "robomimic.hdf5",
         "robomimic/libero.hdf5",
@@ -131,7 +131,7 @@ fn robomimic_recordings_come_back_as_they_were() {
 }
 
 #[test]
-fn act_recordings_come_back_with_their_jpeg_files() {
+fn act_recordings_survive_a_round_trip_with_their_jpeg_files() {
     let folder = tempfile::tempdir().unwrap();
     let before = open(&fixture("act_jpeg.hdf5"));
     let dataset = pack(before.as_ref(), &folder.path().join("a.kino"));
@@ -143,14 +143,16 @@ fn act_recordings_come_back_with_their_jpeg_files() {
 }
 
 #[test]
-fn a_robomimic_recording_becomes_act_and_says_what_is_lost() {
+fn a_robomimic_recording_becomes_act_and_losses_are_listed() {
     let folder = tempfile::tempdir().unwrap();
     let before = open(&lift());
     let dataset = pack(before.as_ref(), &folder.path().join("a.kino"));
     let target = folder.path().join("out");
     let refused = export(&dataset, &target, &options("act", OnDefect::Error)).unwrap_err();
     assert!(
-        refused.to_string().contains("split `train`: has no place"),
+        refused
+            .to_string()
+            .contains("split `train`: cannot be stored"),
         "{refused}"
     );
     assert!(!target.exists());
@@ -181,7 +183,9 @@ fn a_zarr_has_every_row_of_every_episode() {
     let target = folder.path().join("out.zarr");
     let refused = export(&dataset, &target, &options("zarr", OnDefect::Error)).unwrap_err();
     assert!(
-        refused.to_string().contains("split `train`: has no place"),
+        refused
+            .to_string()
+            .contains("split `train`: cannot be stored"),
         "{refused}"
     );
     export(&dataset, &target, &options("zarr", OnDefect::Keep)).unwrap();
@@ -213,7 +217,7 @@ fn a_zarr_has_every_row_of_every_episode() {
 }
 
 #[test]
-fn a_zarr_comes_back_where_it_has_a_place_for_everything() {
+fn a_zarr_survives_a_round_trip_if_it_can_hold_everything() {
     let folder = tempfile::tempdir().unwrap();
     let options_10 = crate::rlds::with_rate(10.0);
     let before = kino_import::open(&fixture("zarr/pusht.zarr"), &options_10).unwrap();
@@ -224,8 +228,8 @@ fn a_zarr_comes_back_where_it_has_a_place_for_everything() {
     assert!(after.describe().defects.is_empty());
     assert_eq!(before.episodes().len(), after.episodes().len());
     for (idx, (a, b)) in before.episodes().iter().zip(after.episodes()).enumerate() {
-        let of = |plan: &kino_import::EpisodePlan| -> Vec<_> {
-            let streams = plan.streams.iter();
+        let of = |spec: &kino_import::EpisodeSpec| -> Vec<_> {
+            let streams = spec.streams.iter();
             streams
                 .map(|one| {
                     (
@@ -274,7 +278,7 @@ fn a_zarr_comes_back_where_it_has_a_place_for_everything() {
 }
 
 #[test]
-fn selected_episodes_only_are_written_and_an_existing_target_is_not_touched() {
+fn only_selected_episodes_are_written_and_an_existing_target_is_untouched() {
     let folder = tempfile::tempdir().unwrap();
     let dataset = pack(open(&lift()).as_ref(), &folder.path().join("a.kino"));
     let mut options = options("robomimic", OnDefect::Error);
@@ -286,7 +290,7 @@ fn selected_episodes_only_are_written_and_an_existing_target_is_not_touched() {
     assert_eq!(after.episodes()[0].id, "demo_2");
     let bytes = std::fs::read(&target).unwrap();
     let refused = export(&dataset, &target, &options).unwrap_err();
-    assert!(refused.to_string().contains("exists already"), "{refused}");
+    assert!(refused.to_string().contains("already exists"), "{refused}");
     assert_eq!(std::fs::read(&target).unwrap(), bytes);
     options.to = "robomimik".to_owned();
     let refused = export(&dataset, &target, &options).unwrap_err();
@@ -321,7 +325,7 @@ fn a_stopped_export_leaves_nothing() {
 }
 
 #[test]
-fn streams_at_rates_and_times_of_their_own_are_listed() {
+fn streams_with_their_own_rates_and_timestamps_are_listed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.kino");
     let mut writer = DatasetWriter::open(&path, Start::New, WriterOptions::default()).unwrap();
@@ -366,9 +370,9 @@ fn streams_at_rates_and_times_of_their_own_are_listed() {
     let expected = [
         "note: episode `one`: is written as `demo_0`",
         "note: stream `action`: is written as `actions`",
-        "lost: stream `fast`: has another clock than `actions`, the format has one",
+        "lost: stream `fast`: has a different clock than `actions`; the format has only one",
         "lost: stream `long`: does not have as many frames as `actions`",
-        "lost: stream `timed`: has times of its own, the format has none",
+        "lost: stream `timed`: has its own timestamps, which the format cannot store",
     ];
     assert_eq!(found, expected);
     let after = open(&target);

@@ -1,9 +1,9 @@
-//! Import, export, import again, for the formats that keep what an episode says of itself: nothing may differ at all.
+//! Import, export, import again, for the formats that store all attributes of an episode: nothing may differ.
 
 use kino_codec::{Dtype, FrameType};
 use kino_dataset::WriterOptions;
 use kino_dataset::{Arrival, Dataset, DatasetWriter, EpisodeInfo, Kind, Start, StreamInfo, Times};
-use kino_import::{EpisodePlan, OnDefect, Source};
+use kino_import::{EpisodeSpec, OnDefect, Source};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use crate::export::{export, lift, open, options, pack};
 use crate::rlds::with_rate;
 use crate::{fixture, read_all};
 
-/// Every recording that another library wrote, and the rate that it needs to be told.
+/// Every recording written by another library, and the rate to pass.
 fn recordings() -> Vec<(PathBuf, Option<f64>)> {
     let named = [
         ("robomimic.hdf5", None),
@@ -37,28 +37,28 @@ fn open_at(path: &Path, rate_hz: Option<f64>) -> Box<dyn Source> {
     }
 }
 
-/// Nothing differs, in the order of `before`; `skip` names what the format cannot hold.
+/// Asserts that nothing differs, in the order of `before`; `skip` names what the format cannot hold.
 #[track_caller]
 fn identical(before: &dyn Source, after: &dyn Source, skip: &dyn Fn(&str) -> bool) {
     assert_eq!(after.describe().defects, []);
     assert_eq!(before.episodes().len(), after.episodes().len());
     for (idx, a) in before.episodes().iter().enumerate() {
         let found = after.episodes().iter().position(|b| b.id == a.id);
-        let there = found.unwrap_or_else(|| panic!("{} is not there", a.id));
+        let there = found.unwrap_or_else(|| panic!("{} is missing", a.id));
         let b = &after.episodes()[there];
-        let of = |plan: &EpisodePlan| {
-            let (splits, task) = (plan.splits.clone(), plan.task.clone());
+        let of = |spec: &EpisodeSpec| {
+            let (splits, task) = (spec.splits.clone(), spec.task.clone());
             (
                 splits,
                 task,
-                plan.success,
-                plan.licence.clone(),
-                plan.attributes.clone(),
+                spec.success,
+                spec.licence.clone(),
+                spec.attributes.clone(),
             )
         };
         assert_eq!(of(a), of(b), "{}", a.id);
         let streams = a.streams.iter().enumerate();
-        // A camera of another size in every episode is not packed.
+        // A camera whose size differs in every episode is not packed.
         let is_kept = |name: &str| !skip(name) && !name.ends_with("any_size");
         let kept: Vec<_> = streams.filter(|(_, one)| is_kept(&one.name)).collect();
         assert_eq!(kept.len(), b.streams.len(), "{}", a.id);
@@ -131,9 +131,9 @@ fn bytes_of(folder: &Path) -> Vec<(String, Vec<u8>)> {
 }
 
 #[test]
-fn every_recording_goes_through_rlds_unchanged() {
+fn every_recording_survives_a_round_trip_through_rlds() {
     for (path, rate_hz) in recordings() {
-        // RLDS has steps: of a recording of many rates, the largest part of the streams that have as many frames is kept.
+        // RLDS has steps: of a recording with many rates, the largest group of streams with equal length is kept.
         let is_mcap = path.extension().is_some_and(|ending| ending == "mcap");
         let before = open_at(&path, rate_hz);
         let streams = &before.episodes()[0].streams;
@@ -149,12 +149,12 @@ fn every_recording_goes_through_rlds_unchanged() {
 }
 
 #[test]
-fn every_recording_goes_through_mcap_unchanged() {
+fn every_recording_survives_a_round_trip_through_mcap() {
     for (path, rate_hz) in recordings() {
-        // No message has float16, nor frames of no numbers.
+        // No message type has float16, nor empty frames.
         let before = open_at(&path, rate_hz);
         let streams = before.episodes().iter().flat_map(|one| &one.streams);
-        let has_none = |one: &&kino_import::StreamPlan| {
+        let has_none = |one: &&kino_import::StreamSpec| {
             let ty = one.frame.as_values();
             ty.is_some_and(|ty| ty.dtype() == Dtype::F16 || ty.elements() == 0)
         };
@@ -169,13 +169,13 @@ fn every_recording_goes_through_mcap_unchanged() {
 }
 
 #[test]
-fn every_recording_goes_through_webdataset_unchanged() {
+fn every_recording_survives_a_round_trip_through_webdataset() {
     for (path, rate_hz) in recordings() {
         there_and_back(&path, rate_hz, "webdataset", &|_| false);
     }
 }
 
-/// Streams of every kind, at rates and times of their own.
+/// Streams of every kind, with their own rates and timestamps.
 fn odd_streams() -> Vec<StreamInfo> {
     let rate = |rate_hz| Times::Rate {
         rate_hz,
@@ -283,7 +283,7 @@ fn same_frames(a: &Dataset, b: &Dataset, skip: &[&str]) {
 }
 
 #[test]
-fn streams_of_every_type_and_clock_go_through_webdataset() {
+fn streams_of_every_type_and_clock_survive_webdataset() {
     let folder = tempfile::tempdir().unwrap();
     let dataset = odd_dataset(&folder.path().join("a.kino"));
     let target = folder.path().join("out");
@@ -299,7 +299,7 @@ fn streams_of_every_type_and_clock_go_through_webdataset() {
 }
 
 #[test]
-fn streams_of_one_length_go_through_rlds_and_the_others_are_listed() {
+fn streams_of_one_length_survive_rlds_and_the_others_are_listed() {
     let folder = tempfile::tempdir().unwrap();
     let dataset = odd_dataset(&folder.path().join("a.kino"));
     let target = folder.path().join("Tea-1.rlds");
@@ -325,7 +325,7 @@ fn streams_of_one_length_go_through_rlds_and_the_others_are_listed() {
 }
 
 #[test]
-fn streams_of_every_type_and_clock_go_through_mcap() {
+fn streams_of_every_type_and_clock_survive_mcap() {
     let folder = tempfile::tempdir().unwrap();
     let dataset = odd_dataset(&folder.path().join("a.kino"));
     let target = folder.path().join("out");
@@ -349,7 +349,7 @@ fn timed(name: &str, dtype: Dtype, times: Vec<i64>) -> StreamInfo {
 }
 
 #[test]
-fn what_has_no_place_is_refused_with_the_reason() {
+fn what_cannot_be_stored_is_refused_with_the_reason() {
     let folder = tempfile::tempdir().unwrap();
     let streams = [
         timed("A", Dtype::F32, vec![0, 5]),
@@ -364,17 +364,17 @@ fn what_has_no_place_is_refused_with_the_reason() {
     for (to, lost) in [
         (
             "webdataset",
-            &["stream `a`: would be `a`, as another stream is (2 times)"][..],
+            &["stream `a`: would be named `a`, like another stream (2 times)"][..],
         ),
         (
             "rlds",
-            &["stream `observation`: has the name of a folder of others (2 times)"],
+            &["stream `observation`: has the same name as the prefix of other features (2 times)"],
         ),
         (
             "mcap",
             &[
-                "stream `early`: has times before zero, which no message has (2 times)",
-                "stream `half`: is float16, which no message has (2 times)",
+                "stream `early`: has timestamps before zero, which messages cannot hold (2 times)",
+                "stream `half`: is float16, which no message type supports (2 times)",
             ],
         ),
     ] {
@@ -396,7 +396,7 @@ fn what_has_no_place_is_refused_with_the_reason() {
             streams.len() - lost.len(),
             "{to}"
         );
-        // What stands beside the files is taken up only if an export wrote it.
+        // `kinograph.json` is only used if an export wrote it.
         std::fs::write(target.join("kinograph.json"), "{\"kinograph\": 2}").unwrap();
         let faults = open(&target).describe().defects.len();
         assert_eq!(faults, 1, "{to}");

@@ -39,7 +39,7 @@ fn json_lines(path: &Path) -> Vec<Value> {
 }
 
 #[test]
-fn recordings_of_every_version_come_back_as_they_were() {
+fn recordings_of_every_version_survive_a_round_trip() {
     for version in ["v2.0", "v2.1", "v3.0"] {
         let folder = tempfile::tempdir().unwrap();
         let before = lerobot::open(&crate::fixture("lerobot").join(version));
@@ -91,7 +91,7 @@ fn without_videos(version: &str) -> (tempfile::TempDir, PathBuf) {
 }
 
 #[test]
-fn what_a_recording_of_images_says_of_itself_stays() {
+fn attributes_of_an_image_recording_are_kept() {
     for (version, to) in [("v2.1", "lerobot-v2.1"), ("v3.0", "lerobot-v3")] {
         let (folder, root) = without_videos(version);
         let before = open(&root);
@@ -113,7 +113,7 @@ fn flat(value: &Value, out: &mut Vec<f64>) {
     }
 }
 
-/// Compares the statistics of a column; `kinds` with the largest difference allowed, as a share of the range.
+/// Compares the statistics of a column; `kinds` with the tolerance, as a fraction of the range.
 #[track_caller]
 fn near(name: &str, theirs: &Value, ours: &Value, kinds: &[(&str, f64)]) {
     let all = |of: &Value, kind: &str| {
@@ -136,7 +136,7 @@ fn near(name: &str, theirs: &Value, ours: &Value, kinds: &[(&str, f64)]) {
 }
 
 #[test]
-fn statistics_are_those_that_lerobot_computed() {
+fn statistics_match_lerobot() {
     let exact = [
         ("min", 0.0),
         ("max", 0.0),
@@ -156,7 +156,7 @@ fn statistics_are_those_that_lerobot_computed() {
             compared += 1;
         }
     }
-    // All but the depth, whose own are those of an 8-bit image.
+    // All but depth, whose statistics are those of an 8-bit image in LeRobot.
     assert_eq!(compared, 4 * 12);
 
     let (folder, root) = without_videos("v3.0");
@@ -167,11 +167,11 @@ fn statistics_are_those_that_lerobot_computed() {
         json_of(&root.join("meta/stats.json")),
         json_of(&target.join("meta/stats.json")),
     );
-    // LeRobot counts values in 5000 parts of the range, and answers with an end of a part.
+    // LeRobot uses a histogram of 5000 bins, and returns a bin edge.
     let part = 2.0 / 5000.0;
     let quantiles = ["q01", "q10", "q50", "q90", "q99"].map(|name| (name, part));
     for (name, ours) in ours.as_object().unwrap() {
-        // LeRobot takes the rows of an array as frames of their own, and the squares of 8-bit pixels modulo 256.
+        // LeRobot treats the rows of an array as frames, and squares 8-bit pixels modulo 256.
         let kinds: Vec<_> = match name.as_str() {
             "observation.pose" => continue,
             "observation.images.top" => [&exact[..3], &exact[4..], &quantiles[..]].concat(),
@@ -203,10 +203,10 @@ fn a_robomimic_recording_becomes_lerobot() {
                 (&again.task, again.success),
                 (&episode.task, episode.success)
             );
-            for (stream, plan) in episode.streams.iter().enumerate() {
-                let name = match plan.name.as_str() {
+            for (stream, spec) in episode.streams.iter().enumerate() {
+                let name = match spec.name.as_str() {
                     "actions" => "action".to_owned(),
-                    name if plan.kind == Kind::Image && name.starts_with("obs/") => {
+                    name if spec.kind == Kind::Image && name.starts_with("obs/") => {
                         name.replace("obs/", "observation.images.")
                     }
                     name if name.starts_with("obs/") => name.replace("obs/", "observation."),
@@ -216,7 +216,7 @@ fn a_robomimic_recording_becomes_lerobot() {
                 let again = &again.streams[found];
                 assert_eq!(
                     (&again.clock, again.frames),
-                    (&plan.clock, plan.frames),
+                    (&spec.clock, spec.frames),
                     "{name}"
                 );
                 assert!(
@@ -303,7 +303,7 @@ fn every_type(path: &Path) -> Dataset {
 }
 
 #[test]
-fn numbers_of_every_type_and_images_of_every_kind_keep_every_bit() {
+fn every_dtype_and_every_kind_of_image_is_lossless() {
     let folder = tempfile::tempdir().unwrap();
     let dataset = every_type(&folder.path().join("a.kino"));
     for to in VERSIONS {
@@ -313,7 +313,7 @@ fn numbers_of_every_type_and_images_of_every_kind_keep_every_bit() {
         assert!(!target.exists());
         let exported = export(&dataset, &target, &options(to, OnDefect::Keep)).unwrap();
         let expected = [
-            "lost: attribute `length` of an episode: has the name of something that LeRobot fills itself (2 times)",
+            "lost: attribute `length` of an episode: has a name that LeRobot fills itself (2 times)",
             "lost: stream `index`: has the name of a column that LeRobot fills itself (2 times)",
             "lost: stream `only`: is not in every episode with the same type",
         ];
@@ -321,20 +321,20 @@ fn numbers_of_every_type_and_images_of_every_kind_keep_every_bit() {
         let after = open(&target);
         let after = after.as_ref();
         assert_eq!(faults(&after.describe().defects), [""; 0]);
-        for (idx, plan) in after.episodes().iter().enumerate() {
-            let id = plan.attributes["id"].as_str().unwrap();
+        for (idx, spec) in after.episodes().iter().enumerate() {
+            let id = spec.attributes["id"].as_str().unwrap();
             let episode = dataset.find(id).unwrap();
-            let is_there = |split: &str| plan.splits.iter().any(|one| one == split);
-            assert!(plan.splits.len() == 2 && is_there("all") && is_there(id));
-            assert_eq!(plan.task, None);
-            assert_eq!(plan.success, (id == "a").then_some(true));
-            assert_eq!(plan.licence.as_deref(), (id == "b").then_some("CC0"));
+            let is_there = |split: &str| spec.splits.iter().any(|one| one == split);
+            assert!(spec.splits.len() == 2 && is_there("all") && is_there(id));
+            assert_eq!(spec.task, None);
+            assert_eq!(spec.success, (id == "a").then_some(true));
+            assert_eq!(spec.licence.as_deref(), (id == "b").then_some("CC0"));
             assert_eq!(
-                plan.attributes["x"].as_f64(),
+                spec.attributes["x"].as_f64(),
                 Some(if id == "a" { 1.0 } else { 2.5 })
             );
             // All but `index` and `only`, and the five of LeRobot's own.
-            assert_eq!(plan.streams.len(), 1 + 60 + 3 + 2 + 1 + 5, "{to}");
+            assert_eq!(spec.streams.len(), 1 + 60 + 3 + 2 + 1 + 5, "{to}");
             for schema in episode.streams() {
                 if ["index", "only"].contains(&schema.name.as_str()) {
                     continue;
@@ -347,7 +347,7 @@ fn numbers_of_every_type_and_images_of_every_kind_keep_every_bit() {
                 let found = position(after, idx, &name);
                 let stream = episode.stream(&schema.name).unwrap();
                 assert_eq!(
-                    plan.streams[found].frame,
+                    spec.streams[found].frame,
                     *stream.frame_type(),
                     "{to} {name}"
                 );
@@ -369,7 +369,7 @@ fn numbers_of_every_type_and_images_of_every_kind_keep_every_bit() {
 }
 
 #[test]
-fn a_selection_is_numbered_anew() {
+fn a_selection_is_renumbered() {
     let folder = tempfile::tempdir().unwrap();
     let before = lerobot::open(&crate::fixture("lerobot/v3.0"));
     let dataset = pack(before.as_ref(), &folder.path().join("a.kino"));
@@ -385,7 +385,7 @@ fn a_selection_is_numbered_anew() {
         let tasks: Vec<_> = after
             .episodes()
             .iter()
-            .map(|plan| plan.task.as_deref())
+            .map(|spec| spec.task.as_deref())
             .collect();
         assert_eq!(tasks, [Some("öffne die Schublade"), Some("stack")]);
         assert_eq!(after.episodes()[1].id, "episode_000001");
@@ -405,7 +405,7 @@ fn a_selection_is_numbered_anew() {
 }
 
 #[test]
-fn splits_that_are_no_range_and_episodes_without_actions_are_refused() {
+fn splits_that_are_not_ranges_and_episodes_without_actions_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.kino");
     let mut writer = DatasetWriter::open(&path, Start::New, WriterOptions::default()).unwrap();
@@ -436,20 +436,20 @@ fn splits_that_are_no_range_and_episodes_without_actions_are_refused() {
     let target = folder.path().join("out");
     let mut options = options("lerobot-v3", OnDefect::Keep);
     let refused = export(&dataset, &target, &options).unwrap_err();
-    let what =
-        "episode `b` has no stream that can be `action`, which the format needs; it has effort";
+    let what = "episode `b` has no stream for `action`, which the format requires; it has effort";
     assert_eq!(refused.to_string(), what);
     options.selection.episodes = Some(Episodes::Ids(vec!["a".to_owned(), "c".to_owned()]));
     let exported = export(&dataset, &target, &options).unwrap();
     let notes: Vec<_> = exported.defects.iter().map(ToString::to_string).collect();
     let rate = "note: the rate: is written as 10 Hz, the mean rate of the first episode";
     assert!(notes.iter().any(|note| note == rate), "{notes:#?}");
-    let lost = "lost: stream `actions`: has times of its own, the format has none (2 times)";
+    let lost =
+        "lost: stream `actions`: has its own timestamps, which the format cannot store (2 times)";
     assert_eq!(faults(&exported.defects), [lost]);
     assert_eq!(open(&target).episodes()[0].splits, ["x"]);
 }
 
-/// Videos that are not encoded: height, width, rate, then the pixels. `lost` frames are missing at the end.
+/// Uncompressed videos: height, width, rate, then the pixels. `lost` frames are missing at the end.
 #[derive(Debug)]
 struct Raw {
     lost: usize,
@@ -533,7 +533,7 @@ impl Video for RawIn {
 }
 
 #[test]
-fn cameras_as_video_files_are_where_lerobot_has_them() {
+fn video_files_are_where_lerobot_expects_them() {
     let folder = tempfile::tempdir().unwrap();
     let before = open(&lift());
     let dataset = pack(before.as_ref(), &folder.path().join("a.kino"));
@@ -575,7 +575,7 @@ fn cameras_as_video_files_are_where_lerobot_has_them() {
 }
 
 #[test]
-fn a_video_that_lacks_a_frame_ends_the_export_and_other_formats_have_no_video() {
+fn a_video_that_lacks_a_frame_fails_the_export_and_other_formats_refuse_video() {
     let folder = tempfile::tempdir().unwrap();
     let dataset = pack(open(&lift()).as_ref(), &folder.path().join("a.kino"));
     let target = folder.path().join("out");
@@ -589,7 +589,7 @@ fn a_video_that_lacks_a_frame_ends_the_export_and_other_formats_have_no_video() 
     options.to = "robomimic".to_owned();
     let refused = export(&dataset, &target, &options).unwrap_err().to_string();
     assert!(
-        refused.contains("robomimic has no video files"),
+        refused.contains("robomimic does not support video files"),
         "{refused}"
     );
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);

@@ -1,4 +1,4 @@
-//! Fitting: what a dataset refuses costs itself and nothing else, and is known before anything is written.
+//! Fitting: what a dataset refuses costs only itself, and is known before anything is written.
 
 use std::ops::{ControlFlow, Range};
 use std::path::Path;
@@ -6,28 +6,28 @@ use std::path::Path;
 use kino_codec::{Dtype, FrameType};
 use kino_dataset::{Dataset, Kind, Start};
 use kino_import::{
-    Action, ClockPlan, EpisodePlan, FrameBuf, ImportError, OnDefect, PackOptions, Packed, Source,
-    SourceInfo, StreamPlan, pack, survey,
+    Action, ClockSpec, EpisodeSpec, FrameBuf, ImportError, OnDefect, PackOptions, Packed, Source,
+    SourceInfo, StreamSpec, pack, survey,
 };
 use serde_json::{Map, json};
 
 const FRAMES: u64 = 6;
 
-/// Episodes of any plan; every frame is its number.
+/// Episodes of any spec; the value of every frame is its number.
 struct Odd {
     info: SourceInfo,
-    episodes: Vec<EpisodePlan>,
-    /// What reading an episode fails with.
+    episodes: Vec<EpisodeSpec>,
+    /// The error of reading an episode.
     fails: fn(usize) -> Option<ImportError>,
 }
 
-fn stream(name: &str, dtype: Dtype) -> StreamPlan {
-    StreamPlan {
+fn stream(name: &str, dtype: Dtype) -> StreamSpec {
+    StreamSpec {
         name: name.to_owned(),
         kind: Kind::Vector,
         frame: FrameType::values(dtype, &[]).unwrap(),
         frames: FRAMES,
-        clock: ClockPlan::Regular { rate_hz: 10.0 },
+        clock: ClockSpec::Regular { rate_hz: 10.0 },
         shift_of: None,
         carried: false,
         unit: None,
@@ -35,8 +35,8 @@ fn stream(name: &str, dtype: Dtype) -> StreamPlan {
     }
 }
 
-fn odd(episodes: &[(&str, Vec<StreamPlan>)]) -> Odd {
-    let episode = |(id, streams): &(&str, Vec<StreamPlan>)| EpisodePlan {
+fn odd(episodes: &[(&str, Vec<StreamSpec>)]) -> Odd {
+    let episode = |(id, streams): &(&str, Vec<StreamSpec>)| EpisodeSpec {
         id: (*id).to_owned(),
         splits: Vec::new(),
         attributes: Map::new(),
@@ -64,7 +64,7 @@ impl Source for Odd {
         &self.info
     }
 
-    fn episodes(&self) -> &[EpisodePlan] {
+    fn episodes(&self) -> &[EpisodeSpec] {
         &self.episodes
     }
 
@@ -78,9 +78,9 @@ impl Source for Odd {
         if let Some(error) = (self.fails)(episode) {
             return Err(error);
         }
-        let plan = &self.episodes[episode].streams[stream];
-        let size = plan.frame.as_values().unwrap().frame_bytes();
-        // The stream's number in the source, so that a mix-up of streams is seen.
+        let spec = &self.episodes[episode].streams[stream];
+        let size = spec.frame.as_values().unwrap().frame_bytes();
+        // The stream's index in the source, so that mixed-up streams are detected.
         let value = |frame: u64| {
             let number = (frame + 10 * stream as u64).to_le_bytes();
             number.into_iter().cycle().take(size)
@@ -118,7 +118,7 @@ fn contents(target: &Path) -> Vec<(String, Vec<(String, u8)>)> {
 }
 
 #[test]
-fn names_and_ids_that_a_dataset_refuses_are_replaced_the_same_in_every_episode() {
+fn invalid_names_and_ids_are_replaced_consistently() {
     let streams = || {
         vec![
             stream("obs/..", Dtype::I64),
@@ -152,7 +152,7 @@ fn names_and_ids_that_a_dataset_refuses_are_replaced_the_same_in_every_episode()
 }
 
 #[test]
-fn a_stream_of_another_type_than_most_is_skipped_where_it_is() {
+fn a_stream_whose_type_differs_from_most_episodes_is_skipped() {
     let usual = || vec![stream("a", Dtype::I64), stream("b", Dtype::U8)];
     let other = vec![stream("a", Dtype::F64), stream("b", Dtype::U8)];
     let source = odd(&[("0", other), ("1", usual()), ("2", usual())]);
@@ -161,17 +161,17 @@ fn a_stream_of_another_type_than_most_is_skipped_where_it_is() {
     assert_eq!(
         found,
         [
-            "lost: :/0, stream `a`: is vector float64[] here and vector int64[] in 2 other episodes; a stream of a \
-             dataset has one type"
+            "lost: :/0, stream `a`: is vector float64[] here but vector int64[] in 2 other episodes; a stream must \
+             have one type in all episodes"
         ]
     );
     let folder = tempfile::tempdir().unwrap();
     pack_as(&source, folder.path(), keep()).unwrap();
     let contents = contents(folder.path());
-    // The stream behind the one that was skipped has its own values.
+    // The stream after the skipped one has its own values.
     assert_eq!(contents[0].1, [("b".to_owned(), 10)]);
     assert_eq!(contents[1].1.len(), 2);
-    // What is there already counts, not the majority of what is appended.
+    // The existing type counts, not the majority of what is appended.
     let more = odd(&[("3", vec![stream("a", Dtype::F64), stream("b", Dtype::U8)])]);
     let append = PackOptions {
         start: Start::Append,
@@ -187,12 +187,12 @@ fn a_stream_of_another_type_than_most_is_skipped_where_it_is() {
 }
 
 #[test]
-fn what_no_episode_can_have_drops_the_episode() {
+fn an_episode_beyond_the_limits_is_dropped() {
     let mut fast = stream("a", Dtype::I64);
-    fast.clock = ClockPlan::Regular { rate_hz: 1e12 };
+    fast.clock = ClockSpec::Regular { rate_hz: 1e12 };
     let many = (0..5000).map(|number| stream(&number.to_string(), Dtype::U8));
     let mut back = stream("a", Dtype::I64);
-    back.clock = ClockPlan::Explicit(vec![0, 1, 2, 1, 3, 4].into());
+    back.clock = ClockSpec::Explicit(vec![0, 1, 2, 1, 3, 4].into());
     let mut long = stream("a", Dtype::I64);
     long.frames = 1 << 40;
     let mut huge = stream("a", Dtype::I64);
@@ -221,18 +221,18 @@ fn what_no_episode_can_have_drops_the_episode() {
     let text = text.collect::<Vec<_>>().join("\n");
     for part in [
         "rate 1000000000000 Hz is outside",
-        "dropped: :/many: has 5000 streams, an episode has at most 4096",
+        "dropped: :/many: has 5000 streams; the limit is 4096 per episode",
         "lost: :/back, stream `a`: goes back in time",
         "lost: :/long, stream `a`: has 1099511627776 frames",
         "lost: :/huge, stream `a`: has frames of 104857600 bytes",
-        "lost: :/twice, stream `a`: is there twice",
+        "lost: :/twice, stream `a`: appears twice",
     ] {
         assert!(text.contains(part), "{part} in\n{text}");
     }
 }
 
 #[test]
-fn what_is_said_of_an_episode_may_be_too_much() {
+fn attributes_beyond_the_limit_are_skipped() {
     let mut source = odd(&[("0", vec![stream("a", Dtype::I64)])]);
     let episode = &mut source.episodes[0];
     episode
@@ -276,7 +276,7 @@ fn any_error_of_one_episode_costs_that_episode() {
         },
     ];
     for fails in errors {
-        // Images are not looked at before they are packed.
+        // Images are not checked before they are packed.
         for kind in [Kind::Vector, Kind::Image] {
             let streams = || {
                 let mut stream = stream("a", Dtype::U8);

@@ -1,11 +1,11 @@
-//! Plain folders: the same values as numpy, csv and Pillow, by the hashes that `fixtures/folders/make_folders.py` took.
+//! Plain folders: the same values as numpy, csv and Pillow, by the hashes taken in `fixtures/folders/make_folders.py`.
 
 use std::fs;
 use std::path::Path;
 
 use kino_dataset::{Dataset, Kind, Start};
 use kino_import::{
-    Action, ClockPlan, FrameBuf, ImportOptions, Result, Source, block_frames, survey,
+    Action, ClockSpec, FrameBuf, ImportOptions, Result, Source, block_frames, survey,
 };
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ use crate::pack::{assert_same, pack_all};
 use crate::zarr::{compare, expected};
 use crate::{defects, fixture, position, read_all};
 
-/// Opens a folder with a mapping of this text.
+/// Opens a folder with this mapping.
 fn open_mapped(path: &Path, mapping: &str) -> Result<Box<dyn Source>> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("map.toml");
@@ -35,7 +35,7 @@ fn open_at(path: &Path, rate_hz: f64) -> Result<Box<dyn Source>> {
 
 fn times(source: &dyn Source, episode: usize, stream: usize) -> Value {
     match &source.episodes()[episode].streams[stream].clock {
-        ClockPlan::Explicit(times) => json!(times.to_vec()),
+        ClockSpec::Explicit(times) => json!(times.to_vec()),
         clock => panic!("{clock:?}"),
     }
 }
@@ -43,12 +43,12 @@ fn times(source: &dyn Source, episode: usize, stream: usize) -> Value {
 const TIMES: &str = "timestamps = \"timestamp\"\ntimestamps_unit = \"ns\"\nlicence = \"CC0-1.0\"\ntask = \"wave\"\n";
 
 #[test]
-fn arrays_read_as_numpy_reads_them_and_keep_their_times() {
+fn arrays_match_numpy_and_keep_their_timestamps() {
     for (name, id) in [("npz", "episode_1"), ("npy", "episode_1")] {
         let source = open_mapped(&fixture(&format!("folders/{name}")), TIMES).unwrap();
         let source = source.as_ref();
         let expected = &expected("folders")[name];
-        // Neither is one row per frame.
+        // Neither has one row per frame.
         let is_aside = |name: &str| matches!(name, "calibration" | "slow");
         assert_eq!(compare(source, expected, is_aside), 3 * 10, "{name}");
         assert_eq!(
@@ -80,14 +80,14 @@ fn a_folder_of_npz_needs_no_mapping_but_a_rate() {
     assert_eq!(source.episodes().len(), 3);
     assert_eq!(
         source.episodes()[0].streams[0].clock,
-        ClockPlan::Regular { rate_hz: 20.0 }
+        ClockSpec::Regular { rate_hz: 20.0 }
     );
     let one = open_at(&path.join("episode_2.npz"), 20.0).unwrap();
     assert_eq!(one.episodes()[0].id, "episode_2");
 }
 
 #[test]
-fn tables_read_as_csv_reads_them_and_name_their_times() {
+fn tables_match_csv_and_name_their_timestamps() {
     let source = kino_import::open(&fixture("folders/csv"), &ImportOptions::default()).unwrap();
     let source = source.as_ref();
     let expected = &expected("folders")["csv"];
@@ -100,28 +100,28 @@ fn tables_read_as_csv_reads_them_and_name_their_times() {
     assert_eq!(found.len(), 3);
     assert_eq!(
         found[0].to_string(),
-        "kept: episode_0.csv:/, stream `force`: holds NaN in 2 of 12 frames, the first is frame 1"
+        "kept: episode_0.csv:/, stream `force`: contains NaN in 2 of 12 frames, first in frame 1"
     );
 }
 
 #[test]
-fn images_read_as_pillow_reads_them_and_jpeg_files_are_carried() {
+fn images_match_pillow_and_jpeg_files_are_stored_unchanged() {
     let source = kino_import::open(&fixture("folders/images"), &ImportOptions::default()).unwrap();
     let source = source.as_ref();
     assert_eq!(
         compare(source, &expected("folders")["images"], |_| false),
         3 * 7
     );
-    let plan = |name| &source.episodes()[0].streams[position(source, 0, name)];
+    let spec = |name| &source.episodes()[0].streams[position(source, 0, name)];
     assert_eq!(
-        (plan("front").kind, plan("front").carried),
+        (spec("front").kind, spec("front").carried),
         (Kind::Image, false)
     );
     assert_eq!(
-        (plan("wrist").kind, plan("wrist").carried),
+        (spec("wrist").kind, spec("wrist").carried),
         (Kind::Image, true)
     );
-    assert_eq!(plan("depth").kind, Kind::Depth);
+    assert_eq!(spec("depth").kind, Kind::Depth);
 }
 
 #[test]
@@ -136,16 +136,16 @@ fn a_mapping_names_joins_and_times_streams() {
     let names: Vec<_> = source.episodes()[0]
         .streams
         .iter()
-        .map(|plan| plan.name.as_str())
+        .map(|spec| spec.name.as_str())
         .collect();
     assert_eq!(names, ["obs/front", "obs/joints", "range"]);
     let joints = &source.episodes()[0].streams[1];
     assert_eq!(joints.frame.as_values().unwrap().shape(), [3]);
     assert_eq!(joints.unit.as_deref(), Some("rad"));
-    assert_eq!(joints.clock, ClockPlan::Regular { rate_hz: 20.0 });
+    assert_eq!(joints.clock, ClockSpec::Regular { rate_hz: 20.0 });
     assert_eq!(
         source.episodes()[0].streams[0].clock,
-        ClockPlan::Regular { rate_hz: 5.0 }
+        ClockSpec::Regular { rate_hz: 5.0 }
     );
     assert_eq!(times(source, 0, 2)[2], 100_000_000);
     let FrameBuf::Values(found) = read_all(source, 0, 1, 4) else {
@@ -168,7 +168,7 @@ fn a_mapping_names_joins_and_times_streams() {
 }
 
 #[test]
-fn folders_come_back_bit_for_bit() {
+fn folders_are_packed_losslessly() {
     for name in ["npz", "npy", "csv", "images"] {
         let folder = tempfile::tempdir().unwrap();
         let source = open_at(&fixture(&format!("folders/{name}")), 20.0).unwrap();
@@ -182,7 +182,7 @@ fn folders_come_back_bit_for_bit() {
 }
 
 #[test]
-fn a_mapping_that_does_not_fit_is_refused_with_its_line() {
+fn a_mapping_that_does_not_match_is_refused_with_its_line() {
     for (mapping, words) in [
         (
             "rate_hz = 20\n[[stream]]\nfrom = \"smell\"\n",
@@ -234,7 +234,7 @@ fn npy(header: &str, body: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn malformed_arrays_tables_and_images_are_named() {
+fn malformed_arrays_tables_and_images_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let take = folder.path().join("take_0");
     fs::create_dir_all(take.join("camera")).unwrap();
@@ -270,8 +270,8 @@ fn malformed_arrays_tables_and_images_are_named() {
     let source = open_at(folder.path(), 10.0).unwrap();
     let lost = defects(source.as_ref(), Action::Skipped);
     for (place, what) in [
-        ("take_0:/short", "is cut short"),
-        ("take_0:/absurd", "is cut short"),
+        ("take_0:/short", "is truncated"),
+        ("take_0:/absurd", "is truncated"),
         ("take_0:/pickle", "Python objects"),
         ("take_0:/pairs", "compound"),
         ("take_0:/camera", "damaged PNG file"),
@@ -284,14 +284,14 @@ fn malformed_arrays_tables_and_images_are_named() {
         );
     }
     assert_eq!(source.episodes()[0].streams.len(), 2);
-    // A table with a row of another length is no table, and its episode is left out.
+    // A table with a row of a different length is invalid, and its episode is skipped.
     fs::write(take.join("t.csv"), "a,b\n1,2\n3\n").unwrap();
     let error = open_at(folder.path(), 10.0).err().unwrap().to_string();
     assert!(error.contains("is not a valid table"), "{error}");
 }
 
 #[test]
-fn times_that_go_back_leave_their_episode_out() {
+fn timestamps_that_go_back_skip_their_episode() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("a.csv"), "time_s,x\n0,1\n0.2,2\n0.1,3\n").unwrap();
     fs::write(
@@ -302,16 +302,16 @@ fn times_that_go_back_leave_their_episode_out() {
     fs::write(folder.path().join("c.csv"), "time_s,x\n0,1\n,2\n0.2,3\n").unwrap();
     let source = kino_import::open(folder.path(), &ImportOptions::default()).unwrap();
     assert_eq!(source.episodes().len(), 1);
-    // Whole numbers in one table and not in another: floats in both.
-    let plan = &source.episodes()[0].streams[position(source.as_ref(), 0, "x")];
-    assert_eq!(plan.frame.to_string(), "float64[]");
+    // Integers in one table and floats in another: floats in both.
+    let spec = &source.episodes()[0].streams[position(source.as_ref(), 0, "x")];
+    assert_eq!(spec.frame.to_string(), "float64[]");
     let dropped = defects(source.as_ref(), Action::Dropped);
     assert_eq!(
         dropped[0],
         "a.csv:/time_s: goes back in time by 100.0 ms after frame 1"
     );
     assert!(
-        dropped[1].starts_with("c.csv:/time_s: holds a time that is no number"),
+        dropped[1].starts_with("c.csv:/time_s: contains a timestamp that is NaN"),
         "{dropped:?}"
     );
 }
@@ -319,9 +319,9 @@ fn times_that_go_back_leave_their_episode_out() {
 /// Opens one file and reads every frame of every stream.
 fn read_everything(path: &Path) -> Result<()> {
     let source = open_at(path, 10.0)?;
-    for (episode, plan) in source.episodes().iter().enumerate() {
-        for (stream, plan) in plan.streams.iter().enumerate() {
-            let end = plan.frames.min(64).min(block_frames(&plan.frame));
+    for (episode, spec) in source.episodes().iter().enumerate() {
+        for (stream, spec) in spec.streams.iter().enumerate() {
+            let end = spec.frames.min(64).min(block_frames(&spec.frame));
             source.read(episode, stream, 0..end, &mut FrameBuf::default())?;
         }
     }
@@ -329,7 +329,7 @@ fn read_everything(path: &Path) -> Result<()> {
 }
 
 #[test]
-fn damaged_files_are_an_error_or_an_answer() {
+fn damaged_files_never_panic() {
     let folder = tempfile::tempdir().unwrap();
     for (name, step) in [
         ("npz/episode_0.npz", 131),

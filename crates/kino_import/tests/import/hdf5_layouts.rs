@@ -1,6 +1,6 @@
-//! HDF5 of no known layout: what is found in it, and that damage of it is survived.
+//! HDF5 files of unknown layouts: what is detected in them, and that damage never panics.
 
-use kino_import::{ClockPlan, FrameBuf, ImportOptions};
+use kino_import::{ClockSpec, FrameBuf, ImportOptions};
 
 use crate::damage::{Damage, survive};
 use crate::{fixture, ids, open, position, read_all};
@@ -11,10 +11,10 @@ fn groups_with_times_and_image_files_are_episodes() {
     assert_eq!(source.describe().format, "hdf5");
     assert_eq!(ids(source.as_ref()), ["demo_0", "demo_1"]);
     let front = position(source.as_ref(), 1, "front");
-    let plan = &source.episodes()[1].streams[front];
-    assert!(plan.carried);
+    let spec = &source.episodes()[1].streams[front];
+    assert!(spec.carried);
     let times: Vec<i64> = (0..12).map(|frame| frame * 50_000_000).collect();
-    assert_eq!(plan.clock, ClockPlan::Explicit(times.into()));
+    assert_eq!(spec.clock, ClockSpec::Explicit(times.into()));
     let FrameBuf::Bytes(files) = read_all(source.as_ref(), 1, front, 5) else {
         panic!("image files");
     };

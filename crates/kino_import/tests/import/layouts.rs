@@ -1,4 +1,4 @@
-//! Layouts, built here: orders, rates, what is missing, what is not known.
+//! Layouts built here: orders, rates, missing and unknown objects.
 
 use std::path::{Path, PathBuf};
 
@@ -118,7 +118,7 @@ fn the_rate_is_the_files_or_the_users_or_an_error() {
 }
 
 #[test]
-fn a_demo_that_is_not_whole_is_a_defect_of_its_episode() {
+fn an_incomplete_demo_is_a_defect_of_its_episode() {
     let folder = tempfile::tempdir().unwrap();
     let demos = vec![demo("demo_0", 5, 5), demo("demo_1", 5, 4)];
     let path = robomimic(&folder, demos, ENV_ARGS);
@@ -134,7 +134,7 @@ fn a_demo_that_is_not_whole_is_a_defect_of_its_episode() {
 }
 
 #[test]
-fn a_file_of_many_that_cannot_be_read_is_a_defect_and_alone_an_error() {
+fn an_unreadable_file_is_a_defect_among_many_and_an_error_alone() {
     let folder = tempfile::tempdir().unwrap();
     act(&folder, "episode_0.hdf5", 3);
     let cut = act(&folder, "episode_1.hdf5", 3);
@@ -144,14 +144,14 @@ fn a_file_of_many_that_cannot_be_read_is_a_defect_and_alone_an_error() {
     assert_eq!(source.episodes().len(), 1);
     let lost = defects(source.as_ref(), Action::Skipped);
     assert!(
-        lost[0].starts_with("episode_1.hdf5:/: is cut short"),
+        lost[0].starts_with("episode_1.hdf5:/: is truncated"),
         "{lost:?}"
     );
     assert!(matches!(refused(&cut), ImportError::Corrupt { .. }));
 }
 
 #[test]
-fn a_killed_recorders_demo_without_actions_is_named() {
+fn a_killed_recorders_demo_without_actions_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let mut builder = FileBuilder::new();
     let mut group = builder.create_group("demo_0");
@@ -165,7 +165,7 @@ fn a_killed_recorders_demo_without_actions_is_named() {
 }
 
 #[test]
-fn nothing_to_import_says_why() {
+fn the_error_for_nothing_to_import_says_why() {
     let folder = tempfile::tempdir().unwrap();
     let path = robomimic(&folder, vec![demo("demo_0", 0, 0)], ENV_ARGS);
     let error = refused(&path);
@@ -230,7 +230,7 @@ fn a_folder_of_robomimic_files_keeps_their_demos_apart() {
 }
 
 #[test]
-fn a_file_without_frames_says_what_was_looked_for_and_found() {
+fn the_error_for_an_unknown_layout_says_what_was_looked_for_and_found() {
     let folder = tempfile::tempdir().unwrap();
     let mut builder = FileBuilder::new();
     builder.create_dataset("joints").with_f64_data(&[1.0]);
@@ -238,17 +238,17 @@ fn a_file_without_frames_says_what_was_looked_for_and_found() {
     assert!(matches!(error, ImportError::Unsupported { .. }));
     let text = error.to_string();
     for words in [
-        "looked for episodes in groups with numbers",
+        "looked for episodes in numbered groups",
         "found 1 dataset: `/joints` [1]",
         "`kinograph pack --suggest-mapping`",
-        "docs/import.md#anything-else",
+        "docs/guide/import.md#anything-else",
     ] {
         assert!(text.contains(words), "{text}");
     }
 }
 
 #[test]
-fn files_that_are_not_there_or_not_hdf5_are_named() {
+fn missing_files_and_files_that_are_not_hdf5_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let error = refused(&folder.path().join("no.hdf5"));
     assert!(matches!(error, ImportError::NotFound { .. }), "{error}");
@@ -258,7 +258,7 @@ fn files_that_are_not_there_or_not_hdf5_are_named() {
         text.contains(": is not in a known format (lerobot, "),
         "{text}"
     );
-    assert!(text.contains("docs/import.md"), "{text}");
+    assert!(text.contains("docs/guide/import.md"), "{text}");
     let options = ImportOptions {
         format: Some("hdf5".to_owned()),
         ..ImportOptions::default()

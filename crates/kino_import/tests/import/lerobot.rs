@@ -1,6 +1,6 @@
-//! LeRobot datasets against what lerobot, pyarrow and PyAV read from them, and copies that were damaged.
+//! LeRobot datasets against what lerobot, pyarrow and PyAV read from them, and damaged copies.
 //!
-//! No test here decodes video: a stand-in gives frames that bear their number in every byte.
+//! No test here decodes video: a stand-in returns frames whose every byte is their number.
 //! `tests/python/test_import_lerobot.py` compares real pixels.
 
 use std::fs;
@@ -131,11 +131,11 @@ fn faults(source: &dyn Source) -> Vec<String> {
     found.map(|defect| defect.to_string()).collect()
 }
 
-/// Compares one stream with what the camp's own reader gave.
+/// Compares one stream with the result of LeRobot's own reader.
 fn compare(source: &dyn Source, episode: usize, name: &str, expected: &Value) {
     let stream = position(source, episode, name);
-    let plan = &source.episodes()[episode].streams[stream];
-    assert_eq!(plan.frames, expected["frames"], "{name}");
+    let spec = &source.episodes()[episode].streams[stream];
+    assert_eq!(spec.frames, expected["frames"], "{name}");
     for step in [1, 4, 1000] {
         match read_all(source, episode, stream, step) {
             FrameBuf::Bytes(texts) => {
@@ -144,7 +144,7 @@ fn compare(source: &dyn Source, episode: usize, name: &str, expected: &Value) {
                     .map(|text| String::from_utf8_lossy(text))
                     .collect();
                 let expected = expected["texts"].as_array().unwrap();
-                assert_eq!(texts.len() as u64, plan.frames);
+                assert_eq!(texts.len() as u64, spec.frames);
                 for (frame, text) in texts.iter().enumerate() {
                     assert_eq!(text, expected[frame % expected.len()].as_str().unwrap());
                 }
@@ -157,7 +157,7 @@ fn compare(source: &dyn Source, episode: usize, name: &str, expected: &Value) {
                 }
             }
             FrameBuf::Values(bytes) => {
-                let FrameType::Values(ty) = &plan.frame else {
+                let FrameType::Values(ty) = &spec.frame else {
                     panic!("{name} is text")
                 };
                 let numpy = match ty.dtype().name() {
@@ -181,7 +181,7 @@ fn compare(source: &dyn Source, episode: usize, name: &str, expected: &Value) {
 }
 
 #[test]
-fn every_stream_of_every_version_is_what_the_camps_reader_gives() {
+fn every_stream_of_every_version_matches_lerobots_own_reader() {
     for (version, expected) in expected()["sources"].as_object().unwrap() {
         let source = open(&fixture("lerobot").join(version));
         let source = source.as_ref();
@@ -190,18 +190,18 @@ fn every_stream_of_every_version_is_what_the_camps_reader_gives() {
         let episodes = expected["episodes"].as_array().unwrap();
         assert_eq!(source.episodes().len(), episodes.len());
         for (idx, expected) in episodes.iter().enumerate() {
-            let plan = &source.episodes()[idx];
-            assert_eq!(plan.id, format!("episode_{idx:06}"));
-            assert_eq!(plan.splits, ["train"]);
+            let spec = &source.episodes()[idx];
+            assert_eq!(spec.id, format!("episode_{idx:06}"));
+            assert_eq!(spec.splits, ["train"]);
             let tasks = expected["tasks"].as_array().unwrap();
-            assert_eq!(plan.task.as_deref(), tasks[0].as_str());
+            assert_eq!(spec.task.as_deref(), tasks[0].as_str());
             let streams = expected["streams"].as_object().unwrap();
             for (name, stream) in streams {
                 compare(source, idx, name, stream);
             }
-            // One more where the task changes inside the episode.
+            // One more if the task changes within the episode.
             let changes = u64::from(idx == 2);
-            assert_eq!(plan.streams.len() as u64, streams.len() as u64 + changes);
+            assert_eq!(spec.streams.len() as u64, streams.len() as u64 + changes);
             if idx == 2 {
                 let texts = serde_json::json!({"frames": tasks.len(), "texts": tasks});
                 compare(source, idx, "task", &texts);
@@ -211,7 +211,7 @@ fn every_stream_of_every_version_is_what_the_camps_reader_gives() {
 }
 
 #[test]
-fn kinds_clock_and_what_the_dataset_says_are_kept() {
+fn kinds_clocks_and_attributes_are_kept() {
     let source = open(&fixture("lerobot/v2.0"));
     let info = source.describe();
     assert_eq!(info.attributes["lerobot"]["info"]["robot_type"], "toy");
@@ -255,9 +255,11 @@ fn missing_short_and_long_videos_are_defects_of_their_episodes() {
     fs::remove_file(file(2)).unwrap();
     let source = open(&root);
     let expected = [
-        format!("lost: {FRONT}/episode_000000.mp4: has 5 frames of episode 0, which has 9"),
         format!(
-            "lost: {FRONT}/episode_000001.mp4: has 9 frames, episode 1 has 5; the last 4 are skipped"
+            "lost: {FRONT}/episode_000000.mp4: has 5 frames of episode 0, but the episode has 9"
+        ),
+        format!(
+            "lost: {FRONT}/episode_000001.mp4: has 9 frames, but episode 1 has 5; the last 4 are skipped"
         ),
         format!(
             "lost: {FRONT}/episode_000002.mp4: is missing: the episode has no `observation.images.front`"
@@ -268,7 +270,7 @@ fn missing_short_and_long_videos_are_defects_of_their_episodes() {
         let streams = &source.episodes()[episode].streams;
         streams
             .iter()
-            .any(|plan| plan.name == "observation.images.front")
+            .any(|spec| spec.name == "observation.images.front")
     };
     assert_eq!([0, 1, 2, 3].map(has_front), [false, true, false, true]);
     for (on_defect, episodes) in [(OnDefect::Keep, 4), (OnDefect::DropEpisode, 1)] {
@@ -286,7 +288,7 @@ fn missing_short_and_long_videos_are_defects_of_their_episodes() {
 }
 
 #[test]
-fn a_video_whose_own_times_disagree_is_a_defect() {
+fn a_video_with_different_timestamps_is_a_defect() {
     let folder = tempfile::tempdir().unwrap();
     let slow = folder.path().join("slow");
     copy_tree(&fixture("lerobot/v3.0"), &slow);
@@ -297,7 +299,7 @@ fn a_video_whose_own_times_disagree_is_a_defect() {
     assert_eq!(of_front.len(), 4);
     for (found, expected) in of_front.iter().zip([
         format!(
-            "kept: {file}: shows frame 1 of the episode at 0.100000 s; at 30 Hz it is 0.033333 s"
+            "kept: {file}: shows frame 1 of the episode at 0.100000 s; at 30 Hz it should be at 0.033333 s"
         ),
         format!("lost: {file}: shows frame 9 at 0.900000 s, episode 1 begins at 0.300000 s"),
         format!("lost: {file}: shows frame 14 at 1.400000 s, episode 2 begins at 0.466667 s"),
@@ -307,7 +309,7 @@ fn a_video_whose_own_times_disagree_is_a_defect() {
 }
 
 #[test]
-fn wrong_counts_times_and_numbers_are_listed_with_their_place() {
+fn wrong_counts_timestamps_and_indexes_are_listed_with_their_place() {
     let (_folder, root) = copy("v2.1");
     edit(&root.join("meta/episodes.jsonl"), |text| {
         text.replace("\"length\": 9", "\"length\": 10")
@@ -322,12 +324,12 @@ fn wrong_counts_times_and_numbers_are_listed_with_their_place() {
     assert_eq!(
         faults(source.as_ref()),
         [
-            "kept: data/chunk-000/episode_000000.parquet: has 9 frames of episode 0, meta says 10",
-            "kept: data/chunk-000/episode_000001.parquet:timestamp: of frame 4 is 0.090000 s, before the frame \
-             before it; at 30 Hz it is 0.133333 s",
+            "kept: data/chunk-000/episode_000000.parquet: has 9 frames of episode 0, but meta says 10",
+            "kept: data/chunk-000/episode_000001.parquet:timestamp: of frame 4 is 0.090000 s, earlier than the \
+             previous frame; at 30 Hz it should be 0.133333 s",
             "lost: data/chunk-001/episode_000003.parquet: is missing: the episode has no data",
-            "kept: episode_000001.parquet:episode 1, stream `observation.state`: holds NaN in 1 of 5 frames, the \
-             first is frame 2",
+            "kept: episode_000001.parquet:episode 1, stream `observation.state`: contains NaN in 1 of 5 frames, first in \
+             frame 2",
         ]
     );
     let notes = source.describe().defects.iter();
@@ -345,7 +347,7 @@ fn wrong_counts_times_and_numbers_are_listed_with_their_place() {
 }
 
 #[test]
-fn an_info_that_is_cut_short_is_a_defect_and_its_whole_members_are_used() {
+fn a_truncated_info_is_a_defect_and_its_complete_members_are_used() {
     let (_folder, root) = copy("v2.1");
     let info = root.join("meta/info.json");
     edit(&info, |text| {
@@ -359,7 +361,7 @@ fn an_info_that_is_cut_short_is_a_defect_and_its_whole_members_are_used() {
         "{found:?}"
     );
     let streams = source.episodes()[0].streams.len();
-    // Nothing but the version's folder and a given rate.
+    // Only the version's folder and a passed rate.
     fs::write(&info, "{").unwrap();
     let error = kino_import::open(&root, &options()).err().unwrap();
     assert!(error.to_string().contains("pass --rate HZ"), "{error}");
@@ -403,12 +405,12 @@ fn no_template_and_no_camera_leads_out_of_the_folder() {
 fn read_everything(root: &Path) -> kino_import::Result<u64> {
     let source = kino_import::open(root, &options())?;
     let (mut frames, mut block) = (0, FrameBuf::default());
-    for (episode, plan) in source.episodes().iter().enumerate() {
-        for (stream, plan) in plan.streams.iter().enumerate() {
+    for (episode, spec) in source.episodes().iter().enumerate() {
+        for (stream, spec) in spec.streams.iter().enumerate() {
             // No recording of these tests has more frames: damage may claim any number.
             let mut start = 0;
-            while start < plan.frames.min(64) {
-                let end = plan.frames.min(start + 8);
+            while start < spec.frames.min(64) {
+                let end = spec.frames.min(start + 8);
                 source.read(episode, stream, start..end, &mut block)?;
                 frames += end - start;
                 start = end;
@@ -418,7 +420,7 @@ fn read_everything(root: &Path) -> kino_import::Result<u64> {
     Ok(frames)
 }
 
-/// Damages one file at many places; whatever it says, it must be survived.
+/// Damages one file at many places; reading it must never panic.
 fn damage(version: &str, name: &str, step: usize) {
     let (_folder, root) = copy(version);
     let path = root.join(name);
@@ -432,7 +434,7 @@ fn damage(version: &str, name: &str, step: usize) {
         fs::write(&path, &whole[..place]).unwrap();
         let _ = read_everything(&root);
     }
-    // The footer is at the end, and is where every number is believed first.
+    // The footer is at the end, and its values are trusted first.
     for back in 1..whole.len().min(200) {
         let mut bytes = whole.clone();
         let place = bytes.len() - back;
@@ -443,13 +445,13 @@ fn damage(version: &str, name: &str, step: usize) {
 }
 
 #[test]
-fn damaged_data_is_an_error_or_an_answer_never_a_panic() {
+fn damaged_data_never_panics() {
     damage("v2.0", "data/chunk-000/episode_000000.parquet", 41);
     damage("v3.0", "data/chunk-000/file-001.parquet", 301);
 }
 
 #[test]
-fn damaged_metadata_is_an_error_or_an_answer_never_a_panic() {
+fn damaged_metadata_never_panics() {
     damage("v2.1", "meta/info.json", 101);
     damage("v2.0", "meta/episodes.jsonl", 7);
     damage("v3.0", "meta/tasks.parquet", 37);

@@ -1,4 +1,4 @@
-//! Importers against files: what other readers read, what layouts allow, what damage does.
+//! Importers against files: results of other readers, layouts, damage.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -45,7 +45,7 @@ fn open(path: &Path) -> Box<dyn Source> {
 /// The position of an episode's stream.
 fn position(source: &dyn Source, episode: usize, stream: &str) -> usize {
     let streams = &source.episodes()[episode].streams;
-    let found = streams.iter().position(|plan| plan.name == stream);
+    let found = streams.iter().position(|spec| spec.name == stream);
     found.unwrap_or_else(|| panic!("no stream {stream}"))
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use kino_codec::FrameType;
 use kino_dataset::{Dataset, Kind};
 use kino_import::{
-    Action, ClockPlan, FrameBuf, ImportOptions, OnDefect, PackOptions, Source, StreamPlan, pack,
+    Action, ClockSpec, FrameBuf, ImportOptions, OnDefect, PackOptions, Source, StreamSpec, pack,
 };
 use serde_json::{Value, json};
 
@@ -58,7 +58,7 @@ fn opened(name: &str) -> Box<dyn Source> {
     }
 }
 
-/// The fields that stand one behind the other in the stream of a message.
+/// The fields that are concatenated in the stream of a message.
 fn columns(schema: &str) -> Option<Vec<String>> {
     let (inside, parts): (_, &[(&str, &str)]) = match schema {
         "geometry_msgs/msg/PoseStamped" | "foxglove.PoseInFrame" => {
@@ -74,38 +74,38 @@ fn columns(schema: &str) -> Option<Vec<String>> {
     Some(axes.collect())
 }
 
-fn times(plan: &StreamPlan) -> &[i64] {
-    match &plan.clock {
-        ClockPlan::Explicit(times) => times,
-        clock => panic!("{} has the clock {clock:?}", plan.name),
+fn times(spec: &StreamSpec) -> &[i64] {
+    match &spec.clock {
+        ClockSpec::Explicit(times) => times,
+        clock => panic!("{} has the clock {clock:?}", spec.name),
     }
 }
 
 /// Compares a topic, field by field; returns how many fields were compared.
 fn compare_topic(source: &dyn Source, episode: usize, topic: &str, expected: &Value) -> usize {
     let base = topic.trim_start_matches('/');
-    let plans = &source.episodes()[episode].streams;
-    let ours = plans
+    let specs = &source.episodes()[episode].streams;
+    let ours = specs
         .iter()
-        .filter(|plan| plan.attributes["topic"] == topic);
-    for plan in ours.clone() {
+        .filter(|spec| spec.attributes["topic"] == topic);
+    for spec in ours.clone() {
         assert_eq!(
             expected["timestamps_ns"],
-            json!(times(plan)),
+            json!(times(spec)),
             "{}",
-            plan.name
+            spec.name
         );
-        assert_eq!(expected["clock"], plan.attributes["clock"], "{}", plan.name);
+        assert_eq!(expected["clock"], spec.attributes["clock"], "{}", spec.name);
     }
     let attributes = &ours.clone().next().unwrap().attributes;
     let find = |name: &str| {
-        let idx = plans.iter().position(|plan| plan.name == name);
-        idx.map(|idx| (&plans[idx], read_all(source, episode, idx, 3)))
+        let idx = specs.iter().position(|spec| spec.name == name);
+        idx.map(|idx| (&specs[idx], read_all(source, episode, idx, 3)))
     };
     let mut compared = 0;
     if let Some(image) = expected.get("pixels") {
-        let (plan, found) = find(base).unwrap();
-        let ty = plan.frame.as_values().unwrap();
+        let (spec, found) = find(base).unwrap();
+        let ty = spec.frame.as_values().unwrap();
         assert_eq!(image["shape"], json!(ty.shape()), "{topic}");
         assert_eq!(image["dtype"], ty.dtype().name(), "{topic}");
         match found {
@@ -133,18 +133,18 @@ fn compare_topic(source: &dyn Source, episode: usize, topic: &str, expected: &Va
                 .copied()
                 .collect();
             assert_eq!(expected["blake3"], digest(&column), "{topic} {field}");
-        } else if let Some((plan, found)) = find(&format!("{base}/{field}")).or_else(|| {
+        } else if let Some((spec, found)) = find(&format!("{base}/{field}")).or_else(|| {
             find(base).filter(|_| {
                 field == "data"
                     && expected["ragged"].is_null()
                     && attributes.get("encoding").is_none()
             })
         }) {
-            compare_stream(&format!("{topic} {field}"), plan, &found, expected);
+            compare_stream(&format!("{topic} {field}"), spec, &found, expected);
         } else if let Some(value) = attributes.get(field) {
             compare_constant(&format!("{topic} {field}"), value, expected);
         } else {
-            // What is in no stream and no attribute is in the report, or empty, or the bytes of an image.
+            // What is in no stream and no attribute is among the defects, or empty, or the bytes of an image.
             let place = format!("{topic}, field `{field}`");
             let is_listed = source.describe().defects.iter().any(|defect| {
                 defect.place.ends_with(&place)
@@ -158,8 +158,8 @@ fn compare_topic(source: &dyn Source, episode: usize, topic: &str, expected: &Va
     compared
 }
 
-fn compare_stream(name: &str, plan: &StreamPlan, found: &FrameBuf, expected: &Value) {
-    match (found, &plan.frame) {
+fn compare_stream(name: &str, spec: &StreamSpec, found: &FrameBuf, expected: &Value) {
+    match (found, &spec.frame) {
         (FrameBuf::Values(values), FrameType::Values(ty)) => {
             assert_eq!(expected["dtype"], ty.dtype().name(), "{name}");
             assert_eq!(expected["shape"], json!(ty.shape()), "{name}");
@@ -201,7 +201,7 @@ fn compare_constant(name: &str, value: &Value, expected: &Value) {
 }
 
 #[test]
-fn every_field_of_every_file_is_what_the_mcap_libraries_read() {
+fn every_field_of_every_file_matches_the_mcap_libraries() {
     let mut compared = 0;
     for name in FILES {
         let (source, expected) = (opened(name), expected(name));
@@ -220,15 +220,15 @@ fn every_field_of_every_file_is_what_the_mcap_libraries_read() {
 }
 
 #[test]
-fn what_has_no_place_is_listed_and_nothing_else() {
+fn only_what_cannot_be_imported_is_listed() {
     let lost = |name: &str| defects(opened(name).as_ref(), Action::Skipped);
     let arm = |name: &str| {
         [
             format!(
-                "{name}.mcap:/arm, field `contacts`: has lists of 0 to 3 numbers, a stream has one length"
+                "{name}.mcap:/arm, field `contacts`: has lists of 0 to 3 numbers; a stream needs a fixed length"
             ),
             format!(
-                "{name}.mcap:/arm, field `flags`: has lists of 0 to 2 numbers, a stream has one length"
+                "{name}.mcap:/arm, field `flags`: has lists of 0 to 2 numbers; a stream needs a fixed length"
             ),
         ]
     };
@@ -237,14 +237,13 @@ fn what_has_no_place_is_listed_and_nothing_else() {
     assert_eq!(
         lost("protobuf"),
         [
-            "protobuf.mcap:/reading, field `raw`: has lists of 0 to 11 numbers, a stream has one length"
+            "protobuf.mcap:/reading, field `raw`: has lists of 0 to 11 numbers; a stream needs a fixed length"
         ]
     );
     assert_eq!(
         defects(open(&path("ros2_lz4")).as_ref(), Action::Kept),
         [
-            "ros2_lz4.mcap:/joint_states: goes back in time: 1 of 20 messages stand behind a later one; kept, put in the \
-          order of time"
+            "ros2_lz4.mcap:/joint_states: goes back in time: 1 of 20 messages come after a later one; kept, sorted by time"
         ]
     );
     assert_eq!(
@@ -275,7 +274,7 @@ fn names_and_units_and_notes_are_attributes() {
 }
 
 #[test]
-fn a_dataset_gives_back_the_stamps_and_the_frames() {
+fn a_dataset_keeps_stamps_and_frames() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["ros2_zstd", "ros2_lz4", "protobuf", "json"] {
         let (source, expected) = (open(&path(name)), expected(name));
@@ -290,19 +289,19 @@ fn a_dataset_gives_back_the_stamps_and_the_frames() {
         .unwrap();
         let dataset = Dataset::open(&target).unwrap();
         let episode = dataset.find(name).unwrap();
-        for (idx, plan) in source.episodes()[0].streams.iter().enumerate() {
-            let stream = episode.stream(&plan.name).unwrap();
+        for (idx, spec) in source.episodes()[0].streams.iter().enumerate() {
+            let stream = episode.stream(&spec.name).unwrap();
             let wanted =
-                &expected["episodes"][0]["streams"][plan.attributes["topic"].as_str().unwrap()];
+                &expected["episodes"][0]["streams"][spec.attributes["topic"].as_str().unwrap()];
             let times = stream.times_ns(0..stream.len()).unwrap();
-            assert_eq!(wanted["timestamps_ns"], json!(times), "{}", plan.name);
+            assert_eq!(wanted["timestamps_ns"], json!(times), "{}", spec.name);
             match read_all(source.as_ref(), 0, idx, 4) {
                 FrameBuf::Values(values) => {
                     assert_eq!(stream.read(0..stream.len()).unwrap(), values)
                 }
-                FrameBuf::Bytes(files) if plan.carried => {
+                FrameBuf::Bytes(files) if spec.carried => {
                     let pixels = stream.read(0..stream.len()).unwrap();
-                    assert_eq!(wanted["pixels"]["blake3"], digest(&pixels), "{}", plan.name);
+                    assert_eq!(wanted["pixels"]["blake3"], digest(&pixels), "{}", spec.name);
                     assert_eq!(stream.read_bitstream(0).unwrap(), files.into_iter().next());
                 }
                 FrameBuf::Bytes(texts) => {
@@ -331,7 +330,7 @@ fn episodes_are_found_by_marks_and_by_gaps() {
         assert_eq!(ids, ["ros2_session/0", "ros2_session/1"]);
     }
     for (a, b) in marked.episodes().iter().zip(gaps.episodes()) {
-        let streams = |episode: &kino_import::EpisodePlan| {
+        let streams = |episode: &kino_import::EpisodeSpec| {
             let streams = episode.streams.iter();
             streams
                 .map(|stream| (stream.name.clone(), stream.clock.clone()))
@@ -413,8 +412,8 @@ fn a_mapping_picks_fields_clocks_and_the_task() {
     let lost = defects(source.as_ref(), Action::Skipped);
     let whys = [
         "has no field `nothing`: its fields are `mode`",
-        "stream `words` is vector, the mapping says text",
-        "stream `late` wants the clock of headers, and not every message has one",
+        "stream `words` is vector, but the mapping says text",
+        "stream `late` requests the header clock, but not every message has a header",
         "no file has the topic `/ghost`",
     ];
     assert_eq!(lost.len(), whys.len(), "{lost:?}");

@@ -1,4 +1,4 @@
-//! MCAP files that are cut, damaged, or lie.
+//! MCAP files that are truncated, damaged, or lie.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,17 +22,17 @@ fn open(folder: &Path, bytes: &[u8]) -> Result<Box<dyn Source>, String> {
     kino_import::open(&path, &options).map_err(|error| error.to_string())
 }
 
-/// Reads every frame that a source says that it has.
+/// Reads every frame of a source.
 fn read_everything(source: &dyn Source) -> u64 {
     let mut frames = 0;
-    for (episode, plan) in source.episodes().iter().enumerate() {
-        for (stream, plan) in plan.streams.iter().enumerate() {
+    for (episode, spec) in source.episodes().iter().enumerate() {
+        for (stream, spec) in spec.streams.iter().enumerate() {
             let mut block = FrameBuf::default();
             if source
-                .read(episode, stream, 0..plan.frames, &mut block)
+                .read(episode, stream, 0..spec.frames, &mut block)
                 .is_ok()
             {
-                frames += plan.frames;
+                frames += spec.frames;
             }
         }
     }
@@ -48,14 +48,14 @@ fn frames(source: &dyn Source) -> u64 {
 }
 
 #[test]
-fn a_file_without_its_end_gives_what_was_finished() {
+fn a_file_without_its_end_yields_what_was_finished() {
     let folder = tempfile::tempdir().unwrap();
     let whole = bytes("ros2_zstd");
     let source = open(folder.path(), &whole[..whole.len() / 2]).unwrap();
     let lost = defects(source.as_ref(), Action::Skipped);
     let cut = lost
         .iter()
-        .find(|defect| defect.contains("in the middle of which the file ends"))
+        .find(|defect| defect.contains("truncated by the end of the file"))
         .unwrap();
     assert!(cut.contains("messages before it are imported"), "{cut}");
     assert_eq!(
@@ -67,7 +67,7 @@ fn a_file_without_its_end_gives_what_was_finished() {
 }
 
 #[test]
-fn every_cut_is_an_answer_and_frames_only_grow() {
+fn every_truncation_is_read_and_frames_only_grow() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["ros2_plain", "json"] {
         let (whole, mut last) = (bytes(name), 0);
@@ -95,7 +95,7 @@ fn every_cut_is_an_answer_and_frames_only_grow() {
 }
 
 #[test]
-fn a_damaged_block_is_left_out_by_its_checksum() {
+fn a_damaged_chunk_is_skipped_by_its_checksum() {
     let folder = tempfile::tempdir().unwrap();
     let whole = bytes("ros2_none");
     let all = frames(open(folder.path(), &whole).unwrap().as_ref());
@@ -134,8 +134,8 @@ fn no_flipped_bit_panics() {
 
 const MAGIC: &[u8] = b"\x89MCAP0\r\n";
 
-/// An entry of a file.
-fn entry(kind: u8, body: &[u8]) -> Vec<u8> {
+/// A record of a file.
+fn record(kind: u8, body: &[u8]) -> Vec<u8> {
     [&[kind][..], &(body.len() as u64).to_le_bytes(), body].concat()
 }
 
@@ -148,7 +148,7 @@ fn text(text: &str) -> Vec<u8> {
 }
 
 fn schema(encoding: &str, data: &str) -> Vec<u8> {
-    entry(
+    record(
         3,
         &[
             &1u16.to_le_bytes()[..],
@@ -162,7 +162,7 @@ fn schema(encoding: &str, data: &str) -> Vec<u8> {
 
 fn channel(encoding: &str) -> Vec<u8> {
     let ids = [0, 0, 1, 0];
-    entry(
+    record(
         4,
         &[
             &ids[..],
@@ -176,10 +176,10 @@ fn channel(encoding: &str) -> Vec<u8> {
 
 fn message(data: &[u8]) -> Vec<u8> {
     let times = [[5; 8], [6; 8]].concat();
-    entry(5, &[&[0, 0, 0, 0, 0, 0][..], &times, data].concat())
+    record(5, &[&[0, 0, 0, 0, 0, 0][..], &times, data].concat())
 }
 
-fn block(len: u64, compression: &str, stored: &[u8]) -> Vec<u8> {
+fn chunk(len: u64, compression: &str, stored: &[u8]) -> Vec<u8> {
     let head = [
         &[0; 16][..],
         &len.to_le_bytes(),
@@ -187,7 +187,7 @@ fn block(len: u64, compression: &str, stored: &[u8]) -> Vec<u8> {
         &text(compression),
     ]
     .concat();
-    entry(
+    record(
         6,
         &[&head[..], &(stored.len() as u64).to_le_bytes(), stored].concat(),
     )
@@ -201,7 +201,7 @@ fn file(more: &[u8]) -> Vec<u8> {
         message(&[0, 1, 0, 0, 7]),
     ]
     .concat();
-    [MAGIC, &good, more, &entry(2, &[0; 20]), MAGIC].concat()
+    [MAGIC, &good, more, &record(2, &[0; 20]), MAGIC].concat()
 }
 
 fn only_loss(more: &[u8]) -> String {
@@ -214,33 +214,31 @@ fn only_loss(more: &[u8]) -> String {
 }
 
 #[test]
-fn absurd_lengths_bombs_and_strangers_are_named() {
-    let mut endless = entry(6, &[]);
+fn unreasonable_lengths_bombs_and_unknown_channels_are_reported() {
+    let mut endless = record(6, &[]);
     endless[1..9].copy_from_slice(&u64::MAX.to_le_bytes());
-    assert!(only_loss(&endless).contains("in the middle of which the file ends"));
-    // A mebibyte per kibibyte, and it says that it is smaller, or absurdly large.
+    assert!(only_loss(&endless).contains("truncated by the end of the file"));
+    // A mebibyte per kibibyte, claiming to be smaller, or absurdly large.
     let bomb = zstd::encode_all(&vec![0; 64 << 20][..], 1).unwrap();
-    assert!(
-        only_loss(&block(100, "zstd", &bomb)).contains("says that it has 100 bytes and has more")
-    );
-    assert!(only_loss(&block(u64::MAX, "zstd", &bomb)).contains("far more than the file"));
-    assert!(only_loss(&block(10, "brotli", &[1, 2])).contains("compressed by \"brotli\""));
-    let inner = block(5, "", &[5, 0xff, 0xff, 0xff, 0xff]);
-    assert!(only_loss(&inner).contains("ends too early"));
+    assert!(only_loss(&chunk(100, "zstd", &bomb)).contains("claims 100 bytes and has more"));
+    assert!(only_loss(&chunk(u64::MAX, "zstd", &bomb)).contains("far more than the file"));
+    assert!(only_loss(&chunk(10, "brotli", &[1, 2])).contains("compressed with \"brotli\""));
+    let inner = chunk(5, "", &[5, 0xff, 0xff, 0xff, 0xff]);
+    assert!(only_loss(&inner).contains("is truncated"));
     let stranger = [&[9, 0][..], &[0; 20], &[1]].concat();
     assert!(
-        only_loss(&entry(5, &stranger))
-            .contains("1 messages are of channels that are not in the file")
+        only_loss(&record(5, &stranger))
+            .contains("1 messages belong to channels that are not in the file")
     );
     assert!(
         only_loss(&message(&[0, 1]))
-            .contains("1 of 2 messages are not imported; the first ends too early")
+            .contains("1 of 2 messages are not imported; the first is truncated")
     );
-    assert!(only_loss(&[0; 9]).contains("no kind of entry"));
+    assert!(only_loss(&[0; 9]).contains("not a valid record"));
 }
 
 #[test]
-fn stamps_that_nobody_set_are_not_a_clock() {
+fn unset_stamps_are_not_a_clock() {
     let folder = tempfile::tempdir().unwrap();
     let stamped = [&[0, 1, 0, 0][..], &[0; 8], &[7]].concat();
     let parts = [
@@ -248,7 +246,7 @@ fn stamps_that_nobody_set_are_not_a_clock() {
         channel("cdr"),
         message(&stamped),
     ];
-    let bytes = [MAGIC, &parts.concat(), &entry(2, &[0; 20]), MAGIC].concat();
+    let bytes = [MAGIC, &parts.concat(), &record(2, &[0; 20]), MAGIC].concat();
     let source = open(folder.path(), &bytes).unwrap();
     let stream = &source.episodes()[0].streams[0];
     assert_eq!(
@@ -256,7 +254,7 @@ fn stamps_that_nobody_set_are_not_a_clock() {
         ("thing/x", &"log".into())
     );
     let notes = defects(source.as_ref(), Action::Noted);
-    assert!(notes[0].contains("all zero"), "{notes:?}");
+    assert!(notes[0].contains("only zero stamps"), "{notes:?}");
     assert_eq!(source.episodes()[0].streams.len(), 1);
 }
 
@@ -264,21 +262,21 @@ fn stamps_that_nobody_set_are_not_a_clock() {
 fn a_bomb_of_messages_ends() {
     let many = message(&[0, 1, 0, 0, 7]).repeat(1_100_000);
     let bomb = zstd::encode_all(&many[..], 1).unwrap();
-    let lost = only_loss(&block(many.len() as u64, "zstd", &bomb));
+    let lost = only_loss(&chunk(many.len() as u64, "zstd", &bomb));
     assert!(
-        lost.contains("more messages than a file of this size holds"),
+        lost.contains("more messages than a file of this size can hold"),
         "{lost}"
     );
 }
 
 #[test]
-fn schemas_that_are_wrong_or_endless_are_named() {
+fn invalid_and_endless_schemas_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     for (encoding, schema_encoding, data, word) in [
         ("cdr", "ros2msg", "float65 x", "`float65`"),
-        ("cdr", "ros2msg", "Thing again", "inside each other"),
-        ("cdr", "ros2msg", "Thing[3] again", "inside each other"),
-        ("cdr", "ros2msg", "float64[99999999999] x", "ends too early"),
+        ("cdr", "ros2msg", "Thing again", "nested more than"),
+        ("cdr", "ros2msg", "Thing[3] again", "nested more than"),
+        ("cdr", "ros2msg", "float64[99999999999] x", "is truncated"),
         ("cdr", "ros2idl", "struct X {}", "\"ros2idl\""),
         ("ros1", "ros1msg", "float64 x", "\"ros1\""),
         ("protobuf", "protobuf", "\u{7f}", "the schema `toy/Thing`"),
@@ -289,7 +287,7 @@ fn schemas_that_are_wrong_or_endless_are_named() {
             channel(encoding),
             message(&[0, 1, 0, 0, 7, 7, 7, 7]),
         ];
-        let bytes = [MAGIC, &parts.concat(), &entry(2, &[0; 20]), MAGIC].concat();
+        let bytes = [MAGIC, &parts.concat(), &record(2, &[0; 20]), MAGIC].concat();
         let error = match open(folder.path(), &bytes) {
             Err(error) => error,
             Ok(source) => panic!("{data:?} has {} episodes", source.episodes().len()),
@@ -302,7 +300,7 @@ fn schemas_that_are_wrong_or_endless_are_named() {
 }
 
 #[test]
-fn reading_frames_that_are_not_there_is_refused() {
+fn reading_missing_frames_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let source = open(folder.path(), &file(&[])).unwrap();
     assert_eq!(

@@ -32,7 +32,7 @@ fn copy(name: &str) -> (tempfile::TempDir, PathBuf) {
     (folder, path)
 }
 
-/// What is expected of steps, with the lists of two images as two streams.
+/// The expected steps, with the lists of two images as two streams.
 fn expected_steps(name: &str) -> Value {
     let mut expected = expected("mds/expected.json", name);
     for episode in expected["episodes"].as_array_mut().unwrap() {
@@ -48,17 +48,17 @@ fn expected_steps(name: &str) -> Value {
 }
 
 #[test]
-fn steps_read_as_streaming_reads_them_packed_and_not() {
+fn steps_match_mosaicml_streaming_compressed_and_raw() {
     for name in ["steps", "steps_zstd"] {
         let source = open(&fixture("mds").join(name));
         let expected = expected_steps(name);
         assert_eq!(compare(source.as_ref(), &expected, same), 3 * 23, "{name}");
         assert_eq!(source.describe().format, "mds-steps");
         assert_eq!(source.describe().defects, []);
-        let plan = |name| &source.episodes()[0].streams[position(source.as_ref(), 0, name)];
-        assert!(plan("front").carried && plan("pair/1").carried);
-        assert_eq!(plan("side").kind, Kind::Image);
-        assert_eq!(plan("any").attributes["text_is"], "JSON");
+        let spec = |name| &source.episodes()[0].streams[position(source.as_ref(), 0, name)];
+        assert!(spec("front").carried && spec("pair/1").carried);
+        assert_eq!(spec("side").kind, Kind::Image);
+        assert_eq!(spec("any").attributes["text_is"], "JSON");
         assert_eq!(
             source.episodes()[0].task.as_deref(),
             Some("öffne 0, schritt 0")
@@ -67,7 +67,7 @@ fn steps_read_as_streaming_reads_them_packed_and_not() {
 }
 
 #[test]
-fn episodes_read_as_streaming_reads_them() {
+fn episodes_match_mosaicml_streaming() {
     let source = open(&fixture("mds/episodes"));
     let expected = expected("mds/expected.json", "episodes");
     assert_eq!(compare(source.as_ref(), &expected, same), 3 * 4);
@@ -84,7 +84,7 @@ fn episodes_read_as_streaming_reads_them() {
 }
 
 #[test]
-fn shards_come_back_frame_by_frame() {
+fn shards_are_packed_frame_by_frame() {
     for (name, images) in [("steps", 2), ("steps_zstd", 2), ("episodes", 1)] {
         let folder = tempfile::tempdir().unwrap();
         let source = open(&fixture("mds").join(name));
@@ -119,7 +119,7 @@ fn folders_of_splits_are_one_source() {
 }
 
 #[test]
-fn a_wrong_hash_costs_its_shard() {
+fn a_wrong_hash_loses_its_shard() {
     let (_folder, path) = copy("mds/steps");
     let file = path.join("shard.00001.mds");
     let mut bytes = fs::read(&file).unwrap();
@@ -145,7 +145,7 @@ fn a_missing_shard_is_a_defect_and_the_rest_is_packed() {
     let lost = defects(source.as_ref(), Action::Skipped);
     assert_eq!(
         lost,
-        ["shard.00000.mds:shard: is in index.json and not here; its 5 samples are lost"]
+        ["shard.00000.mds:shard: is listed in index.json but missing; its 5 samples are lost"]
     );
     let target = tempfile::tempdir().unwrap();
     pack_all(source.as_ref(), target.path(), Start::New);
@@ -153,7 +153,7 @@ fn a_missing_shard_is_a_defect_and_the_rest_is_packed() {
 }
 
 #[test]
-fn episodes_of_one_name_are_told_apart() {
+fn episodes_of_one_name_are_renamed() {
     let (_folder, path) = copy("mds/episodes");
     change(&path, |index| {
         let shard = index["shards"][0].clone();
@@ -168,7 +168,7 @@ fn episodes_of_one_name_are_told_apart() {
     let kept = defects(source.as_ref(), Action::Kept);
     assert_eq!(
         kept[0],
-        "episode 0: is the name of several episodes; this one is called `episode 0#3`"
+        "episode 0: is the name of several episodes; this one is renamed to `episode 0#3`"
     );
 }
 
@@ -181,7 +181,7 @@ fn change(path: &Path, change: impl FnOnce(&mut Value)) {
 }
 
 #[test]
-fn pickles_are_left_out_and_other_packings_refused() {
+fn pickles_are_skipped_and_other_compressions_refused() {
     let (_folder, path) = copy("mds/episodes");
     change(&path, |index| {
         index["shards"][0]["column_encodings"][2] = json!("pkl")
@@ -200,7 +200,7 @@ fn pickles_are_left_out_and_other_packings_refused() {
 }
 
 #[test]
-fn a_shard_that_unpacks_to_more_than_it_says_is_refused() {
+fn a_shard_that_decompresses_beyond_its_stated_size_is_refused() {
     let (_folder, path) = copy("mds/episodes");
     let bomb = zstd::encode_all(&vec![0; 64 << 20][..], 1).unwrap();
     fs::write(path.join("shard.00000.mds.zstd"), &bomb).unwrap();
@@ -209,13 +209,13 @@ fn a_shard_that_unpacks_to_more_than_it_says_is_refused() {
     });
     let error = kino_import::open(&path, &with_rate(20.0)).err().unwrap();
     assert!(
-        error.to_string().contains("unpacks to another length"),
+        error.to_string().contains("does not decompress to the"),
         "{error}"
     );
 }
 
 #[test]
-fn a_count_of_samples_that_cannot_be_is_refused_at_once() {
+fn an_impossible_sample_count_is_refused_immediately() {
     let (_folder, path) = copy("mds/steps");
     let file = path.join("shard.00000.mds");
     let mut bytes = fs::read(&file).unwrap();
@@ -234,7 +234,7 @@ fn a_count_of_samples_that_cannot_be_is_refused_at_once() {
 }
 
 #[test]
-fn a_rate_is_needed_and_asked_for() {
+fn a_missing_rate_is_an_error_that_asks_for_one() {
     let options = ImportOptions::default();
     let error = kino_import::open(&fixture("mds/steps"), &options)
         .err()
@@ -255,7 +255,7 @@ fn damage_is_survived() {
             survive(&fixture(folder), file, &options, damage, step);
         }
     }
-    // Without hashes every byte of a raw shard is believed.
+    // Without hashes every byte of a raw shard is trusted.
     let (_folder, path) = copy("mds/steps");
     change(&path, |index| {
         for shard in index["shards"].as_array_mut().unwrap() {

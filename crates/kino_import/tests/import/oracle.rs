@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use kino_codec::{Dtype, FrameType};
 use kino_dataset::Kind;
-use kino_import::{Action, ClockPlan, FrameBuf, ImportOptions, Source, is_shift};
+use kino_import::{Action, ClockSpec, FrameBuf, ImportOptions, Source, is_shift};
 use serde_json::{Value, json};
 
 use crate::expected::{self, expected};
@@ -27,14 +27,14 @@ fn digest(bytes: &[u8]) -> String {
     blake3::hash(bytes).to_hex()[..32].to_owned()
 }
 
-/// Compares every stream of numbers with `expected` (by path in the file) and returns how many there were.
+/// Compares every numeric stream with `expected` (by path in the file) and returns how many there were.
 fn compare(source: &dyn Source, expected: &Hashes) -> usize {
     let mut compared = 0;
     for (idx, episode) in source.episodes().iter().enumerate() {
-        for (stream, plan) in episode.streams.iter().enumerate() {
-            let path = format!("{}/{}", episode.object.trim_matches('/'), plan.name);
+        for (stream, spec) in episode.streams.iter().enumerate() {
+            let path = format!("{}/{}", episode.object.trim_matches('/'), spec.name);
             let path = path.trim_start_matches('/');
-            if plan.carried || plan.frame == FrameType::Text {
+            if spec.carried || spec.frame == FrameType::Text {
                 continue;
             }
             for step in [1, 4, u64::MAX >> 1] {
@@ -54,10 +54,10 @@ fn compare(source: &dyn Source, expected: &Hashes) -> usize {
 }
 
 #[test]
-fn every_type_and_filter_reads_as_h5py_reads_it() {
+fn every_type_and_filter_matches_h5py() {
     let expected: BTreeMap<String, Hashes> = parse("expected.json", "datasets");
     let source = open(&fixture("robomimic.hdf5"));
-    // Two demos; of what h5py hashed, all is a stream but the calibration matrix and the empty demo.
+    // Two demos; everything that h5py hashed is a stream, except the calibration matrix and the empty demo.
     assert_eq!(
         compare(source.as_ref(), &expected["robomimic.hdf5"]),
         2 * 27
@@ -67,7 +67,7 @@ fn every_type_and_filter_reads_as_h5py_reads_it() {
 }
 
 #[test]
-fn what_links_lead_to_reads_as_h5py_reads_it() {
+fn linked_objects_match_h5py() {
     let expected: BTreeMap<String, Hashes> = parse("links.json", "");
     let source = open(&fixture("links.hdf5"));
     assert_eq!(defects(source.as_ref(), Action::Skipped), [""; 0]);
@@ -78,18 +78,18 @@ fn what_links_lead_to_reads_as_h5py_reads_it() {
         names.sort();
         let hashes = &expected[&episode.id];
         assert!(names.iter().eq(hashes.keys()), "{names:?}");
-        for (stream, plan) in episode.streams.iter().enumerate() {
+        for (stream, spec) in episode.streams.iter().enumerate() {
             let bytes = match read_all(source.as_ref(), idx, stream, 4) {
                 FrameBuf::Values(bytes) => bytes,
                 FrameBuf::Bytes(texts) => texts.join(&b'\n'),
             };
-            assert_eq!(digest(&bytes), hashes[&plan.name], "{}", plan.name);
+            assert_eq!(digest(&bytes), hashes[&spec.name], "{}", spec.name);
         }
     }
 }
 
 #[test]
-fn a_robomimic_file_is_understood() {
+fn a_robomimic_file_is_recognised() {
     let source = open(&fixture("robomimic.hdf5"));
     let info = source.describe();
     assert_eq!(info.format, "robomimic-hdf5");
@@ -121,7 +121,7 @@ fn a_robomimic_file_is_understood() {
 #[test]
 fn streams_have_the_kind_type_and_clock_of_their_dataset() {
     let source = open(&fixture("robomimic.hdf5"));
-    let plan = |name| &source.episodes()[0].streams[position(source.as_ref(), 0, name)];
+    let spec = |name| &source.episodes()[0].streams[position(source.as_ref(), 0, name)];
     let values = |dtype, shape: &[usize]| FrameType::values(dtype, shape).unwrap();
     for (name, kind, frame) in [
         ("actions", Kind::Vector, values(Dtype::F64, &[7])),
@@ -143,12 +143,12 @@ fn streams_have_the_kind_type_and_clock_of_their_dataset() {
         ("obs/language", Kind::Text, FrameType::Text),
         ("obs/empty", Kind::Vector, values(Dtype::F64, &[0])),
     ] {
-        let plan = plan(name);
-        assert_eq!((plan.kind, &plan.frame), (kind, &frame), "{name}");
-        assert_eq!(plan.clock, ClockPlan::Regular { rate_hz: 20.0 });
-        assert_eq!((plan.frames, plan.carried), (6, false));
+        let spec = spec(name);
+        assert_eq!((spec.kind, &spec.frame), (kind, &frame), "{name}");
+        assert_eq!(spec.clock, ClockSpec::Regular { rate_hz: 20.0 });
+        assert_eq!((spec.frames, spec.carried), (6, false));
     }
-    assert_eq!(plan("obs/wrist_depth").unit.as_deref(), Some("m"));
+    assert_eq!(spec("obs/wrist_depth").unit.as_deref(), Some("m"));
 }
 
 #[test]
@@ -166,16 +166,16 @@ fn text_is_read_with_and_without_a_fixed_length() {
 }
 
 #[test]
-fn what_has_no_place_is_listed() {
+fn what_cannot_be_imported_is_listed() {
     let source = open(&fixture("robomimic.hdf5"));
     let lost = defects(source.as_ref(), Action::Skipped);
     let expected = [
-        "robomimic.hdf5:/data/demo_10@half: is an attribute of a type that has no form in JSON",
-        "robomimic.hdf5:/data/demo_2@half: is an attribute of a type that has no form in JSON",
-        "robomimic.hdf5:/data/demo_2/obs/pairs: holds compound values",
+        "robomimic.hdf5:/data/demo_10@half: is an attribute of a type that JSON cannot represent",
+        "robomimic.hdf5:/data/demo_2@half: is an attribute of a type that JSON cannot represent",
+        "robomimic.hdf5:/data/demo_2/obs/pairs: contains compound values",
         "robomimic.hdf5:/data/demo_3: has no frames",
-        "robomimic.hdf5:/data/demo_10/obs/pairs: holds compound values",
-        "robomimic.hdf5:/mask/valid: names 1 demos that the file does not have: demo_77",
+        "robomimic.hdf5:/data/demo_10/obs/pairs: contains compound values",
+        "robomimic.hdf5:/mask/valid: names 1 demos that are not in the file: demo_77",
     ];
     assert_eq!(lost, expected);
     assert_eq!(defects(source.as_ref(), Action::Kept), [""; 0]);
@@ -197,7 +197,7 @@ fn next_obs_is_a_shift_only_if_every_byte_agrees() {
 }
 
 #[test]
-fn jpeg_files_are_carried_without_their_padding() {
+fn jpeg_files_are_stored_without_their_padding() {
     let expected: BTreeMap<String, Vec<String>> = parse("expected.json", "jpegs");
     let source = open(&fixture("act_jpeg.hdf5"));
     let source = source.as_ref();
@@ -217,14 +217,14 @@ fn jpeg_files_are_carried_without_their_padding() {
     );
     for (name, hashes) in &expected {
         let stream = position(source, 0, name);
-        let plan = &episode.streams[stream];
+        let spec = &episode.streams[stream];
         let channels = if name.ends_with("wrist") { 1 } else { 3 };
         let frame = FrameType::values(Dtype::U8, &[16, 24, channels]).unwrap();
         assert_eq!(
-            (plan.kind, &plan.frame, plan.carried),
+            (spec.kind, &spec.frame, spec.carried),
             (Kind::Image, &frame, true)
         );
-        assert_eq!(plan.clock, ClockPlan::Regular { rate_hz: 50.0 });
+        assert_eq!(spec.clock, ClockSpec::Regular { rate_hz: 50.0 });
         let FrameBuf::Bytes(files) = read_all(source, 0, stream, 4) else {
             panic!("{name} is files");
         };
@@ -256,7 +256,7 @@ pub(crate) fn recordings() -> Option<PathBuf> {
 }
 
 #[test]
-fn real_and_generated_recordings_read_as_h5py_reads_them() {
+fn real_and_generated_recordings_match_h5py() {
     let Some(folder) = recordings() else {
         println!("skipped: no recordings; set KINOGRAPH_TEST_DATA to their folder");
         return;
@@ -303,10 +303,10 @@ fn a_genuine_robomimic_file_needs_a_rate_and_lists_the_demos_it_lacks() {
 }
 
 #[test]
-fn robomimic_and_libero_files_read_as_h5py_reads_them() {
+fn robomimic_and_libero_files_match_h5py() {
     for (name, streams) in [
         ("libero.hdf5", 2 * 12),
-        // `next_obs` is read too: whether it is the shift of `obs` is for the packer to see.
+        // `next_obs` is read too: the packer decides whether it is a shift of `obs`.
         ("low_dim_v01.hdf5", 2 * 8),
         ("v15.hdf5", 2 * 13),
     ] {

@@ -1,4 +1,4 @@
-//! Packed datasets hold what the source gave, frame by frame.
+//! Packed datasets contain what the source returned, frame by frame.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -36,23 +36,23 @@ pub(crate) fn pack_all(source: &dyn Source, target: &Path, start: Start) -> Pack
 
 /// Compares every frame of a dataset with its source.
 pub(crate) fn assert_same(source: &dyn Source, dataset: &Dataset) {
-    for (idx, plan) in source.episodes().iter().enumerate() {
-        let episode = dataset.find(&plan.id).unwrap();
-        // A camera of another size in every episode is no stream.
+    for (idx, spec) in source.episodes().iter().enumerate() {
+        let episode = dataset.find(&spec.id).unwrap();
+        // A camera whose size differs in every episode is not a stream.
         let is_kept = |name: &str| !name.ends_with("any_size");
-        let kept = plan.streams.iter().filter(|stream| is_kept(&stream.name));
+        let kept = spec.streams.iter().filter(|stream| is_kept(&stream.name));
         assert_eq!(episode.streams().count(), kept.count());
-        for (position, stream_plan) in plan.streams.iter().enumerate() {
-            let name = &stream_plan.name;
+        for (position, stream_spec) in spec.streams.iter().enumerate() {
+            let name = &stream_spec.name;
             if !is_kept(name) {
                 continue;
             }
             let stream = episode.stream(name).unwrap();
             let all = 0..stream.len();
-            assert_eq!(stream.len() as u64, stream_plan.frames, "{name}");
+            assert_eq!(stream.len() as u64, stream_spec.frames, "{name}");
             match read_all(source, idx, position, 5) {
                 FrameBuf::Values(values) => assert_eq!(stream.read(all).unwrap(), values, "{name}"),
-                FrameBuf::Bytes(files) if stream_plan.carried => {
+                FrameBuf::Bytes(files) if stream_spec.carried => {
                     for (frame, file) in files.into_iter().enumerate() {
                         assert_eq!(stream.read_bitstream(frame).unwrap(), Some(file), "{name}");
                     }
@@ -72,7 +72,7 @@ pub(crate) fn assert_same(source: &dyn Source, dataset: &Dataset) {
 }
 
 #[test]
-fn a_robomimic_file_comes_back_bit_for_bit() {
+fn a_robomimic_file_is_packed_losslessly() {
     let folder = tempfile::tempdir().unwrap();
     let target = folder.path().join("lift.kino");
     let source = crate::open(&fixture("robomimic.hdf5"));
@@ -92,7 +92,7 @@ fn a_robomimic_file_comes_back_bit_for_bit() {
 }
 
 #[test]
-fn what_the_source_says_is_kept() {
+fn metadata_of_the_source_is_kept() {
     let folder = tempfile::tempdir().unwrap();
     let source = crate::open(&fixture("robomimic.hdf5"));
     pack_all(source.as_ref(), folder.path(), Start::New);
@@ -118,7 +118,7 @@ fn what_the_source_says_is_kept() {
 }
 
 #[test]
-fn jpeg_files_come_back_as_they_were() {
+fn jpeg_files_are_stored_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let source = crate::open(&fixture("act_jpeg.hdf5"));
     pack_all(source.as_ref(), folder.path(), Start::New);
@@ -150,7 +150,7 @@ fn a_stopped_pack_leaves_no_version_and_is_resumed() {
 }
 
 #[test]
-fn appending_keeps_what_is_known_of_both_sources() {
+fn appending_keeps_the_metadata_of_both_sources() {
     let folder = tempfile::tempdir().unwrap();
     let target = folder.path().join("both.kino");
     let copy = folder.path().join("episode_0.hdf5");
@@ -171,7 +171,7 @@ fn appending_keeps_what_is_known_of_both_sources() {
 }
 
 #[test]
-fn recordings_come_back_bit_for_bit() {
+fn recordings_are_packed_losslessly() {
     let Some(recordings) = crate::oracle::recordings() else {
         println!("skipped: no recordings; set KINOGRAPH_TEST_DATA to their folder");
         return;

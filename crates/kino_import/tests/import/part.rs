@@ -1,4 +1,4 @@
-//! A part of a source: the streams and episodes that were asked for, bit for bit, and no file of the others.
+//! Part of a source: the requested streams and episodes, bit for bit, without opening files of the others.
 
 use std::fs;
 use std::ops::ControlFlow;
@@ -38,23 +38,23 @@ fn names(source: &dyn Source, episode: usize) -> Vec<&str> {
     streams.map(|stream| stream.name.as_str()).collect()
 }
 
-/// Every stream of the part has the frames that the whole source has.
+/// Every stream of the part has the frames of the full source.
 fn assert_part_of(some: &dyn Source, all: &dyn Source) {
     for (idx, episode) in some.episodes().iter().enumerate() {
         let whole = ids(all).iter().position(|id| *id == episode.id).unwrap();
-        for (stream, plan) in episode.streams.iter().enumerate() {
-            let there = position(all, whole, &plan.name);
+        for (stream, spec) in episode.streams.iter().enumerate() {
+            let there = position(all, whole, &spec.name);
             let (found, expected) = (
                 read_all(some, idx, stream, 7),
                 read_all(all, whole, there, 7),
             );
-            assert_eq!(found, expected, "{} {}", episode.id, plan.name);
+            assert_eq!(found, expected, "{} {}", episode.id, spec.name);
         }
     }
 }
 
 #[test]
-fn an_hdf5_file_without_its_images_is_the_rest_bit_for_bit() {
+fn an_hdf5_file_without_its_images_keeps_the_other_streams() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/lift_3demos.hdf5");
     let all = kino_import::open(&path, &ImportOptions::default()).unwrap();
     let wanted = part(&["obs/*", "actions"], &["**_image"], &["0", "demo_2"]);
@@ -73,7 +73,7 @@ fn an_hdf5_file_without_its_images_is_the_rest_bit_for_bit() {
 }
 
 #[test]
-fn a_shift_is_stored_once_beside_its_base_and_whole_without_it() {
+fn a_shift_is_stored_once_with_its_base_and_completely_without_it() {
     for (streams, shifts) in [
         (
             &["obs/front_image", "obs/u1", "next_obs/front_image"][..],
@@ -128,7 +128,7 @@ fn one_camera_and_some_episodes_of_a_lerobot_dataset() {
         .iter()
         .find(|name| name.contains("images"))
         .unwrap();
-    // An episode that is not wanted may lack its data.
+    // An excluded episode may lack its data.
     fs::remove_file(root.join("data/chunk-001/episode_000003.parquet")).unwrap();
     let options = ImportOptions {
         part: part(&["action", camera], &[], &["0-1", "episode_000002"]),
@@ -236,7 +236,7 @@ fn a_camera_folder_that_is_excluded_is_not_opened() {
 }
 
 #[test]
-fn what_matches_nothing_is_refused_with_the_nearest_name() {
+fn a_pattern_that_matches_nothing_is_refused_with_the_nearest_name() {
     let hdf5 = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/lift_3demos.hdf5");
     let zarr = fixture("zarr/pusht.zarr");
     let lerobot = fixture("lerobot/v2.1");
@@ -259,7 +259,7 @@ fn what_matches_nothing_is_refused_with_the_nearest_name() {
         (
             &hdf5,
             part(&[], &["**"], &[]),
-            "no stream of any episode is left",
+            "no stream is left in any episode",
         ),
         (&zarr, part(&["actoin"], &[], &[]), "did you mean `action`?"),
         (

@@ -1,4 +1,4 @@
-//! Git LFS pointers in place of recordings, of all of them or of some.
+//! Git LFS pointers in place of all or some files of a recording.
 
 use std::fs;
 use std::ops::ControlFlow;
@@ -81,7 +81,7 @@ fn pack_strictly(source: &dyn Source, target: &Path) -> String {
 }
 
 #[test]
-fn a_pointer_among_the_chunks_of_a_zarr_store_or_the_images_of_a_folder_is_named() {
+fn a_pointer_among_the_chunks_of_a_zarr_store_or_the_images_of_a_folder_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let zarr = folder.path().join("pusht.zarr");
     copy_tree(&fixture("zarr/pusht.zarr"), &zarr);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use kino_codec::{Dtype, FrameType};
 use kino_dataset::{Dataset, Kind, Start};
 use kino_import::{
-    Action, ClockPlan, FrameBuf, ImportError, ImportOptions, OnDefect, PackOptions, Source, pack,
+    Action, ClockSpec, FrameBuf, ImportError, ImportOptions, OnDefect, PackOptions, Source, pack,
 };
 use serde_json::{Value, json};
 
@@ -41,7 +41,7 @@ fn copy() -> (tempfile::TempDir, PathBuf) {
 }
 
 #[test]
-fn every_kind_of_value_reads_as_tfds_reads_it() {
+fn every_kind_of_value_matches_tfds() {
     let source = open(&fixture(TOY));
     let expected = expected("rlds/expected.json", "toy/1.0.0");
     let compared = compare(source.as_ref(), &expected, |name| {
@@ -50,13 +50,13 @@ fn every_kind_of_value_reads_as_tfds_reads_it() {
     assert_eq!(compared, 5 * 25);
     assert_eq!(defects(source.as_ref(), Action::Skipped), [""; 0]);
     assert_eq!(defects(source.as_ref(), Action::Kept), [""; 0]);
-    // A size of its own in every episode: it is no stream of a dataset.
+    // Its size differs in every episode: it cannot be a stream.
     let found = kino_import::survey(source.as_ref(), 1).unwrap();
     let found: Vec<_> = found.iter().map(ToString::to_string).collect();
     assert_eq!(
         found,
         [
-            "lost: stream `observation/any_size`: has 5 types or sizes, and none of them in most episodes"
+            "lost: stream `observation/any_size`: has 5 types or sizes, none of them in most episodes"
         ]
     );
     for (episode, expected) in source
@@ -76,7 +76,7 @@ fn every_kind_of_value_reads_as_tfds_reads_it() {
 #[test]
 fn streams_have_the_kind_and_type_of_their_values() {
     let source = open(&fixture(TOY));
-    let plan = |name| &source.episodes()[0].streams[position(source.as_ref(), 0, name)];
+    let spec = |name| &source.episodes()[0].streams[position(source.as_ref(), 0, name)];
     let values = |dtype, shape: &[usize]| FrameType::values(dtype, shape).unwrap();
     for (name, kind, frame, carried) in [
         (
@@ -106,26 +106,26 @@ fn streams_have_the_kind_and_type_of_their_values() {
         ("observation/points", Kind::Text, FrameType::Text, false),
         ("language_instruction", Kind::Text, FrameType::Text, false),
     ] {
-        let plan = plan(name);
+        let spec = spec(name);
         assert_eq!(
-            (plan.kind, &plan.frame, plan.carried),
+            (spec.kind, &spec.frame, spec.carried),
             (kind, &frame, carried),
             "{name}"
         );
-        assert_eq!(plan.clock, ClockPlan::Regular { rate_hz: 10.0 });
+        assert_eq!(spec.clock, ClockSpec::Regular { rate_hz: 10.0 });
     }
     assert_eq!(
-        plan("skill").attributes["names"],
+        spec("skill").attributes["names"],
         json!(["reach", "grasp", "lift"])
     );
-    assert_eq!(plan("observation/points").attributes["text_is"], "JSON");
+    assert_eq!(spec("observation/points").attributes["text_is"], "JSON");
     let info = source.describe();
     assert_eq!((info.format, info.files.len()), ("rlds", 4));
     assert_eq!(info.attributes["name"], "toy");
 }
 
 #[test]
-fn a_folder_around_the_dataset_and_one_of_its_files_are_understood() {
+fn a_parent_folder_and_a_single_file_are_recognised() {
     let around = open(&fixture("rlds/toy"));
     assert_eq!(around.episodes().len(), 5);
     let one = open(&fixture(TOY).join("toy-val.tfrecord-00001-of-00002"));
@@ -134,7 +134,7 @@ fn a_folder_around_the_dataset_and_one_of_its_files_are_understood() {
 }
 
 #[test]
-fn a_rate_is_needed_and_asked_for() {
+fn a_missing_rate_is_an_error_that_asks_for_one() {
     let error = kino_import::open(&fixture(TOY), &ImportOptions::default())
         .err()
         .unwrap();
@@ -142,7 +142,7 @@ fn a_rate_is_needed_and_asked_for() {
 }
 
 #[test]
-fn a_dataset_comes_back_frame_by_frame() {
+fn a_dataset_is_packed_frame_by_frame() {
     let folder = tempfile::tempdir().unwrap();
     let source = open(&fixture(TOY));
     let packed = pack_all(source.as_ref(), folder.path(), Start::New);
@@ -163,7 +163,7 @@ fn flip(path: &Path, at: usize) {
 }
 
 #[test]
-fn a_wrong_checksum_costs_one_episode_and_the_next_is_read() {
+fn a_wrong_checksum_loses_one_episode_and_the_next_is_read() {
     let (_folder, path) = copy();
     flip(&path.join("toy-train.tfrecord-00000-of-00002"), 1000);
     let source = open(&path);
@@ -199,13 +199,13 @@ fn a_missing_file_is_a_defect_and_numbers_stay() {
     assert_eq!(ids, ["train/0", "train/1", "train/2", "val/1"]);
     let lost = defects(source.as_ref(), Action::Skipped);
     assert!(
-        lost[0].contains("promises 1 episodes of the split `val` in 1 of its 2 files"),
+        lost[0].contains("lists 1 episodes of the split `val` in 1 of its 2 files"),
         "{lost:?}"
     );
 }
 
 #[test]
-fn a_file_with_more_episodes_than_promised_does_not_take_the_names_of_others() {
+fn a_file_with_extra_episodes_does_not_take_the_names_of_others() {
     let (_folder, path) = copy();
     let info = path.join("dataset_info.json");
     let mut value: Value = serde_json::from_slice(&fs::read(&info).unwrap()).unwrap();
@@ -217,12 +217,12 @@ fn a_file_with_more_episodes_than_promised_does_not_take_the_names_of_others() {
     let kept = defects(source.as_ref(), Action::Kept);
     assert_eq!(
         kept,
-        ["toy-train.tfrecord-00000-of-00002: has 2 episodes, dataset_info.json says 1"]
+        ["toy-train.tfrecord-00000-of-00002: has 2 episodes, but dataset_info.json says 1"]
     );
 }
 
 #[test]
-fn a_file_that_is_cut_keeps_the_episodes_before_the_cut() {
+fn a_truncated_file_keeps_the_episodes_before_its_end() {
     let (_folder, path) = copy();
     let file = path.join("toy-train.tfrecord-00000-of-00002");
     let bytes = fs::read(&file).unwrap();
@@ -230,10 +230,7 @@ fn a_file_that_is_cut_keeps_the_episodes_before_the_cut() {
     let source = open(&path);
     assert_eq!(source.episodes().len(), 4);
     let lost = defects(source.as_ref(), Action::Skipped);
-    assert!(
-        lost[0].contains("episode 1: ends in the middle"),
-        "{lost:?}"
-    );
+    assert!(lost[0].contains("episode 1: is truncated"), "{lost:?}");
 }
 
 #[test]
@@ -241,7 +238,7 @@ fn a_description_that_disagrees_is_a_defect_or_an_error() {
     let (_folder, path) = copy();
     let features = path.join("features.json");
     let whole = fs::read_to_string(&features).unwrap();
-    // The action has another width, another type, or is not described.
+    // The action has a different width or type, or is not described.
     let mut changed: Value = serde_json::from_str(&whole).unwrap();
     let steps = "/featuresDict/features/steps/sequence/feature/featuresDict/features";
     let action = format!("{steps}/action/tensor");
@@ -258,7 +255,7 @@ fn a_description_that_disagrees_is_a_defect_or_an_error() {
     assert!(
         error
             .to_string()
-            .contains("holds floats, features.json says int32"),
+            .contains("contains floats, but features.json says int32"),
         "{error}"
     );
     changed
@@ -271,13 +268,13 @@ fn a_description_that_disagrees_is_a_defect_or_an_error() {
     let source = open(&path);
     let lost = defects(source.as_ref(), Action::Skipped);
     assert!(
-        lost[0].ends_with("`steps/action`: is in the episode and not in features.json"),
+        lost[0].ends_with("`steps/action`: is in the episode but not in features.json"),
         "{lost:?}"
     );
 }
 
 #[test]
-fn a_file_packed_as_a_whole_is_refused_with_advice() {
+fn a_compressed_file_is_refused_with_advice() {
     let (_folder, path) = copy();
     fs::write(
         path.join("toy-train.tfrecord-00000-of-00002"),
@@ -321,7 +318,7 @@ fn damage_is_survived() {
 }
 
 #[test]
-fn a_real_recording_reads_as_tfds_reads_it() {
+fn a_real_recording_matches_tfds() {
     let path = recordings().map(|folder| folder.join("real/bridge"));
     let Some(path) = path.filter(|path| path.is_dir()) else {
         println!("skipped: no recordings; set KINOGRAPH_TEST_DATA to their folder");
@@ -341,7 +338,7 @@ fn a_real_recording_reads_as_tfds_reads_it() {
     assert_eq!(
         lost,
         [
-            "dataset_info.json: promises 25 episodes of the split `val` in 1 of its 1 files that is not here: \
+            "dataset_info.json: lists 25 episodes of the split `val` in 1 of its 1 files that is missing: \
           `bridge_dataset-val.tfrecord-00000-of-00001`"
         ]
     );

@@ -1,10 +1,10 @@
-//! WebDataset's tars against what webdataset reads, tars of npz against numpy, and damage.
+//! WebDataset tars against what webdataset reads, tars of npz against numpy, and damage.
 
 use std::fs;
 use std::path::Path;
 
 use kino_dataset::{Dataset, Kind, Start};
-use kino_import::{Action, ClockPlan, ImportOptions, Source};
+use kino_import::{Action, ClockSpec, ImportOptions, Source};
 use serde_json::json;
 
 use crate::damage::{Damage, survive};
@@ -17,22 +17,22 @@ fn steps() -> Box<dyn Source> {
     kino_import::open(&fixture("webdataset/steps"), &with_rate(20.0)).unwrap()
 }
 
-/// Streams have no ending.
+/// Streams have no file extension.
 fn without_ending(name: &str) -> Option<String> {
     Some(name.split('.').next().unwrap().to_owned())
 }
 
 #[test]
-fn a_sample_per_step_reads_as_webdataset_reads_it() {
+fn a_sample_per_step_matches_webdataset() {
     let source = steps();
     let expected = expected("webdataset/expected.json", "steps");
     assert_eq!(compare(source.as_ref(), &expected, without_ending), 3 * 7);
     assert_eq!(source.describe().format, "webdataset-steps");
     assert_eq!(source.describe().defects, []);
-    let plan = |name| &source.episodes()[0].streams[position(source.as_ref(), 0, name)];
-    assert_eq!(plan("depth").kind, Kind::Depth);
-    assert!(plan("front").carried && plan("front").kind == Kind::Image);
-    assert_eq!(plan("front").clock, ClockPlan::Regular { rate_hz: 20.0 });
+    let spec = |name| &source.episodes()[0].streams[position(source.as_ref(), 0, name)];
+    assert_eq!(spec("depth").kind, Kind::Depth);
+    assert!(spec("front").carried && spec("front").kind == Kind::Image);
+    assert_eq!(spec("front").clock, ClockSpec::Regular { rate_hz: 20.0 });
     assert_eq!(
         source.episodes()[0].task.as_deref(),
         Some("öffne 0, schritt 0")
@@ -40,7 +40,7 @@ fn a_sample_per_step_reads_as_webdataset_reads_it() {
 }
 
 #[test]
-fn a_sample_per_episode_reads_as_webdataset_reads_it() {
+fn a_sample_per_episode_matches_webdataset() {
     let options = ImportOptions::default();
     let source = kino_import::open(&fixture("webdataset/episodes"), &options).unwrap();
     let expected = expected("webdataset/expected.json", "episodes");
@@ -56,13 +56,13 @@ fn a_sample_per_episode_reads_as_webdataset_reads_it() {
         assert_eq!(episode.attributes["instruction"], about["instruction.txt"]);
         assert_eq!(episode.attributes["meta"], about["meta.json"]);
         assert_eq!(json!(episode.task), about["instruction.txt"]);
-        let clock = ClockPlan::Regular { rate_hz: 20.0 };
+        let clock = ClockSpec::Regular { rate_hz: 20.0 };
         assert!(episode.streams.iter().all(|stream| stream.clock == clock));
     }
 }
 
 #[test]
-fn an_npz_per_demo_reads_as_numpy_reads_it() {
+fn an_npz_per_demo_matches_numpy() {
     for name in ["robo/data.robo", "robo/packed.robo"] {
         let path = fixture("folders").join(name);
         let source = kino_import::open(&path, &ImportOptions::default()).unwrap();
@@ -73,13 +73,13 @@ fn an_npz_per_demo_reads_as_numpy_reads_it() {
         assert_eq!((info.format, info.defects.len()), ("npz-tar", 0));
         let about = &expected["attributes"]["env_args.json"]["env_args"];
         assert_eq!(info.attributes["env_args"], *about);
-        let plan = &source.episodes()[0].streams[position(source.as_ref(), 0, "actions")];
-        assert_eq!(plan.clock, ClockPlan::Regular { rate_hz: 20.0 });
+        let spec = &source.episodes()[0].streams[position(source.as_ref(), 0, "actions")];
+        assert_eq!(spec.clock, ClockSpec::Regular { rate_hz: 20.0 });
     }
 }
 
 #[test]
-fn tars_come_back_frame_by_frame() {
+fn tars_are_packed_frame_by_frame() {
     for (name, kind) in [
         ("webdataset/steps", "steps"),
         ("webdataset/episodes", "episodes"),
@@ -98,7 +98,7 @@ fn tars_come_back_frame_by_frame() {
 }
 
 #[test]
-fn a_rate_is_needed_and_asked_for() {
+fn a_missing_rate_is_an_error_that_asks_for_one() {
     let options = ImportOptions::default();
     let error = kino_import::open(&fixture("webdataset/steps"), &options)
         .err()
@@ -126,7 +126,7 @@ fn tar(path: &Path, members: &[(&str, &[u8])]) {
 }
 
 #[test]
-fn what_has_no_place_is_listed() {
+fn what_cannot_be_imported_is_listed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.tar");
     tar(
@@ -148,11 +148,11 @@ fn what_has_no_place_is_listed() {
         defects(source.as_ref(), Action::Skipped),
         [
             "x.tar:../e1_t0.a.cls: has a name that leads out of the archive",
-            "x.tar:e1_t0.c.pkl: has an ending that is not known",
-            "x.tar:e1_t3.a.cls: comes twice; the last is taken",
-            "x.tar:readme: has a name without an ending: what it holds is unknown",
+            "x.tar:e1_t0.c.pkl: has an unknown extension",
+            "x.tar:e1_t3.a.cls: appears twice; the last one is used",
+            "x.tar:readme: has a name without an extension: its type is unknown",
             "x.tar:e1.b.cls: is missing in 2 of 3 steps",
-            "x.tar:e2.a.cls: holds \"many\", which is no integer",
+            "x.tar:e2.a.cls: contains \"many\", which is not an integer",
         ]
     );
     assert_eq!(
@@ -163,7 +163,7 @@ fn what_has_no_place_is_listed() {
 }
 
 #[test]
-fn a_tar_packed_as_a_whole_is_refused_with_advice() {
+fn a_compressed_tar_is_refused_with_advice() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.tar.gz");
     fs::write(&path, [0x1f, 0x8b, 8, 0]).unwrap();
@@ -195,7 +195,7 @@ fn an_npz_with_a_wrong_checksum_is_a_defect() {
     let source = kino_import::open(&path, &ImportOptions::default()).unwrap();
     let lost = defects(source.as_ref(), Action::Skipped);
     assert!(
-        lost.len() == 1 && lost[0].ends_with("has another checksum than the zip says"),
+        lost.len() == 1 && lost[0].ends_with("does not match its checksum in the zip"),
         "{lost:?}"
     );
     assert_eq!(

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use kino_dataset::{Dataset, Kind, Start};
 use kino_import::{
-    Action, ClockPlan, FrameBuf, ImportError, ImportOptions, Result, Source, survey,
+    Action, ClockSpec, FrameBuf, ImportError, ImportOptions, Result, Source, survey,
 };
 use serde_json::{Value, json};
 
@@ -29,7 +29,7 @@ pub(crate) fn expected(folder: &str) -> Value {
     value["sources"].take()
 }
 
-/// Compares every stream with what the format's own library gave, and returns how many there were.
+/// Compares every stream with the result of the format's own library, and returns how many there were.
 pub(crate) fn compare(
     source: &dyn Source,
     expected: &Value,
@@ -44,18 +44,18 @@ pub(crate) fn compare(
                 continue;
             }
             let at = position(source, idx, name);
-            let plan = &source.episodes()[idx].streams[at];
-            assert_eq!(stream["frames"], plan.frames, "{name}");
+            let spec = &source.episodes()[idx].streams[at];
+            assert_eq!(stream["frames"], spec.frames, "{name}");
             for step in [1, 4, u64::MAX >> 1] {
                 match read_all(source, idx, at, step) {
                     FrameBuf::Values(bytes) => {
-                        let ty = plan.frame.as_values().unwrap();
+                        let ty = spec.frame.as_values().unwrap();
                         assert_eq!(stream["dtype"], ty.dtype().name(), "{name}");
                         assert_eq!(stream["shape"], json!(ty.shape()), "{name}");
                         let hash = &blake3::hash(&bytes).to_hex()[..32];
                         assert_eq!(stream["blake3"], hash, "{name}, {step} frames at a time");
                     }
-                    FrameBuf::Bytes(files) if plan.carried => {
+                    FrameBuf::Bytes(files) if spec.carried => {
                         let hash = &blake3::hash(&files.concat()).to_hex()[..32];
                         assert_eq!(stream["encoded_blake3"], hash, "{name}");
                     }
@@ -74,7 +74,7 @@ pub(crate) fn compare(
 }
 
 #[test]
-fn a_replay_buffer_reads_as_zarr_reads_it() {
+fn a_replay_buffer_matches_zarr() {
     let source = open_at(&fixture("zarr/pusht.zarr"), 10.0).unwrap();
     let source = source.as_ref();
     assert_eq!(
@@ -90,11 +90,11 @@ fn a_replay_buffer_reads_as_zarr_reads_it() {
     );
     let camera = &episode.streams[position(source, 1, "img")];
     assert_eq!(camera.kind, Kind::Image);
-    assert_eq!(camera.clock, ClockPlan::Regular { rate_hz: 10.0 });
+    assert_eq!(camera.clock, ClockSpec::Regular { rate_hz: 10.0 });
 }
 
 #[test]
-fn every_compressor_type_order_and_separator_reads_as_zarr_reads_it() {
+fn every_compressor_type_order_and_separator_matches_zarr() {
     let source = open_at(&fixture("zarr/compressors.zarr"), 10.0).unwrap();
     let is_left_out = |name: &str| matches!(name, "bz2" | "lzma");
     let compared = compare(
@@ -113,10 +113,10 @@ fn every_compressor_type_order_and_separator_reads_as_zarr_reads_it() {
     let kept = defects(source.as_ref(), Action::Kept);
     assert_eq!(
         kept[0],
-        "compressors.zarr:/data/absent_2_5: lacks pieces: 11 of 11 frames are not stored, the first is frame 0; they \
+        "compressors.zarr:/data/absent_2_5: has missing chunks: 11 of 11 frames are not stored, starting at frame 0; they \
          read as the fill value"
     );
-    // The absent piece ends inside the third episode.
+    // The missing chunk ends inside the third episode.
     assert_eq!(kept.len(), 3 * 3);
     assert!(kept[2].contains("4 of 14 frames"), "{}", kept[2]);
 }
@@ -130,7 +130,7 @@ fn images_in_jpeg_xl_are_exact_if_lossless_and_near_if_not() {
     let compared = compare(source, &expected("zarr")["umi.zarr.zip"], is_lossy);
     assert_eq!(compared, 3 * 6);
     let notes = defects(source, Action::Noted);
-    assert!(notes[0].contains("60 Hz, which is UMI's"), "{}", notes[0]);
+    assert!(notes[0].contains("UMI's 60 Hz"), "{}", notes[0]);
     let libjxl = fs::read(fixture("zarr/umi_lossy.npy")).unwrap();
     let libjxl = &libjxl[libjxl.len() - 4 * 32 * 32 * 3..];
     let FrameBuf::Values(pixels) = read_all(source, 0, position(source, 0, "camera0_rgb"), 4)
@@ -142,7 +142,7 @@ fn images_in_jpeg_xl_are_exact_if_lossless_and_near_if_not() {
 }
 
 #[test]
-fn stores_come_back_bit_for_bit() {
+fn stores_are_packed_losslessly() {
     for name in ["pusht.zarr", "compressors.zarr", "umi.zarr.zip"] {
         let folder = tempfile::tempdir().unwrap();
         let source = open_at(&fixture(&format!("zarr/{name}")), 10.0).unwrap();
@@ -152,13 +152,13 @@ fn stores_come_back_bit_for_bit() {
 }
 
 #[test]
-fn without_a_rate_the_error_says_how_to_give_one() {
+fn without_a_rate_the_error_says_how_to_set_one() {
     let error = kino_import::open(&fixture("zarr/pusht.zarr"), &ImportOptions::default()).err();
     let error = error.unwrap().to_string();
     assert!(error.contains("pass --rate HZ"), "{error}");
 }
 
-/// A copy of a store, to be damaged.
+/// A copy of a store, for damage.
 fn copy(name: &str) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);
@@ -180,7 +180,7 @@ fn copy_folder(from: &Path, to: &Path) {
 
 fn write_ends(store: &Path, ends: [i64; 3]) {
     let bytes: Vec<u8> = ends.iter().flat_map(|end| end.to_le_bytes()).collect();
-    // The array grew one by one, and so did its pieces.
+    // The array grew one by one, and so did its chunks.
     let piece = fs::read_to_string(store.join("meta/episode_ends/.zarray")).unwrap();
     let mut json: Value = serde_json::from_str(&piece).unwrap();
     json["chunks"] = json!([3]);
@@ -189,28 +189,28 @@ fn write_ends(store: &Path, ends: [i64; 3]) {
 }
 
 #[test]
-fn ends_that_go_back_or_too_far_are_named() {
+fn ends_that_decrease_or_go_too_far_are_reported() {
     let (_folder, path) = copy("pusht.zarr");
     for (ends, episodes, words) in [
         (
             [11, 5, 30],
             2,
-            "pusht.zarr:/meta/episode_ends[1]: is 5, which goes back behind 11",
+            "pusht.zarr:/meta/episode_ends[1]: is 5, which is less than 11 before it",
         ),
         (
             [11, -1, 30],
             2,
-            "episode_ends[1]: is -1, which goes back behind 11",
+            "episode_ends[1]: is -1, which is less than 11 before it",
         ),
         (
             [11, 16, 31],
             2,
-            "episode_ends[2]: is 31, the arrays of `data` have 30 rows",
+            "episode_ends[2]: is 31, but the arrays of `data` have 30 rows",
         ),
         (
             [11, 11, 30],
             2,
-            "episode_ends[1]: is 11 as the one before: the episode has no frames",
+            "episode_ends[1]: is 11, like the one before it: the episode has no frames",
         ),
     ] {
         write_ends(&path, ends);
@@ -223,14 +223,14 @@ fn ends_that_go_back_or_too_far_are_named() {
     let source = open_at(&path, 10.0).unwrap();
     let lost = defects(source.as_ref(), Action::Skipped);
     assert!(
-        lost[0].ends_with("ends at 29: rows 29..30 are in no episode"),
+        lost[0].ends_with("ends at 29: rows 29..30 do not belong to an episode"),
         "{}",
         lost[0]
     );
 }
 
 #[test]
-fn an_absent_piece_is_a_defect_of_each_episode_that_it_is_in() {
+fn a_missing_chunk_is_a_defect_of_each_affected_episode() {
     let (_folder, path) = copy("pusht.zarr");
     fs::remove_file(path.join("data/img/1.0.0.0")).unwrap();
     let source = open_at(&path, 10.0).unwrap();
@@ -242,7 +242,7 @@ fn an_absent_piece_is_a_defect_of_each_episode_that_it_is_in() {
 }
 
 #[test]
-fn absurd_metadata_is_refused_or_left_out() {
+fn unreasonable_metadata_is_refused_or_skipped() {
     let (_folder, path) = copy("pusht.zarr");
     let file = path.join("data/action/.zarray");
     let whole: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
@@ -274,7 +274,7 @@ fn absurd_metadata_is_refused_or_left_out() {
             lost[0]
         );
     }
-    // A piece that is smaller or larger than `.zarray` says is found when it is read.
+    // A chunk that is smaller or larger than `.zarray` says is detected when it is read.
     let mut json = whole.clone();
     json["chunks"] = json!([30, 2]);
     json["compressor"] = Value::Null;
@@ -285,7 +285,7 @@ fn absurd_metadata_is_refused_or_left_out() {
     assert_eq!(found.len(), 3);
     assert_eq!(found[0].action, Action::Dropped);
     assert!(
-        found[0].what.contains("240 bytes of a piece"),
+        found[0].what.contains("240 bytes of a chunk"),
         "{}",
         found[0]
     );
@@ -312,7 +312,7 @@ fn a_bomb_is_inflated_no_further_than_its_array_says() {
         let source = open_at(&path, 10.0).unwrap();
         let found = survey(source.as_ref(), 1).unwrap();
         assert!(
-            found[0].what.contains("240 bytes of a piece") || found[0].what.contains("at most"),
+            found[0].what.contains("240 bytes of a chunk") || found[0].what.contains("at most"),
             "{}",
             found[0]
         );
@@ -325,7 +325,7 @@ fn read_everything(path: &Path) -> Result<u64> {
 }
 
 #[test]
-fn every_prefix_of_a_zip_is_refused_and_flipped_bits_are_survived() {
+fn every_prefix_of_a_zip_is_refused_and_flipped_bits_never_panic() {
     let whole = fs::read(fixture("zarr/umi.zarr.zip")).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("damaged.zarr.zip");
@@ -349,7 +349,7 @@ fn every_prefix_of_a_zip_is_refused_and_flipped_bits_are_survived() {
 }
 
 #[test]
-fn flipped_bits_in_pieces_and_metadata_are_survived() {
+fn flipped_bits_in_chunks_and_metadata_never_panic() {
     let (_folder, path) = copy("compressors.zarr");
     for array in fs::read_dir(path.join("data")).unwrap().flatten() {
         // `.zgroup` is a file beside the arrays.
@@ -370,7 +370,7 @@ fn flipped_bits_in_pieces_and_metadata_are_survived() {
                 let name = array.file_name().to_string_lossy().into_owned();
                 if let Ok(source) = open_at(&path, 10.0) {
                     let streams = &source.episodes()[0].streams;
-                    if let Some(at) = streams.iter().position(|plan| plan.name == name) {
+                    if let Some(at) = streams.iter().position(|spec| spec.name == name) {
                         let _ = source.read(0, at, 0..11, &mut FrameBuf::default());
                     }
                 }
@@ -385,7 +385,7 @@ fn names_that_lead_out_of_a_zip_are_listed_and_not_followed() {
     let whole = fs::read(fixture("zarr/umi.zarr.zip")).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("sly.zarr.zip");
-    // The same length, so that nothing else has to change.
+    // The same length, so that nothing else must change.
     let (from, to) = (b"data/robot0_eef_pos/0.0", b"../../../../etc/passwd0");
     let mut bytes = whole.clone();
     for at in 0..bytes.len() - from.len() {
@@ -397,11 +397,11 @@ fn names_that_lead_out_of_a_zip_are_listed_and_not_followed() {
     let source = open_at(&path, 60.0).unwrap();
     let lost = defects(source.as_ref(), Action::Skipped);
     assert!(
-        lost[0].contains("passwd0: is a name that leads out of the store"),
+        lost[0].contains("passwd0: has a name that leads out of the store"),
         "{lost:?}"
     );
     assert!(
-        lost[1].contains("robot0_eef_pos: has none of its pieces"),
+        lost[1].contains("robot0_eef_pos: has none of its chunks"),
         "{lost:?}"
     );
 }
@@ -418,7 +418,7 @@ fn version_3_and_stores_without_ends_are_refused_with_advice() {
     fs::remove_dir_all(path.join("meta")).unwrap();
     let error = open_at(&path, 10.0).err().unwrap().to_string();
     assert!(
-        error.contains("nothing says where an episode ends"),
+        error.contains("so the ends of episodes are unknown"),
         "{error}"
     );
 }

@@ -1,4 +1,4 @@
-//! `kinograph pack --dry-run`: what would be packed, with which codecs, and about how large it would be.
+//! `kinograph pack --dry-run`: what would be packed, with which codecs, and the estimated size.
 
 use anyhow::{Result, bail};
 use kino_dataset::{CostRecord, Plan};
@@ -39,7 +39,7 @@ pub(super) fn run(args: &Args, plan: &Plan, source: &dyn Source) -> Result<Outco
     tell(&found.defects);
     match is_refused {
         true => note(
-            "nothing would be packed: the source has defects; fix them, or pass `--on-defect drop-episode` or \
+            "the source has defects, so nothing would be packed; fix them, or pass `--on-defect drop-episode` or \
              `--on-defect keep` to import the rest",
         ),
         false => note("nothing was written: this was a dry run"),
@@ -92,15 +92,15 @@ fn table(found: &Preview) -> String {
     for stream in &found.streams {
         let codec = &stream.choice.codec;
         table.row(vec![
-            stream.plan.name.clone(),
-            stream.plan.kind.name().to_owned(),
-            stream.plan.frame.to_string(),
+            stream.spec.name.clone(),
+            stream.spec.kind.name().to_owned(),
+            stream.spec.frame.to_string(),
             stream.episodes.to_string(),
             codec.spec().to_string(),
             codec.bound().to_string(),
             bytes(stream.raw_bytes),
             stream.estimated_bytes.map_or("–".to_owned(), bytes),
-            decode_us(&costs, codec.spec(), &stream.plan.frame),
+            decode_us(&costs, codec.spec(), &stream.spec.frame),
         ]);
     }
     let mut text = table.render();
@@ -131,9 +131,9 @@ fn estimate(found: &Preview) -> String {
 fn to_json(stream: &StreamPreview) -> Value {
     let codec = &stream.choice.codec;
     let costs = CostRecord::load();
-    let cost = costs.cost(codec.spec(), &stream.plan.frame);
+    let cost = costs.cost(codec.spec(), &stream.spec.frame);
     json!({
-        "name": stream.plan.name, "kind": stream.plan.kind.name(), "frame": stream.plan.frame.to_string(),
+        "name": stream.spec.name, "kind": stream.spec.kind.name(), "frame": stream.spec.frame.to_string(),
         "codec": codec.spec().to_string(), "bound": codec.bound().to_string(),
         "episodes": stream.episodes, "frames": stream.frames, "raw_bytes": stream.raw_bytes,
         "estimated_bytes": stream.estimated_bytes, "sampled_frames": stream.sampled_frames,

@@ -1,7 +1,7 @@
-//! What `kinograph pack` prints at its end: a row per stream, and what became of the source's bytes.
+//! The final report of `kinograph pack`: a row per stream, and source, raw and stored sizes.
 //!
-//! Three sizes, each with one meaning, here, in `kinograph info` and in Python's `repr`: *source* is the files that were
-//! read, as they are on disk; *raw* is every frame decoded; *dataset* is every file of the version on disk.
+//! Three sizes with one meaning each, here, in `kinograph info` and in Python's `repr`: *source* is the files that were
+//! read, as on disk; *raw* is every frame decoded; *dataset* is every file of the version on disk.
 
 use kino_dataset::StreamUsage;
 use kino_import::Packed;
@@ -41,12 +41,12 @@ impl Summary<'_> {
         text.push_str(&self.sizes(args));
         if *resumed > 0 {
             text.push_str(&format!(
-                "{resumed} of them were finished by the pack that was interrupted\n"
+                "{resumed} of them were finished by the interrupted pack\n"
             ));
         }
         if *shifts > 0 {
             text.push_str(&format!(
-                "{} stored once: they are their obs one step later\n",
+                "{} not stored again: they equal obs shifted by one step\n",
                 count(*shifts, "next_obs stream")
             ));
         }
@@ -72,17 +72,13 @@ impl Summary<'_> {
         );
         let whole = match self.bytes_before {
             0 => String::new(),
-            _ => format!("; {} with the episodes before", bytes(self.dataset_bytes)),
+            _ => format!("; {} with the existing episodes", bytes(self.dataset_bytes)),
         };
         let smaller = format!("{} smaller than raw ({})", ratio(raw, added), bytes(raw));
         let is_part =
             !(args.streams.is_empty() && args.exclude.is_empty() && args.episodes.is_empty());
         if is_part || source == 0 {
-            let part = if is_part {
-                ", of which a part was packed"
-            } else {
-                ""
-            };
+            let part = if is_part { ", partly packed" } else { "" };
             return format!(
                 "{} on disk{part} → {}: {smaller}{whole}\n",
                 bytes(source),
@@ -92,7 +88,7 @@ impl Summary<'_> {
         let (verdict, advice) = match added > source {
             true => (
                 format!("{} LARGER", ratio(added, source)),
-                "\nTo make it smaller: `--quality 90` stores images as JPEG, and a plan can use `av1` (docs/plans.md).",
+                "\nTo make it smaller: `--quality 90` stores images as JPEG, and a plan can use `av1` (docs/guide/plans.md).",
             ),
             false => (format!("{} smaller", ratio(source, added)), ""),
         };

@@ -1,4 +1,4 @@
-//! To the layout of ACT and ALOHA: a folder with one file per episode; see `hdf5/aloha.rs` for a drawing.
+//! Export to the layout of ACT and ALOHA: a folder with one file per episode; `hdf5/aloha.rs` shows the layout.
 //!
 //! | here | there |
 //! |---|---|
@@ -16,14 +16,14 @@ use kino_dataset::{Episode, Kind};
 use serde_json::{Map, Value, json};
 
 use crate::error::{Result, invalid};
-use crate::export::{EpisodeOutline, Outline, Pen, StreamOutline, after, unwritable};
+use crate::export::{EpisodeOutline, FrameReader, Outline, StreamOutline, after, unwritable};
 use crate::hdf5::aloha::{DEFAULT_RATE_HZ, TASK_KEYS};
 use crate::hdf5::export::file::{Content, Leaf, OutFile};
 use crate::hdf5::export::{Said, stage};
-use crate::hdf5::plan::text_of;
+use crate::hdf5::spec::text_of;
 
-/// Which streams go where.
-pub(crate) fn plan(outline: &mut Outline) -> Result<()> {
+/// Assigns each stream its dataset.
+pub(crate) fn prepare(outline: &mut Outline) -> Result<()> {
     outline.rename(stream_name);
     outline.one_clock("action")?;
     outline.rename_episodes(|id, _| id.replace(['/', '\\'], "_"))?;
@@ -33,12 +33,12 @@ pub(crate) fn plan(outline: &mut Outline) -> Result<()> {
     splits.dedup();
     for split in splits {
         let place = format!("split `{split}`");
-        outline.lose(&place, "has no place: a file is one episode");
+        outline.lose(&place, "cannot be stored: each file is one episode");
     }
     let names: Vec<_> = outline.attributes.keys().cloned().collect();
     for name in names {
         let place = format!("attribute `{name}` of the dataset");
-        outline.lose(&place, "has no place: a file is one episode");
+        outline.lose(&place, "cannot be stored: each file is one episode");
     }
     Ok(())
 }
@@ -56,33 +56,33 @@ fn stream_name(stream: &StreamOutline) -> String {
             let rest = rest.strip_prefix("images_").unwrap_or(rest);
             format!("observations/images/{rest}")
         }
-        // What LeRobot calls the state is ACT's positions of the joints.
+        // LeRobot's state is ACT's joint positions.
         (_, "state") => "observations/qpos".to_owned(),
         (_, rest) => format!("observations/{rest}"),
     }
 }
 
 /// Writes the folder.
-pub(crate) fn write(outline: &Outline, pen: &mut Pen<'_>, path: &Path) -> Result<()> {
+pub(crate) fn write(outline: &Outline, reader: &mut FrameReader<'_>, path: &Path) -> Result<()> {
     fs::create_dir(path).map_err(|error| unwritable(path, error))?;
     for episode in &outline.episodes {
         if episode.name.starts_with('.') {
             let id = &episode.id;
             return Err(invalid(format!(
-                "episode `{id}` cannot be the name of a file"
+                "episode `{id}` cannot be used as a file name"
             )));
         }
         let source = outline.dataset.find(&episode.id)?;
         let out = OutFile::create(&path.join(format!("{}.hdf5", episode.name)))?;
-        write_episode(out, pen, episode, &source)?;
-        pen.next_episode()?;
+        write_episode(out, reader, episode, &source)?;
+        reader.next_episode()?;
     }
     Ok(())
 }
 
 fn write_episode(
     mut out: OutFile,
-    pen: &mut Pen<'_>,
+    reader: &mut FrameReader<'_>,
     episode: &EpisodeOutline,
     source: &Episode,
 ) -> Result<()> {
@@ -97,16 +97,16 @@ fn write_episode(
     let lengths = said.attributes.remove("compress_len");
     let is_camera = |stream: &&StreamOutline| stream.name.starts_with("observations/images/");
     let mut cameras = episode.streams.iter().filter(is_camera).peekable();
-    // ACT's reader takes all cameras as JPEG files, or none.
+    // ACT's reader expects JPEG files for all cameras, or for none.
     let is_jpeg = cameras.peek().is_some() && cameras.all(|stream| stream.is_jpeg);
     let mut rows = Vec::new();
     for stream in &episode.streams {
         let attributes = said.of_stream(stream);
         if is_jpeg && is_camera(&stream) {
-            rows.push(stage_jpegs(&mut out, pen, source, stream, attributes)?);
+            rows.push(stage_jpegs(&mut out, reader, source, stream, attributes)?);
         } else {
             let place = (stream, stream.name.clone());
-            stage(&mut out, pen, source, place, attributes)?;
+            stage(&mut out, reader, source, place, attributes)?;
         }
     }
     if is_jpeg || said.attributes.contains_key("compress") {
@@ -124,13 +124,13 @@ fn write_episode(
 /// Stages JPEG files as rows of bytes and returns their lengths.
 fn stage_jpegs(
     out: &mut OutFile,
-    pen: &mut Pen<'_>,
+    reader: &mut FrameReader<'_>,
     episode: &Episode,
     stream: &StreamOutline,
     attributes: Map<String, Value>,
 ) -> Result<Vec<i64>> {
     let source = episode.stream(&stream.source)?;
-    let Some(files) = pen.jpegs(stream, &source)? else {
+    let Some(files) = reader.jpegs(stream, &source)? else {
         let name = &stream.source;
         return Err(invalid(format!(
             "stream `{name}` does not store a JPEG file per frame"
@@ -153,7 +153,7 @@ fn stage_jpegs(
     Ok(lengths.collect())
 }
 
-/// Stages `compress_len`: as the recording had it, if its lengths are those of the files.
+/// Stages `compress_len`: as in the recording, if its lengths match the files.
 fn stage_lengths(out: &mut OutFile, rows: &[Vec<i64>], known: Option<Value>) -> Result<()> {
     let known = known.and_then(|known| serde_json::from_value::<Vec<Vec<i64>>>(known).ok());
     let rows = match known {

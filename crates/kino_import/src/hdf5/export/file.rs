@@ -1,6 +1,6 @@
-//! An HDF5 file that grows: groups and datasets are staged, and written when there are enough of them.
+//! An HDF5 file being written: groups and datasets are staged, and flushed when there are enough of them.
 //!
-//! What is staged is at most [`STAGED_BYTES`] and one dataset more, so that the file may be larger than memory.
+//! At most [`STAGED_BYTES`] and one more dataset are staged, so the file may be larger than memory.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::export::{create_new, unwritable};
 use crate::hdf5::export::values;
 
-/// Staged bytes that are written at once.
+/// Staged bytes that trigger a flush.
 const STAGED_BYTES: usize = 64 << 20;
 
 /// A file that is being written.
@@ -24,7 +24,7 @@ pub(super) struct OutFile {
     staged: usize,
 }
 
-/// A dataset to be.
+/// A staged dataset.
 pub(super) struct Leaf {
     /// From the root, without a slash in front.
     pub(super) path: String,
@@ -34,11 +34,11 @@ pub(super) struct Leaf {
 
 /// What is in a dataset.
 pub(super) enum Content {
-    /// Packed little-endian numbers of a shape.
+    /// Packed little-endian values of a shape.
     Values(Dtype, Vec<u64>, Vec<u8>),
-    /// Texts of any length.
+    /// Variable-length strings.
     Texts(Vec<String>),
-    /// ASCII names, padded to the longest, as robomimic has them in masks.
+    /// ASCII names, padded to the longest, as in robomimic's masks.
     Names(Vec<String>),
 }
 
@@ -56,7 +56,7 @@ impl OutFile {
         })
     }
 
-    /// Makes a group and those above it, where they are not there yet.
+    /// Creates a group and its missing parents.
     pub(super) fn group(&mut self, path: &str) -> Result<()> {
         let ends = path.match_indices('/').map(|(at, _)| at);
         for end in ends.chain([path.len()]) {
@@ -69,7 +69,7 @@ impl OutFile {
         Ok(())
     }
 
-    /// Gives a group (the root if the path is empty) its attributes.
+    /// Sets the attributes of a group (the root if the path is empty).
     pub(super) fn attributes(&mut self, path: &str, attributes: &Map<String, Value>) -> Result<()> {
         let fail = |error: hdf5_pure::Error| unwritable(&self.path, error);
         let group = match path {
@@ -136,7 +136,7 @@ impl OutFile {
             .map_err(|error| unwritable(&self.path, error))
     }
 
-    /// Writes what is staged.
+    /// Flushes what is staged.
     pub(super) fn finish(mut self) -> Result<()> {
         self.commit()
     }
@@ -147,8 +147,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_is_there_is_not_replaced() {
-        // As `A.hdf5` and `a.hdf5` are one file on a disk that ignores case.
+    fn an_existing_file_is_not_replaced() {
+        // `A.hdf5` and `a.hdf5` are one file on a case-insensitive disk.
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.hdf5");
         OutFile::create(&path).unwrap().finish().unwrap();

@@ -1,4 +1,4 @@
-//! HDF5 files, written: what is common to the layouts.
+//! Writing HDF5 files: what the layouts share.
 //!
 //! ```text
 //! robomimic.rs, act.rs   which stream is which dataset, which value which attribute
@@ -16,10 +16,10 @@ use kino_dataset::Episode;
 use serde_json::{Map, Value};
 
 use crate::error::Result;
-use crate::export::{EpisodeOutline, Pen, StreamOutline};
+use crate::export::{EpisodeOutline, FrameReader, StreamOutline};
 use file::{Content, Leaf, OutFile};
 
-/// What an episode says of itself, and of its streams.
+/// The attributes of an episode and its streams.
 struct Said {
     attributes: Map<String, Value>,
     of_streams: Map<String, Value>,
@@ -38,7 +38,7 @@ impl Said {
         })
     }
 
-    /// Adds what the table says and the attributes do not: `task` is what the importer would find in them.
+    /// Adds columns of the episode table that the attributes lack: `task` is what the importer would find in them.
     fn complete(&mut self, outline: &EpisodeOutline, task: Option<String>) {
         let mut add =
             |name: &str, value: Value| drop(self.attributes.insert(name.to_owned(), value));
@@ -54,7 +54,7 @@ impl Said {
         }
         if let Some(success) = outline
             .success
-            .filter(|_| super::plan::success_of(&self.attributes).is_none())
+            .filter(|_| super::spec::success_of(&self.attributes).is_none())
         {
             self.attributes
                 .insert("success".to_owned(), Value::from(success));
@@ -76,17 +76,17 @@ impl Said {
 /// Stages a stream as a dataset of one row per frame.
 fn stage(
     out: &mut OutFile,
-    pen: &mut Pen<'_>,
+    reader: &mut FrameReader<'_>,
     episode: &Episode,
     (stream, path): (&StreamOutline, String),
     attributes: Map<String, Value>,
 ) -> Result<()> {
     let source = episode.stream(&stream.source)?;
     let content = match &stream.frame {
-        FrameType::Text => Content::Texts(pen.texts(&source)?),
+        FrameType::Text => Content::Texts(reader.texts(&source)?),
         FrameType::Values(ty) => {
             let mut values = Vec::new();
-            pen.each_block(&source, |_, block| {
+            reader.each_block(&source, |_, block| {
                 values.extend_from_slice(block);
                 Ok(())
             })?;

@@ -1,8 +1,8 @@
-//! To robomimic's layout: one file; see `hdf5/robomimic.rs` for a drawing.
+//! Export to robomimic's layout: one file; `hdf5/robomimic.rs` shows the layout.
 //!
 //! | here | there |
 //! |---|---|
-//! | episode | `/data/demo_<i>`, by its id if that is such a name, else by its place, with the id as an attribute |
+//! | episode | `/data/demo_<i>`, from its id if it has that form, else from its position, with the id as an attribute |
 //! | stream `actions`, `obs/x`, … | dataset of the same path in the demo |
 //! | stream `action`, `observation.x`, `observations/x` | `actions`, `obs/x` |
 //! | split | `/mask/<split>` |
@@ -14,13 +14,13 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 
 use crate::error::Result;
-use crate::export::{Outline, Pen, StreamOutline, after};
+use crate::export::{FrameReader, Outline, StreamOutline, after};
 use crate::hdf5::export::file::{Content, Leaf, OutFile};
 use crate::hdf5::export::{Said, stage};
 use crate::hdf5::{number_order, robomimic};
 
-/// Which streams go where.
-pub(crate) fn plan(outline: &mut Outline) -> Result<()> {
+/// Assigns each stream its dataset.
+pub(crate) fn prepare(outline: &mut Outline) -> Result<()> {
     outline.rename(stream_name);
     outline.one_clock("actions")?;
     // robomimic sorts demos by the number in their names.
@@ -31,12 +31,12 @@ pub(crate) fn plan(outline: &mut Outline) -> Result<()> {
     let rates = outline.episodes.iter().map(|episode| episode.rate_hz);
     let first = rates.clone().next().unwrap_or(0.0);
     if rates.into_iter().any(|rate_hz| rate_hz != first) {
-        let what = "differs between episodes, the file has one `control_freq`";
+        let what = "differs between episodes; the file has only one `control_freq`";
         outline.lose("the rate", what);
     }
     let args = outline.attributes.get("env_args");
     if args.is_some_and(|args| !args.is_object()) {
-        let what = "has no place: `env_args` of the dataset is no object that could name it";
+        let what = "cannot be stored: `env_args` of the dataset is not a JSON object";
         outline.lose("the rate", what);
     }
     Ok(())
@@ -57,7 +57,7 @@ fn stream_name(stream: &StreamOutline) -> String {
 }
 
 /// Writes the file.
-pub(crate) fn write(outline: &Outline, pen: &mut Pen<'_>, path: &Path) -> Result<()> {
+pub(crate) fn write(outline: &Outline, reader: &mut FrameReader<'_>, path: &Path) -> Result<()> {
     let mut out = OutFile::create(path)?;
     out.group("data")?;
     let (of_root, of_data) = attributes(outline);
@@ -79,13 +79,13 @@ pub(crate) fn write(outline: &Outline, pen: &mut Pen<'_>, path: &Path) -> Result
         for stream in &episode.streams {
             let attributes = said.of_stream(stream);
             let place = (stream, format!("{group}/{}", stream.name));
-            stage(&mut out, pen, &source, place, attributes)?;
+            stage(&mut out, reader, &source, place, attributes)?;
         }
         for split in &episode.splits {
             let demos = masks.entry(split).or_default();
             demos.push(episode.name.clone());
         }
-        pen.next_episode()?;
+        reader.next_episode()?;
     }
     for (split, demos) in masks {
         out.dataset(Leaf {
@@ -97,7 +97,7 @@ pub(crate) fn write(outline: &Outline, pen: &mut Pen<'_>, path: &Path) -> Result
     out.finish()
 }
 
-/// The attributes of the file and those of `/data`, which has the rate and the number of steps in all.
+/// The attributes of the file and of `/data`, which has the rate and the total number of steps.
 fn attributes(outline: &Outline) -> (Map<String, Value>, Map<String, Value>) {
     let (mut of_root, mut of_data) = (Map::new(), Map::new());
     for (name, value) in &outline.attributes {

@@ -1,8 +1,8 @@
-//! Our types as HDF5's: numbers of datasets, JSON as attributes.
+//! Kinograph types as HDF5 types: dtypes of datasets, JSON as attributes.
 //!
 //! | JSON | HDF5 |
 //! |---|---|
-//! | text; objects and lists of mixed kinds, as JSON text | text of varying length |
+//! | text; objects and lists of mixed kinds, as JSON text | variable-length text |
 //! | integer, float | int64 (uint64 if it must), float64 |
 //! | bool | uint8, 0 or 1 |
 //! | list of integers, of numbers, of texts | array |
@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::hdf5::element::IEEE754_BINARY16;
 
-/// A number's type, little-endian; bool as h5py has it.
+/// A dtype, little-endian; bool as h5py's enum.
 pub(super) fn datatype(dtype: Dtype) -> Result<Datatype, FormatError> {
     Ok(match dtype {
         Dtype::Bool => EnumTypeBuilder::with_base(make_i8_type())
@@ -66,7 +66,7 @@ fn list(values: &[Value]) -> Option<AttrValue> {
     let all = |integers: Option<Vec<i64>>| integers.map(AttrValue::I64Array);
     all(values.iter().map(Value::as_i64).collect())
         .or_else(|| {
-            // Text first only if all is text: `"NaN"` among numbers is a number.
+            // Text only if all values are text: `"NaN"` among numbers is a number.
             let texts: Option<Vec<_>> = values.iter().map(Value::as_str).collect();
             let texts = texts?.into_iter().map(str::to_owned).collect();
             Some(AttrValue::VarLenStringArray(texts))
@@ -77,7 +77,7 @@ fn list(values: &[Value]) -> Option<AttrValue> {
         })
 }
 
-/// A float, or the word that stands for one that JSON does not have.
+/// A float, or the text that represents one that JSON cannot.
 fn float(value: &Value) -> Option<f64> {
     match value.as_str() {
         Some("NaN") => Some(f64::NAN),

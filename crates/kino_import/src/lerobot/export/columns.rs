@@ -1,8 +1,8 @@
-//! The columns of an export: what `info.json` and the footer of a data file say about them.
+//! The columns of an export: their description in `info.json` and in the footer of a data file.
 //!
 //! | stream | column | `dtype`, `shape` in `info.json` | in the footer, for Hugging Face's reader |
 //! |---|---|---|---|
-//! | number, array of one | number | its own, `[1]` | `Value` |
+//! | scalar, array of one | scalar | its own, `[1]` | `Value` |
 //! | array `[n]`; of 2 to 5 dimensions | lists in lists | its own | `Sequence`; `Array2D` to `Array5D` |
 //! | text | text | `string`, `[1]` | `Value` |
 //! | image | `{bytes, path}`; none if cameras are video files | `image` or `video`, `[height, width, channels]` | `Image` |
@@ -23,10 +23,10 @@ pub(super) const OWN: [(&str, Dtype); 5] = [
     ("task_index", Dtype::I64),
 ];
 
-/// More dimensions than this LeRobot has no type for.
+/// LeRobot has no type for more dimensions.
 const MAX_DIMENSIONS: usize = 5;
 
-/// Frames of more numbers than this have no statistics, which would be as large as a frame each.
+/// Larger frames have no statistics, which would each be as large as a frame.
 const MAX_ELEMENTS: usize = 1024;
 
 /// A column of the data files.
@@ -48,16 +48,16 @@ pub(super) enum Origin {
     Stream,
     /// From a stream into video files.
     Video,
-    /// Numbers that LeRobot has of its own.
+    /// LeRobot's own index columns.
     Own,
 }
 
-/// Why a stream can be no column.
+/// Why a stream cannot be a column.
 pub(super) fn refuse(stream: &StreamOutline) -> Option<&'static str> {
     match stream.frame.as_values() {
-        Some(ty) if ty.elements() == 0 => Some("has frames of no numbers"),
+        Some(ty) if ty.elements() == 0 => Some("has empty frames"),
         Some(ty) if ty.shape().len() > MAX_DIMENSIONS => {
-            Some("has more than 5 dimensions, LeRobot has no type for them")
+            Some("has more than 5 dimensions, which LeRobot does not support")
         }
         _ => None,
     }
@@ -77,7 +77,7 @@ pub(super) fn image(stream: &StreamOutline) -> Option<(usize, usize, usize)> {
     }
 }
 
-/// Whether a stream goes into video files: channel images of an even size, if videos are wanted.
+/// Whether a stream goes into video files: RGB images of an even size, if videos are requested.
 pub(super) fn is_video(stream: &StreamOutline, cameras: &Cameras) -> bool {
     let is_even = |(height, width, channels)| height % 2 == 0 && width % 2 == 0 && channels == 3;
     matches!(cameras, Cameras::Video(_)) && image(stream).is_some_and(is_even)
@@ -125,9 +125,9 @@ impl Column {
         };
         let ty = stream.frame.as_values();
         let has_stats = match content {
-            // An image of 16 bits has no channels to normalise.
+            // A 16-bit image has no channels to normalise.
             Content::Image => ty.is_some_and(|ty| ty.dtype() == Dtype::U8),
-            // LeRobot refuses statistics of any other shape under a name with `image` in it.
+            // LeRobot refuses statistics of any other shape for a name containing `image`.
             _ if stream.name.contains("image") => false,
             _ => ty.is_some_and(|ty| ty.elements() <= MAX_ELEMENTS),
         };
@@ -149,7 +149,7 @@ impl Column {
         })
     }
 
-    /// What `info.json` says of it; what it said before stays, where it is about the same dtype and shape.
+    /// Its entry in `info.json`; keys of the original one stay if dtype and shape are the same.
     pub(super) fn to_info(&self, before: Option<&Value>, rate_hz: &Value) -> Value {
         let said = |key: &str| before.and_then(|before| before.get(key));
         let is_same = said("shape") == Some(&json!(self.shape));
@@ -221,7 +221,7 @@ pub(super) fn footer(columns: &[Column]) -> (&'static str, String) {
     ("huggingface", about.to_string())
 }
 
-/// An array of one number is a plain number there.
+/// An array of one value is a scalar there.
 fn numbers(ty: &ValueType) -> Content {
     let shape = match ty.shape() {
         [1] => Vec::new(),

@@ -7,7 +7,7 @@
 //! | `dataset_from_index`, `dataset_to_index` | its frames among those of all episodes |
 //! | `videos/<camera>/…` | its video file, and from when to when in it: all of it |
 //! | `meta/episodes/chunk_index`, `…/file_index` | the file that the row itself is in |
-//! | any attribute of an episode | bool, whole number, float or text; anything else as JSON text |
+//! | any attribute of an episode | bool, integer, float or text; anything else as JSON text |
 //! | `stats/<column>/<min, max, …, q99, count>` | its statistics |
 
 use std::collections::BTreeMap;
@@ -25,12 +25,12 @@ use super::v3::{FILE_MB, file_path, next_place, whole};
 use crate::error::Result;
 use crate::export::Outline;
 
-/// Rows that are written at once; they wait in memory until then.
+/// Rows that are written at a time; they are buffered in memory until then.
 const ROWS_AT_ONCE: usize = 256;
 
 const NUMBER: Content = Content::Numbers(Dtype::I64, Vec::new());
 
-/// What is said about one episode.
+/// The row of one episode.
 pub(super) struct EpisodeRow {
     pub(super) number: usize,
     /// Its frames among all.
@@ -45,7 +45,7 @@ pub(super) struct EpisodeRow {
     pub(super) stats: BTreeMap<String, Stats>,
 }
 
-/// The table that grows, and the statistics of all episodes together.
+/// The table being written, and the statistics of all episodes together.
 pub(super) struct EpisodeRows {
     folder: PathBuf,
     in_folder: u64,
@@ -56,7 +56,7 @@ pub(super) struct EpisodeRows {
     all: BTreeMap<String, Stats>,
 }
 
-/// What stands in a column.
+/// The content of a column.
 enum Field {
     Episode,
     Tasks,
@@ -72,7 +72,7 @@ enum Field {
     VideoFrom,
     VideoTo,
     Said,
-    /// Of a column, the statistic by its place among [`kinds`].
+    /// Of a column, the statistic by its index in [`kinds`].
     Stats(String, usize),
     Count(String),
 }
@@ -84,7 +84,7 @@ fn kinds() -> impl Iterator<Item = &'static str> {
 }
 
 impl EpisodeRows {
-    /// Looks at what all episodes say, for the types of the columns.
+    /// Inspects all episodes to determine the types of the columns.
     pub(super) fn new(
         outline: &Outline,
         meta: &Path,
@@ -201,7 +201,7 @@ impl EpisodeRows {
         Ok(())
     }
 
-    /// Writes the rest and gives the statistics of all episodes together.
+    /// Writes the remaining rows and returns the statistics of all episodes together.
     pub(super) fn finish(mut self) -> Result<BTreeMap<String, Stats>> {
         self.flush()?;
         self.table.take().map_or(Ok(()), OutTable::finish)?;
@@ -209,7 +209,7 @@ impl EpisodeRows {
     }
 }
 
-/// A type for values of either.
+/// A common type of both.
 fn common(a: &Content, b: Content) -> Content {
     let float = Content::Numbers(Dtype::F64, Vec::new());
     match (a, &b) {
@@ -225,7 +225,7 @@ fn common(a: &Content, b: Content) -> Content {
     }
 }
 
-/// The type of an attribute, none if it is null.
+/// The type of an attribute; `None` if it is null.
 fn content(value: &Value) -> Option<Content> {
     Some(match value {
         Value::Null => return None,

@@ -1,4 +1,4 @@
-//! `meta/info.json`, and the other files of `meta` that both versions have.
+//! `meta/info.json`, and the other files of `meta` that both versions share.
 
 use std::fs;
 use std::path::Path;
@@ -6,14 +6,14 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 
 use super::columns::{Column, in_videos};
-use super::plan;
+use super::layout;
 use crate::error::Result;
 use crate::export::{Outline, unwritable};
 
 /// Episodes per folder of v2.1, files per folder of v3.0.
 const IN_FOLDER: u64 = 1000;
 
-/// What a version says beside what both say: keys with their values.
+/// Version-specific keys with their values.
 pub(super) struct OfVersion {
     pub(super) name: &'static str,
     pub(super) data_path: &'static str,
@@ -23,18 +23,18 @@ pub(super) struct OfVersion {
     pub(super) less: &'static [&'static str],
 }
 
-/// How many files a folder has at most.
+/// The maximum number of files per folder.
 pub(super) fn in_folder(outline: &Outline) -> u64 {
     let said = before(outline, "info").and_then(|info| info.get("chunks_size")?.as_u64());
     said.filter(|&count| count > 0).unwrap_or(IN_FOLDER)
 }
 
-/// What a recording of LeRobot's said in a file of `meta`.
+/// The content of a file of `meta` in the original LeRobot recording.
 fn before<'a>(outline: &'a Outline, file: &str) -> Option<&'a Map<String, Value>> {
     outline.attributes.get("lerobot")?.get(file)?.as_object()
 }
 
-/// Writes `info.json`, and `modality.json` where the recording had one.
+/// Writes `info.json`, and `modality.json` if the recording had one.
 pub(super) fn write(
     outline: &Outline,
     path: &Path,
@@ -44,7 +44,7 @@ pub(super) fn write(
 ) -> Result<()> {
     let mut info = before(outline, "info").cloned().unwrap_or_default();
     let known = info.remove("features");
-    let fps = number(plan::rate_hz(outline));
+    let fps = number(layout::rate_hz(outline));
     let has_videos = in_videos(columns).next().is_some();
     let features: Map<_, _> = columns
         .iter()
@@ -60,7 +60,7 @@ pub(super) fn write(
         .iter()
         .map(|episode| episode.frames())
         .sum();
-    let splits = plan::splits(outline).into_iter();
+    let splits = layout::splits(outline).into_iter();
     let splits: Map<_, _> = splits
         .filter_map(|(name, range)| {
             let range = range?;
@@ -102,7 +102,7 @@ pub(super) fn write(
     }
 }
 
-/// LeRobot's rates are whole numbers, mostly.
+/// LeRobot's rates are mostly integers.
 fn number(rate_hz: f64) -> Value {
     match rate_hz.fract() == 0.0 && rate_hz < 1e9 {
         true => serde_json::from_str(&format!("{rate_hz:.0}")).unwrap_or(Value::Null),

@@ -1,9 +1,9 @@
-//! LeRobot datasets v2.1 and v3.0, written; `lerobot/meta.rs` draws the folders.
+//! Writing LeRobot datasets v2.1 and v3.0; `lerobot/meta.rs` shows the folders.
 //!
 //! ```text
-//! plan.rs     which stream is which column, what has no place
+//! layout.rs   which stream is which column, what cannot be stored
 //! columns.rs  the columns, as info.json and the footer of a data file describe them
-//! tasks.rs    the numbers of tasks        said.rs   what an episode says of itself
+//! tasks.rs    the numbers of tasks        said.rs   the attributes of an episode
 //! rows.rs     the frames of an episode into a row group, and statistics of them
 //! v21.rs, v3.rs, episodes.rs, info.rs   the files of each version
 //! table.rs, schema.rs   parquet files     stats.rs  statistics
@@ -14,14 +14,14 @@
 //! | episode | the next `episode_index` |
 //! | stream `actions`, `obs/x`, `observations/x` | column `action`, `observation.x`, images `observation.images.x` |
 //! | any other stream | column of its name, with `.` for `/` |
-//! | images of 8 bits, depth of 16 | PNG files inside the table; JPEG files where the dataset stores them |
+//! | 8-bit images, 16-bit depth | PNG files inside the table; JPEG files if the dataset stores them |
 //! | task, text stream `task` | `task_index` of each frame |
 //! | splits that are one range of episodes | `splits` of `info.json` |
 
 mod columns;
 mod episodes;
 mod info;
-mod plan;
+mod layout;
 mod rows;
 mod said;
 mod schema;
@@ -31,4 +31,4 @@ mod tasks;
 pub(crate) mod v21;
 pub(crate) mod v3;
 
-pub(crate) use plan::plan;
+pub(crate) use layout::prepare;

@@ -1,4 +1,4 @@
-//! The frames of an episode into a row group of a data file, and statistics of them in the same pass.
+//! Writes the frames of an episode into a row group of a data file, and computes statistics in the same pass.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +11,9 @@ use super::columns::{self, Column, Origin, in_table, in_videos};
 use super::stats::{Channels, Stats, sampled};
 use super::table::{OutColumn, OutTable};
 use crate::error::{ImportError, Result, invalid};
-use crate::export::{Cameras, EpisodeOutline, Outline, Pen, StreamOutline, create_new, unwritable};
+use crate::export::{
+    Cameras, EpisodeOutline, FrameReader, Outline, StreamOutline, create_new, unwritable,
+};
 use crate::png;
 use crate::video::{VideoError, VideoShape, Videos};
 
@@ -26,10 +28,10 @@ pub(super) struct Place<'a> {
     pub(super) rate_hz: f64,
 }
 
-/// Writes an episode as one row group and gives the statistics of its columns.
+/// Writes an episode as one row group and returns the statistics of its columns.
 pub(super) fn write(
     outline: &Outline,
-    pen: &mut Pen<'_>,
+    reader: &mut FrameReader<'_>,
     columns: &[Column],
     place: &Place<'_>,
     table: &mut OutTable,
@@ -44,7 +46,7 @@ pub(super) fn write(
                 false => {
                     let stream = stream(episode, &column.name)?;
                     let source = source.stream(&stream.source)?;
-                    write_stream(out, pen, column, (stream, &source))?
+                    write_stream(out, reader, column, (stream, &source))?
                 }
                 true => write_own(out, &column.name, place, episode.frames())?,
             };
@@ -56,10 +58,10 @@ pub(super) fn write(
     Ok(found)
 }
 
-/// Writes the video files of an episode, at the paths that `path_of` says, and adds the statistics of what they show.
+/// Writes the video files of an episode to the paths from `path_of`, and adds their statistics.
 pub(super) fn write_videos(
     outline: &Outline,
-    pen: &mut Pen<'_>,
+    reader: &mut FrameReader<'_>,
     columns: &[Column],
     place: &Place<'_>,
     path_of: &dyn Fn(&str) -> PathBuf,
@@ -77,15 +79,15 @@ pub(super) fn write_videos(
                 path: &path,
                 rate_hz: place.rate_hz,
             };
-            let stats = film.write(pen, (stream, &source))?;
+            let stats = film.write(reader, (stream, &source))?;
             found.extend(stats.map(|stats| (column.name.clone(), stats)));
         }
     }
-    pen.next_episode()?;
+    reader.next_episode()?;
     Ok(found)
 }
 
-/// A video file to be.
+/// A video file to write.
 struct Film<'a> {
     videos: &'a dyn Videos,
     path: &'a Path,
@@ -95,12 +97,12 @@ struct Film<'a> {
 impl Film<'_> {
     fn write(
         &self,
-        pen: &mut Pen<'_>,
+        reader: &mut FrameReader<'_>,
         (stream, source): (&StreamOutline, &Stream),
     ) -> Result<Option<Stats>> {
         let fail = |error: VideoError| match error {
             VideoError::NoDecoder { what } => invalid(format!(
-                "cameras cannot be written as video files: {what}; pip install 'kinograph[video]', or leave out --cameras"
+                "cameras cannot be written as video files: {what}; pip install 'kinograph[video]', or omit --cameras"
             )),
             error => unwritable(self.path, error),
         };
@@ -120,7 +122,7 @@ impl Film<'_> {
         let mut channels = Channels::new();
         let mut wanted = sampled(source.len()).into_iter().peekable();
         let bytes = stream.frame.as_values().map_or(1, ValueType::frame_bytes);
-        pen.each_block(source, |frames, block| {
+        reader.each_block(source, |frames, block| {
             for (frame, pixels) in frames.zip(block.chunks_exact(bytes.max(1))) {
                 if wanted.next_if_eq(&frame).is_some() {
                     channels.add(pixels, shape);
@@ -133,14 +135,14 @@ impl Film<'_> {
         Ok(channels.finish())
     }
 
-    /// Every frame is there, where its number says.
+    /// Checks that every frame exists at its expected time.
     fn check(&self, frames: usize) -> Result<()> {
         let fail = |what: String| unwritable(self.path, VideoError::Damaged { what });
         let video = self.videos.open(self.path);
         let video = video.map_err(|error| unwritable(self.path, error))?;
         let times = &video.info().times_ns;
         if times.len() != frames {
-            let what = format!("has {} frames, {frames} were encoded", times.len());
+            let what = format!("has {} frames, but {frames} were encoded", times.len());
             return Err(fail(what));
         }
         let is_off = |(frame, time): (usize, &i64)| {
@@ -148,7 +150,7 @@ impl Film<'_> {
             (*time as f64 / 1e9 - expected).abs() > 0.25 / self.rate_hz
         };
         match times.iter().enumerate().find(|&at| is_off(at)) {
-            Some((frame, _)) => Err(fail(format!("shows frame {frame} at a time of its own"))),
+            Some((frame, _)) => Err(fail(format!("shows frame {frame} at an unexpected time"))),
             None => Ok(()),
         }
     }
@@ -161,22 +163,22 @@ fn stream<'a>(episode: &'a EpisodeOutline, name: &str) -> Result<&'a StreamOutli
 
 fn write_stream(
     out: &mut OutColumn<'_>,
-    pen: &mut Pen<'_>,
+    reader: &mut FrameReader<'_>,
     column: &Column,
     (stream, source): (&StreamOutline, &Stream),
 ) -> Result<Option<Stats>> {
     let Some(ty) = stream.frame.as_values() else {
-        for text in pen.texts(source)? {
+        for text in reader.texts(source)? {
             out.text(Some(&text))?;
         }
         return Ok(None);
     };
     if let Some(shape) = columns::image(stream) {
-        return write_images(out, pen, (stream, source), shape);
+        return write_images(out, reader, (stream, source), shape);
     }
     let has_stats = column.stats_shape().is_some();
     let mut packed = Vec::new();
-    pen.each_block(source, |_, block| {
+    reader.each_block(source, |_, block| {
         if has_stats {
             packed.extend_from_slice(block);
         }
@@ -187,7 +189,7 @@ fn write_stream(
 
 fn write_images(
     out: &mut OutColumn<'_>,
-    pen: &mut Pen<'_>,
+    reader: &mut FrameReader<'_>,
     (stream, source): (&StreamOutline, &Stream),
     shape: (usize, usize, usize),
 ) -> Result<Option<Stats>> {
@@ -198,7 +200,7 @@ fn write_images(
     let mut channels = Channels::new();
     let wanted = sampled(source.len());
     if stream.is_jpeg
-        && let Some(files) = pen.jpegs(stream, source)?
+        && let Some(files) = reader.jpegs(stream, source)?
     {
         out.images(files)?;
         for frame in wanted {
@@ -207,7 +209,7 @@ fn write_images(
         return Ok(channels.finish());
     }
     let mut wanted = wanted.into_iter().peekable();
-    pen.each_block(source, |frames, block| {
+    reader.each_block(source, |frames, block| {
         let images: Vec<_> = block.chunks_exact(ty.frame_bytes().max(1)).collect();
         for (frame, pixels) in frames.zip(&images) {
             if !is_deep && wanted.next_if_eq(&frame).is_some() {
@@ -225,7 +227,7 @@ fn unencodable(stream: &StreamOutline, what: &str) -> ImportError {
     invalid(format!("stream `{}` {what}", stream.source))
 }
 
-/// Fills a column that LeRobot has of its own.
+/// Fills one of LeRobot's own columns.
 fn write_own(
     out: &mut OutColumn<'_>,
     name: &str,
@@ -260,7 +262,7 @@ fn write_own(
     Ok(Stats::of_numbers(&packed, &ty))
 }
 
-/// The nearest single-precision number, as numpy rounds.
+/// The nearest float32, rounded like numpy.
 fn to_f32(value: f64) -> f32 {
     #[allow(
         clippy::cast_possible_truncation,

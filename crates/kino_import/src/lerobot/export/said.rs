@@ -1,4 +1,4 @@
-//! What an episode says of itself: keys of its line in `episodes.jsonl`, columns of its row in `meta/episodes`.
+//! The attributes of an episode: keys of its line in `episodes.jsonl`, columns of its row in `meta/episodes`.
 
 use serde_json::{Map, Value};
 
@@ -8,15 +8,15 @@ use crate::export::{EpisodeOutline, Outline};
 /// Names that LeRobot fills itself.
 const OWN: [&str; 4] = ["episode_index", "tasks", "length", "stats"];
 
-/// Everything that is said about an episode beside its tasks and its length.
+/// Everything about an episode except its tasks and its length.
 pub(super) struct Said {
     pub(super) members: Map<String, Value>,
-    /// Its tasks as a recording of LeRobot's listed them.
+    /// Its tasks as listed in the original LeRobot recording.
     pub(super) tasks: Option<Vec<String>>,
 }
 
 impl Said {
-    /// Reads the attributes of an episode and adds what the table says.
+    /// Reads the attributes of an episode and adds the columns of the episode table.
     pub(super) fn read(outline: &Outline, episode: &EpisodeOutline) -> Result<Self> {
         let mut members = outline.dataset.find(&episode.id)?.read_attributes()?;
         let tasks = members.get("tasks").cloned();
@@ -46,7 +46,7 @@ impl Said {
     }
 }
 
-/// Lists the attributes that have no place.
+/// Records the attributes that cannot be stored.
 pub(super) fn check(outline: &mut Outline) -> Result<()> {
     // LeRobot's own are written again.
     let is_lerobot = outline.attributes.contains_key("lerobot");
@@ -67,12 +67,12 @@ pub(super) fn check(outline: &mut Outline) -> Result<()> {
     Ok(())
 }
 
-/// Why an attribute of an episode has no place.
+/// Why an attribute of an episode cannot be stored.
 fn refuse(name: &str) -> Option<&'static str> {
     match name {
-        name if OWN.contains(&name) => Some("has the name of something that LeRobot fills itself"),
+        name if OWN.contains(&name) => Some("has a name that LeRobot fills itself"),
         name if name.contains('/') || name.starts_with("dataset_") => {
-            Some("has a name as LeRobot gives to places in files")
+            Some("has a name that LeRobot reserves for file locations")
         }
         _ => None,
     }

@@ -1,16 +1,16 @@
-//! Statistics of a column over an episode, and over all of them, as LeRobot's normalisation wants them.
+//! Statistics of a column per episode and over all of them, as LeRobot's normalisation needs them.
 //!
 //! | of | values | shape |
 //! |---|---|---|
-//! | numbers | each element over the frames | that of a frame, `[1]` for a plain number |
-//! | images of 8 bits | each channel over pixels of some frames, divided by 255 | `[3, 1, 1]` |
+//! | numeric | each element over the frames | that of a frame, `[1]` for a scalar |
+//! | 8-bit images | each channel over pixels of some frames, divided by 255 | `[3, 1, 1]` |
 //!
-//! `std` is that of the whole population. A quantile is a value that is there: the smallest that at least that share of
-//! the values does not exceed. Over several episodes, `mean` and `std` are those of all values; a quantile is the
-//! mean of the episodes' quantiles by their number of frames, as LeRobot has it. NaN and infinity are left out.
+//! `std` is the population std. A quantile is an existing value: the smallest one that is not exceeded by at least that
+//! fraction of the values. Over several episodes, `mean` and `std` are those of all values; a quantile is the
+//! frame-weighted mean of the episodes' quantiles, as in LeRobot. NaN and infinity are skipped.
 //!
-//! Images are sampled as LeRobot samples them: all of up to 100 frames, n^0.75 of more, and every k-th pixel of
-//! images from 300 pixels on.
+//! Images are sampled as in LeRobot: all of up to 100 frames, n^0.75 of more, and every k-th pixel of images of 300
+//! pixels and more.
 
 use serde_json::{Map, Value, json};
 
@@ -31,7 +31,7 @@ pub(super) const QUANTILES: [(&str, f64); 5] = [
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Stats {
     pub(super) shape: Vec<usize>,
-    /// Frames that were looked at.
+    /// The number of sampled frames.
     pub(super) count: u64,
     elements: Vec<Element>,
 }
@@ -47,7 +47,7 @@ struct Element {
 }
 
 impl Stats {
-    /// Of packed frames of numbers; none where an element is never finite.
+    /// Of packed numeric frames; `None` if an element is never finite.
     pub(super) fn of_numbers(packed: &[u8], ty: &ValueType) -> Option<Self> {
         let (size, elements) = (ty.dtype().size(), ty.elements());
         let frame = ty.frame_bytes();
@@ -88,7 +88,7 @@ impl Stats {
         self.count += other.count;
     }
 
-    /// `min`, `max`, `mean`, `std` and, if wanted, the quantiles: a number for each element.
+    /// `min`, `max`, `mean`, `std` and, if requested, the quantiles: a value for each element.
     pub(super) fn kinds(&self, quantiles: Quantiles) -> Vec<(&'static str, Vec<f64>)> {
         let of = |pick: &dyn Fn(&Element) -> f64| self.elements.iter().map(pick).collect();
         let mut kinds: Vec<(_, Vec<f64>)> = vec![
@@ -104,7 +104,7 @@ impl Stats {
         kinds
     }
 
-    /// As it stands in `stats.json`.
+    /// As stored in `stats.json`.
     pub(super) fn to_json(&self, quantiles: Quantiles) -> Value {
         let kinds = self.kinds(quantiles).into_iter();
         let mut object: Map<_, _> = kinds
@@ -156,12 +156,12 @@ impl Element {
     }
 }
 
-/// The place of a quantile among sorted values.
+/// The index of a quantile among sorted values.
 fn rank(share: f64, len: u64) -> u64 {
     to_whole((share * len as f64).ceil()).saturating_sub(1)
 }
 
-/// A float that is a whole number and not negative.
+/// A float as a non-negative integer.
 fn to_whole(value: f64) -> u64 {
     #[allow(
         clippy::cast_possible_truncation,
@@ -187,7 +187,7 @@ impl Channels {
         }
     }
 
-    /// Adds an image of 8 bits: grey counts as three equal channels, alpha is left out.
+    /// Adds an 8-bit image: grayscale counts as three equal channels, alpha is skipped.
     pub(super) fn add(&mut self, pixels: &[u8], (height, width, channels): (usize, usize, usize)) {
         let step = pixel_step(height, width);
         for row in pixels.chunks_exact((width * channels).max(1)).step_by(step) {
@@ -201,7 +201,7 @@ impl Channels {
         self.frames += 1;
     }
 
-    /// The statistics; none of no image.
+    /// The statistics; `None` without images.
     pub(super) fn finish(&self) -> Option<Stats> {
         let elements = self.counts.iter().map(Element::of_counts);
         Some(Stats {
@@ -243,7 +243,7 @@ impl Element {
     }
 }
 
-/// Every how manieth pixel of a row, and row, is looked at.
+/// The sampling stride of pixels and rows.
 fn pixel_step(height: usize, width: usize) -> usize {
     match height.max(width) {
         0..300 => 1,
@@ -251,7 +251,7 @@ fn pixel_step(height: usize, width: usize) -> usize {
     }
 }
 
-/// The frames of an episode whose images are looked at.
+/// The frames of an episode whose images are sampled.
 pub(super) fn sampled(frames: usize) -> Vec<usize> {
     const FEW: u64 = 100;
     const MOST: u64 = 10_000;
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn episodes_together_are_as_one_of_all_values() {
+    fn merged_episodes_equal_one_episode_of_all_values() {
         let values: Vec<f64> = (0..97_i32)
             .map(|idx| f64::from(idx * idx % 31) - 7.5)
             .collect();
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quantile_is_a_value_that_is_there() {
+    fn a_quantile_is_an_existing_value() {
         let values: Vec<f64> = (1..=200_i32).rev().map(f64::from).collect();
         let kinds = stats(&values).kinds(Quantiles::Wanted);
         let found: Vec<_> = kinds[4..]
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_finite_is_left_out() {
+    fn non_finite_values_are_skipped() {
         let one = stats(&[f64::NAN, 1.0, f64::INFINITY, 3.0]);
         assert_eq!(one.to_json(Quantiles::Left)["mean"], json!([2.0]));
         assert_eq!(one.count, 4);
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn channels_are_as_their_values_divided_by_255() {
+    fn channel_statistics_are_those_of_values_divided_by_255() {
         let pixels: Vec<u8> = (0..=254_u8).step_by(2).cycle().take(5 * 4 * 3).collect();
         let mut channels = Channels::new();
         channels.add(&pixels, (5, 4, 3));
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn images_are_sampled_as_numpy_would() {
+    fn images_are_sampled_like_numpy() {
         assert_eq!(sampled(1), [0]);
         assert_eq!(sampled(7), [0, 1, 2, 3, 4, 5, 6]);
         // np.round(np.linspace(0, 149, 100)).astype(int)

@@ -1,11 +1,11 @@
-//! A parquet file that grows by row groups, one column after the other.
+//! Writes a Parquet file by row groups, one column after the other.
 //!
 //! ```text
 //! OutTable ─ group() ─▶ OutGroup ─ column() ─▶ OutColumn ─ numbers(), text(), images(), null()
 //! a file                an episode             its rows, a block at a time
 //! ```
 //!
-//! A column is handed over in blocks and leaves memory page by page.
+//! A column is passed in blocks and leaves memory page by page.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -29,10 +29,10 @@ use super::schema::field;
 use crate::error::{ImportError, Result, invalid};
 use crate::export::unwritable;
 
-/// What a column of a file holds.
+/// The content of a column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Content {
-    /// Numbers in arrays of one shape; no dimension: a plain number.
+    /// Numeric values in arrays of one shape; no dimension: a scalar.
     Numbers(Dtype, Vec<usize>),
     /// One text.
     Text,
@@ -65,7 +65,7 @@ pub(super) struct OutColumn<'a> {
 }
 
 impl OutTable {
-    /// Begins a file of these columns; `about` is what the footer says, by name.
+    /// Creates a file with these columns; `about` is the footer's metadata, by name.
     pub(super) fn create(
         path: &Path,
         columns: &[(&str, &Content)],
@@ -89,7 +89,7 @@ impl OutTable {
             .iter()
             .filter(|(_, content)| **content == Content::Image)
         {
-            // Image files do not repeat, do not shrink, and have no order.
+            // Image files do not repeat, do not compress, and have no order.
             let bytes = ColumnPath::new(vec![(*name).to_owned(), "bytes".to_owned()]);
             properties = properties
                 .set_column_dictionary_enabled(bytes.clone(), false)
@@ -139,7 +139,7 @@ impl<'a> OutGroup<'a> {
         &mut self,
         fill: impl FnOnce(&mut OutColumn<'_>) -> Result<()>,
     ) -> Result<()> {
-        let none = || invalid("a file of an export has no column more");
+        let none = || invalid("a file of the export has no more columns");
         let content = self.contents.next().ok_or_else(none)?;
         let rows = {
             let mut column = OutColumn {
@@ -154,7 +154,7 @@ impl<'a> OutGroup<'a> {
             column.rows
         };
         if *content == Content::Image {
-            // The second half of an image is the path it came from: none.
+            // The second half of an image is its original path: none.
             let mut paths = next(self.path, &mut self.writer)?;
             let writer = paths.typed::<ByteArrayType>();
             let written = writer.write_batch(&[], Some(&vec![1; rows]), None);
@@ -178,11 +178,11 @@ fn next<'g>(
 ) -> Result<SerializedColumnWriter<'g>> {
     let column = writer.next_column();
     let column = column.map_err(|error| unwritable(path, error))?;
-    column.ok_or_else(|| invalid("a file of an export has no column more"))
+    column.ok_or_else(|| invalid("a file of the export has no more columns"))
 }
 
 impl OutColumn<'_> {
-    /// Adds rows of numbers, packed and little-endian.
+    /// Adds rows of numeric values, packed and little-endian.
     pub(super) fn numbers(&mut self, packed: &[u8]) -> Result<()> {
         let Content::Numbers(dtype, shape) = self.content else {
             return Err(misplaced());
@@ -218,7 +218,7 @@ impl OutColumn<'_> {
                     .map(|&eight| f64::from_le_bytes(eight));
                 self.put::<DoubleType>(&values.collect::<Vec<_>>(), levels)
             }
-            // An unsigned number is stored in the bits of a signed one.
+            // An unsigned integer is stored in the bits of a signed one.
             Dtype::I64 | Dtype::U64 => {
                 let values = packed
                     .as_chunks()
@@ -239,7 +239,7 @@ impl OutColumn<'_> {
             .collect();
         let mut levels = Levels::of(&[values.len()], 1);
         if values.is_empty() {
-            // A list that is there and has nothing in it.
+            // An empty list, which is not null.
             levels = Levels {
                 defined: vec![1],
                 repeated: Some(vec![0]),
@@ -263,7 +263,7 @@ impl OutColumn<'_> {
     /// Adds rows of one image file each.
     pub(super) fn images(&mut self, files: Vec<Vec<u8>>) -> Result<()> {
         for file in files {
-            // The group is there, and so are the bytes.
+            // Neither the group nor the bytes are null.
             let levels = Levels {
                 defined: vec![2],
                 repeated: None,
@@ -274,7 +274,7 @@ impl OutColumn<'_> {
         Ok(())
     }
 
-    /// Adds a row of nothing.
+    /// Adds a null row.
     pub(super) fn null(&mut self) -> Result<()> {
         self.rows += 1;
         let levels = Levels {
@@ -305,7 +305,7 @@ impl OutColumn<'_> {
     }
 }
 
-/// Where lists begin: parquet's definition and repetition levels of some values.
+/// Parquet's definition and repetition levels of some values.
 struct Levels {
     defined: Vec<i16>,
     repeated: Option<Vec<i16>>,
@@ -338,7 +338,7 @@ impl Levels {
 }
 
 fn misplaced() -> ImportError {
-    invalid("a value of an export does not fit its column")
+    invalid("a value of the export does not match its column")
 }
 
 fn small_integers(packed: &[u8], dtype: Dtype) -> Vec<i32> {
@@ -364,7 +364,8 @@ fn small_integers(packed: &[u8], dtype: Dtype) -> Vec<i32> {
 mod tests {
     use super::*;
 
-    /// The slow twin: walks lists in lists; `begins` is the level of the first value, `depth` how many lists are around.
+    /// The slow twin: walks nested lists; `begins` is the level of the first value, `depth` the number of enclosing
+    /// lists.
     fn walk(shape: &[usize], begins: i16, depth: i16, out: &mut Vec<i16>) {
         let Some((&dim, inner)) = shape.split_first() else {
             return out.push(begins);
@@ -376,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn levels_are_those_of_a_walk_through_the_lists() {
+    fn levels_match_a_walk_through_the_lists() {
         for shape in [&[1][..], &[6], &[2, 3], &[3, 1, 2], &[1, 1], &[2, 2, 2, 2]] {
             let mut row = Vec::new();
             walk(shape, 0, 0, &mut row);

@@ -1,7 +1,8 @@
 //! The tasks of an export: a list of texts, and which frames have which.
 //!
-//! The text of a frame is that of the text stream `task` where there is one, else the task of the episode. A
-//! recording that came from LeRobot has its numbers in `task_index`: they stay if they number the same texts without a gap.
+//! The text of a frame is that of the text stream `task`, if there is one, otherwise the task of the episode. A
+//! recording that came from LeRobot has its indexes in `task_index`: they stay if they number the same texts without a
+//! gap.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -26,7 +27,7 @@ pub(super) struct Tasks {
 type Runs = Vec<(usize, String)>;
 
 impl Tasks {
-    /// Reads what says which frame has which task, and no other frame.
+    /// Reads the streams that assign tasks to frames, and no other frames.
     pub(super) fn read(outline: &Outline) -> Result<Self> {
         let mut of_episodes = Vec::with_capacity(outline.episodes.len());
         let mut numbers = Some(Numbers::default());
@@ -90,7 +91,7 @@ fn read_runs(episode: &EpisodeOutline, source: &Episode) -> Result<Runs> {
     Ok(vec![(0, episode.task.clone().unwrap_or_default())])
 }
 
-/// The `task_index` of each frame; none where there is no such stream.
+/// The `task_index` of each frame; `None` without such a stream.
 fn read_numbers(source: &Episode, frames: usize) -> Result<Vec<i64>> {
     if !source.streams().any(|schema| schema.name == "task_index") {
         return Ok(Vec::new());
@@ -105,12 +106,12 @@ fn read_numbers(source: &Episode, frames: usize) -> Result<Vec<i64>> {
     Ok(numbers.map(|&eight| i64::from_le_bytes(eight)).collect())
 }
 
-/// The numbers that the recording gave its tasks.
+/// The indexes that the recording gave its tasks.
 #[derive(Default)]
 struct Numbers(BTreeMap<i64, String>);
 
 impl Numbers {
-    /// Adds those of an episode; false if they do not go together with the texts.
+    /// Adds those of an episode; false if they contradict the texts.
     fn add(&mut self, runs: &Runs, numbers: &[i64]) -> bool {
         if numbers.is_empty() {
             return false;
@@ -126,7 +127,7 @@ impl Numbers {
         })
     }
 
-    /// The texts by number, if they are numbered 0, 1, 2, … and none has two.
+    /// The texts by index, if they are numbered 0, 1, 2, … without duplicates.
     fn finish(self) -> Option<Vec<String>> {
         let is_dense = self.0.keys().copied().eq((0..).take(self.0.len()));
         let mut texts: Vec<_> = self.0.values().collect();

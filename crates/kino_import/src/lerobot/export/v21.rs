@@ -14,14 +14,14 @@ use serde_json::{Map, Value, json};
 
 use super::columns::{columns, footer, in_table, in_videos};
 use super::info::{self, OfVersion};
-use super::plan;
+use super::layout;
 use super::rows::{self, Place};
 use super::said::Said;
 use super::stats::Quantiles;
 use super::table::OutTable;
 use super::tasks::Tasks;
 use crate::error::Result;
-use crate::export::{Outline, Pen, unwritable};
+use crate::export::{FrameReader, Outline, unwritable};
 
 const DATA_PATH: &str = "data/chunk-{episode_chunk:03d}/episode_{episode_index:06d}.parquet";
 
@@ -29,7 +29,7 @@ const VIDEO_PATH: &str =
     "videos/chunk-{episode_chunk:03d}/{video_key}/episode_{episode_index:06d}.mp4";
 
 /// Writes the folder.
-pub(crate) fn write(outline: &Outline, pen: &mut Pen<'_>, path: &Path) -> Result<()> {
+pub(crate) fn write(outline: &Outline, reader: &mut FrameReader<'_>, path: &Path) -> Result<()> {
     let meta = path.join("meta");
     std::fs::create_dir_all(&meta).map_err(|error| unwritable(&meta, error))?;
     let (columns, tasks) = (columns(outline), Tasks::read(outline)?);
@@ -53,9 +53,9 @@ pub(crate) fn write(outline: &Outline, pen: &mut Pen<'_>, path: &Path) -> Result
             episode: number,
             first,
             tasks: &tasks.runs[number],
-            rate_hz: plan::rate_hz(outline),
+            rate_hz: layout::rate_hz(outline),
         };
-        let mut found = rows::write(outline, pen, &columns, &place, &mut table)?;
+        let mut found = rows::write(outline, reader, &columns, &place, &mut table)?;
         table.finish()?;
         let video = |name: &str| {
             path.join(format!(
@@ -63,7 +63,7 @@ pub(crate) fn write(outline: &Outline, pen: &mut Pen<'_>, path: &Path) -> Result
             ))
         };
         found.append(&mut rows::write_videos(
-            outline, pen, &columns, &place, &video,
+            outline, reader, &columns, &place, &video,
         )?);
         let said = Said::read(outline, episode)?;
         let mut line = Map::new();

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! meta/info.json  stats.json  tasks.parquet
-//! meta/episodes/chunk-000/file-000.parquet   a row per episode: its place, its tasks, its statistics
+//! meta/episodes/chunk-000/file-000.parquet   a row per episode: its location, tasks and statistics
 //! data/chunk-000/file-000.parquet            a row group per episode, up to 100 MB in a file
 //! videos/<camera>/chunk-000/file-000.mp4     if cameras are video files: one per episode
 //! ```
@@ -15,27 +15,27 @@ use serde_json::{Map, Value, json};
 use super::columns::{Column, columns, footer, in_table};
 use super::episodes::{EpisodeRow, EpisodeRows};
 use super::info::{self, OfVersion};
-use super::plan;
+use super::layout;
 use super::rows::{self, Place};
 use super::said::Said;
 use super::stats::Quantiles;
 use super::table::{Content, OutTable};
 use super::tasks::Tasks;
 use crate::error::Result;
-use crate::export::{Outline, Pen, unwritable};
+use crate::export::{FrameReader, Outline, unwritable};
 
 const DATA_PATH: &str = "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet";
 
 const VIDEO_PATH: &str = "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4";
 
-/// A file is full at so many bytes, as LeRobot has it.
+/// A file is full at this size, as in LeRobot.
 pub(super) const FILE_MB: u64 = 100;
 
-/// A parquet file has at most 32,767 row groups; one of very short episodes is full before its size says so.
+/// A Parquet file has at most 32,767 row groups; one with very short episodes is full before its size says so.
 const MAX_GROUPS: usize = 10_000;
 
 /// Writes the folder.
-pub(crate) fn write(outline: &Outline, pen: &mut Pen<'_>, path: &Path) -> Result<()> {
+pub(crate) fn write(outline: &Outline, reader: &mut FrameReader<'_>, path: &Path) -> Result<()> {
     let meta = path.join("meta");
     std::fs::create_dir_all(&meta).map_err(|error| unwritable(&meta, error))?;
     let (columns, tasks) = (columns(outline), Tasks::read(outline)?);
@@ -49,10 +49,10 @@ pub(crate) fn write(outline: &Outline, pen: &mut Pen<'_>, path: &Path) -> Result
             episode: number,
             first,
             tasks: &tasks.runs[number],
-            rate_hz: plan::rate_hz(outline),
+            rate_hz: layout::rate_hz(outline),
         };
         let table = data.table_for(episode.frames())?;
-        let mut stats = rows::write(outline, pen, &columns, &place, table)?;
+        let mut stats = rows::write(outline, reader, &columns, &place, table)?;
         let number_there = number as u64;
         let videos = (number_there / in_folder, number_there % in_folder);
         let video = |name: &str| {
@@ -60,7 +60,7 @@ pub(crate) fn write(outline: &Outline, pen: &mut Pen<'_>, path: &Path) -> Result
             path.with_extension("mp4")
         };
         stats.append(&mut rows::write_videos(
-            outline, pen, &columns, &place, &video,
+            outline, reader, &columns, &place, &video,
         )?);
         let said = Said::read(outline, episode)?;
         rows.add(EpisodeRow {
@@ -159,7 +159,7 @@ impl<'a> DataFiles<'a> {
         }
     }
 
-    /// The file for an episode of so many frames: another one, if it would be full by the mean size of a frame.
+    /// The file for an episode of this many frames: a new one, if it would be full by the mean size of a frame.
     fn table_for(&mut self, frames: usize) -> Result<&mut OutTable> {
         let frames = frames as u64;
         if let Some(table) = &self.table {

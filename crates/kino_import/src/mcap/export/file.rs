@@ -1,11 +1,11 @@
-//! An MCAP file that grows: blocks of messages with an index each, and a summary at the end.
+//! Writes an MCAP file: chunks of messages with an index each, and a summary at the end.
 //!
 //! ```text
-//! magic │ header │ block (schemas, channels, messages) │ index per channel │ … │ metadata │ data end: crc
-//! schemas │ channels │ statistics │ index of blocks │ index of metadata │ offsets │ footer: crc │ magic
+//! magic │ header │ chunk (schemas, channels, messages) │ index per channel │ … │ metadata │ data end: crc
+//! schemas │ channels │ statistics │ index of chunks │ index of metadata │ offsets │ footer: crc │ magic
 //! ```
 //!
-//! Every entry is `u8 kind | u64 len | body`; see `entries.rs` and `blocks.rs` for the bodies that are read again.
+//! Every record is `u8 opcode | u64 len | body`; see `records.rs` and `chunks.rs` for the bodies that are parsed.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -14,10 +14,10 @@ use std::path::Path;
 
 use super::super::scan::MAGIC;
 
-/// A block is closed when it has so many bytes.
-const BLOCK_BYTES: usize = 1 << 20;
+/// A chunk is closed at this size.
+const CHUNK_BYTES: usize = 1 << 20;
 
-/// Fast: most bytes are images that are compressed already.
+/// Fast: most bytes are already compressed images.
 const ZSTD_LEVEL: i32 = 1;
 
 const HEADER: u8 = 0x01;
@@ -25,9 +25,9 @@ const FOOTER: u8 = 0x02;
 const SCHEMA: u8 = 0x03;
 const CHANNEL: u8 = 0x04;
 const MESSAGE: u8 = 0x05;
-const BLOCK: u8 = 0x06;
+const CHUNK: u8 = 0x06;
 const MESSAGE_INDEX: u8 = 0x07;
-const BLOCK_INDEX: u8 = 0x08;
+const CHUNK_INDEX: u8 = 0x08;
 const STATISTICS: u8 = 0x0b;
 const METADATA: u8 = 0x0c;
 const METADATA_INDEX: u8 = 0x0d;
@@ -37,23 +37,23 @@ const DATA_END: u8 = 0x0f;
 /// A file.
 pub(super) struct McapFile {
     out: Counted,
-    block: Block,
+    chunk: Chunk,
     schemas: Vec<Vec<u8>>,
     channels: Vec<Vec<u8>>,
     /// How many messages each channel has.
     counts: BTreeMap<u16, u64>,
     /// The first and the last time.
     span: Option<(u64, u64)>,
-    blocks: Vec<Vec<u8>>,
+    chunks: Vec<Vec<u8>>,
     metadata: Vec<Vec<u8>>,
 }
 
-/// The block that is filled.
+/// The chunk being filled.
 #[derive(Default)]
-struct Block {
+struct Chunk {
     bytes: Vec<u8>,
     span: Option<(u64, u64)>,
-    /// Per channel, the times and places of its messages.
+    /// Per channel, the timestamps and offsets of its messages.
     index: BTreeMap<u16, Vec<(u64, u64)>>,
 }
 
@@ -68,20 +68,20 @@ impl McapFile {
         let mut body = Vec::new();
         text("ros2", &mut body);
         text("kinograph", &mut body);
-        out.entry(HEADER, &body)?;
+        out.record(HEADER, &body)?;
         Ok(Self {
             out,
-            block: Block::default(),
+            chunk: Chunk::default(),
             schemas: Vec::new(),
             channels: Vec::new(),
             counts: BTreeMap::new(),
             span: None,
-            blocks: Vec::new(),
+            chunks: Vec::new(),
             metadata: Vec::new(),
         })
     }
 
-    /// Adds a schema of ROS 2; returns its number.
+    /// Adds a ROS 2 schema; returns its id.
     pub(super) fn schema(&mut self, name: &str, definition: &str) -> u16 {
         // 0 means that there is none.
         let id = u16::try_from(self.schemas.len() + 1).unwrap_or(u16::MAX);
@@ -89,12 +89,12 @@ impl McapFile {
         text(name, &mut body);
         text("ros2msg", &mut body);
         text(definition, &mut body);
-        push_entry(SCHEMA, &body, &mut self.block.bytes);
+        push_record(SCHEMA, &body, &mut self.chunk.bytes);
         self.schemas.push(body);
         id
     }
 
-    /// Adds a channel for a topic; returns its number, or nothing if there are 65536 already.
+    /// Adds a channel for a topic; returns its id, or `None` if there are already 65536.
     pub(super) fn channel(&mut self, schema: u16, topic: &str) -> Option<u16> {
         let id = u16::try_from(self.channels.len()).ok()?;
         let mut body = id.to_le_bytes().to_vec();
@@ -102,13 +102,13 @@ impl McapFile {
         text(topic, &mut body);
         text("cdr", &mut body);
         prefixed(&[], &mut body);
-        push_entry(CHANNEL, &body, &mut self.block.bytes);
+        push_record(CHANNEL, &body, &mut self.chunk.bytes);
         self.channels.push(body);
         self.counts.insert(id, 0);
         Some(id)
     }
 
-    /// Adds a message that was sent and logged at `time_ns`.
+    /// Adds a message published and logged at `time_ns`.
     pub(super) fn message(&mut self, channel: u16, time_ns: u64, data: &[u8]) -> io::Result<()> {
         let count = self.counts.entry(channel).or_default();
         let sequence = u32::try_from(*count).unwrap_or(u32::MAX);
@@ -118,18 +118,18 @@ impl McapFile {
         body.extend(time_ns.to_le_bytes());
         body.extend(time_ns.to_le_bytes());
         body.extend_from_slice(data);
-        let index = self.block.index.entry(channel).or_default();
-        index.push((time_ns, self.block.bytes.len() as u64));
-        push_entry(MESSAGE, &body, &mut self.block.bytes);
-        widen(&mut self.block.span, time_ns);
+        let index = self.chunk.index.entry(channel).or_default();
+        index.push((time_ns, self.chunk.bytes.len() as u64));
+        push_record(MESSAGE, &body, &mut self.chunk.bytes);
+        widen(&mut self.chunk.span, time_ns);
         widen(&mut self.span, time_ns);
-        match self.block.bytes.len() >= BLOCK_BYTES {
+        match self.chunk.bytes.len() >= CHUNK_BYTES {
             true => self.end_block(),
             false => Ok(()),
         }
     }
 
-    /// Adds names and values.
+    /// Adds metadata.
     pub(super) fn metadata(&mut self, name: &str, values: &[(&str, &str)]) -> io::Result<()> {
         self.end_block()?;
         let (mut body, mut map) = (Vec::new(), Vec::new());
@@ -140,7 +140,7 @@ impl McapFile {
         }
         prefixed(&map, &mut body);
         let start = self.out.at;
-        self.out.entry(METADATA, &body)?;
+        self.out.record(METADATA, &body)?;
         let mut index = start.to_le_bytes().to_vec();
         index.extend((self.out.at - start).to_le_bytes());
         text(name, &mut index);
@@ -149,24 +149,24 @@ impl McapFile {
     }
 
     fn end_block(&mut self) -> io::Result<()> {
-        let block = std::mem::take(&mut self.block);
-        if block.bytes.is_empty() {
+        let chunk = std::mem::take(&mut self.chunk);
+        if chunk.bytes.is_empty() {
             return Ok(());
         }
-        let (first, last) = block.span.unwrap_or_default();
-        let stored = zstd::bulk::compress(&block.bytes, ZSTD_LEVEL)?;
+        let (first, last) = chunk.span.unwrap_or_default();
+        let stored = zstd::bulk::compress(&chunk.bytes, ZSTD_LEVEL)?;
         let mut body = first.to_le_bytes().to_vec();
         body.extend(last.to_le_bytes());
-        body.extend((block.bytes.len() as u64).to_le_bytes());
-        body.extend(crc32fast::hash(&block.bytes).to_le_bytes());
+        body.extend((chunk.bytes.len() as u64).to_le_bytes());
+        body.extend(crc32fast::hash(&chunk.bytes).to_le_bytes());
         text("zstd", &mut body);
         body.extend((stored.len() as u64).to_le_bytes());
         body.extend_from_slice(&stored);
         let start = self.out.at;
-        self.out.entry(BLOCK, &body)?;
+        self.out.record(CHUNK, &body)?;
         let end = self.out.at;
         let mut places = Vec::new();
-        for (channel, messages) in &block.index {
+        for (channel, messages) in &chunk.index {
             places.extend(channel.to_le_bytes());
             places.extend(self.out.at.to_le_bytes());
             let pairs = messages.iter().flat_map(|(time_ns, at)| [*time_ns, *at]);
@@ -175,7 +175,7 @@ impl McapFile {
                 &pairs.flat_map(u64::to_le_bytes).collect::<Vec<_>>(),
                 &mut body,
             );
-            self.out.entry(MESSAGE_INDEX, &body)?;
+            self.out.record(MESSAGE_INDEX, &body)?;
         }
         let mut index = first.to_le_bytes().to_vec();
         for number in [last, start, end - start] {
@@ -185,16 +185,16 @@ impl McapFile {
         index.extend((self.out.at - end).to_le_bytes());
         text("zstd", &mut index);
         index.extend((stored.len() as u64).to_le_bytes());
-        index.extend((block.bytes.len() as u64).to_le_bytes());
-        self.blocks.push(index);
+        index.extend((chunk.bytes.len() as u64).to_le_bytes());
+        self.chunks.push(index);
         Ok(())
     }
 
-    /// Writes the end.
+    /// Writes the summary and footer.
     pub(super) fn finish(mut self) -> io::Result<()> {
         self.end_block()?;
         let crc = self.out.crc.clone().finalize();
-        self.out.entry(DATA_END, &crc.to_le_bytes())?;
+        self.out.record(DATA_END, &crc.to_le_bytes())?;
         let start = self.out.at;
         self.out.crc = crc32fast::Hasher::new();
         let statistics = vec![self.statistics()];
@@ -202,14 +202,14 @@ impl McapFile {
             (SCHEMA, &self.schemas),
             (CHANNEL, &self.channels),
             (STATISTICS, &statistics),
-            (BLOCK_INDEX, &self.blocks),
+            (CHUNK_INDEX, &self.chunks),
             (METADATA_INDEX, &self.metadata),
         ];
         let mut offsets = Vec::new();
         for (kind, bodies) in groups.iter().filter(|(_, bodies)| !bodies.is_empty()) {
             let start = self.out.at;
             for body in *bodies {
-                self.out.entry(*kind, body)?;
+                self.out.record(*kind, body)?;
             }
             let mut body = vec![*kind];
             body.extend(start.to_le_bytes());
@@ -218,9 +218,9 @@ impl McapFile {
         }
         let offsets_start = self.out.at;
         for body in &offsets {
-            self.out.entry(SUMMARY_OFFSET, body)?;
+            self.out.record(SUMMARY_OFFSET, body)?;
         }
-        // The checksum covers the footer up to where it stands itself.
+        // The checksum covers the footer up to its own field.
         self.out.write(&[FOOTER])?;
         self.out.write(&20_u64.to_le_bytes())?;
         self.out.write(&start.to_le_bytes())?;
@@ -240,7 +240,7 @@ impl McapFile {
         body.extend(count(self.channels.len()));
         body.extend(count(0));
         body.extend(count(self.metadata.len()));
-        body.extend(count(self.blocks.len()));
+        body.extend(count(self.chunks.len()));
         let (first, last) = self.span.unwrap_or_default();
         body.extend(first.to_le_bytes());
         body.extend(last.to_le_bytes());
@@ -270,13 +270,13 @@ fn text(text: &str, out: &mut Vec<u8>) {
     prefixed(text.as_bytes(), out);
 }
 
-fn push_entry(kind: u8, body: &[u8], out: &mut Vec<u8>) {
+fn push_record(kind: u8, body: &[u8], out: &mut Vec<u8>) {
     out.push(kind);
     out.extend((body.len() as u64).to_le_bytes());
     out.extend_from_slice(body);
 }
 
-/// A file that knows how long it is, and the checksum of what was written since it was reset.
+/// A file that tracks its length, and the checksum since the last reset.
 struct Counted {
     file: BufWriter<File>,
     at: u64,
@@ -291,7 +291,7 @@ impl Counted {
         Ok(())
     }
 
-    fn entry(&mut self, kind: u8, body: &[u8]) -> io::Result<()> {
+    fn record(&mut self, kind: u8, body: &[u8]) -> io::Result<()> {
         self.write(&[kind])?;
         self.write(&(body.len() as u64).to_le_bytes())?;
         self.write(body)

@@ -1,26 +1,26 @@
-//! Frames as messages that every ROS 2 installation knows, in CDR.
+//! Frames as standard ROS 2 messages, in CDR.
 //!
 //! | frames | message |
 //! |---|---|
-//! | images that are files | `sensor_msgs/msg/CompressedImage`: the stored JPEG file, or PNG |
+//! | image files | `sensor_msgs/msg/CompressedImage`: the stored JPEG file, or PNG |
 //! | depth in float32 | `sensor_msgs/msg/Image`, `32FC1` |
-//! | numbers | `std_msgs/msg/Float64MultiArray` and its like for each type; bool as `UInt8MultiArray` |
+//! | numeric | `std_msgs/msg/Float64MultiArray` and the like for each dtype; bool as `UInt8MultiArray` |
 //! | text | `std_msgs/msg/String` |
 //!
 //! The arrays keep every bit and the shape (`layout`). A `JointState` would hold float64 only, and three lists of one
-//! length; JSON has no NaN. What an array has no field for, the names of its numbers and its unit, is in the metadata.
+//! length; JSON has no NaN. What an array has no field for, such as element names and unit, is in the metadata.
 
 use kino_codec::{Dtype, FrameType};
 use kino_dataset::Kind;
 
 use crate::export::{ImageForm, StreamOutline};
 
-/// What the frames of a stream become.
+/// The message type of a stream's frames.
 pub(super) enum Message {
     Files(ImageForm),
     /// Raw images of float32: height and width.
     Raw(u32, u32),
-    /// Arrays; what stands before the values of each.
+    /// Arrays, with the header before the values of each.
     Array {
         name: &'static str,
         number: &'static str,
@@ -30,7 +30,7 @@ pub(super) enum Message {
 }
 
 impl Message {
-    /// What the frames of a stream become, or why no message can hold them.
+    /// The message type of a stream's frames, or why no message can hold them.
     pub(super) fn of(stream: &StreamOutline) -> Result<Self, &'static str> {
         if let Some(form) = stream.image_form() {
             return Ok(Self::Files(form));
@@ -48,7 +48,7 @@ impl Message {
             _ => {}
         }
         let (name, number) = match ty.dtype() {
-            Dtype::F16 => return Err("is float16, which no message has"),
+            Dtype::F16 => return Err("is float16, which no message type supports"),
             Dtype::F32 => ("Float32MultiArray", "float32"),
             Dtype::F64 => ("Float64MultiArray", "float64"),
             Dtype::I8 => ("Int8MultiArray", "int8"),
@@ -61,7 +61,7 @@ impl Message {
             Dtype::U64 => ("UInt64MultiArray", "uint64"),
         };
         if ty.elements() == 0 {
-            return Err("has frames of no numbers");
+            return Err("has empty frames");
         }
         let mut head = Cdr::new();
         head.u32(side(ty.shape().len())?);
@@ -80,7 +80,7 @@ impl Message {
         })
     }
 
-    /// The name of the message and its definition, with all that it needs.
+    /// The name of the message type and its definition, with all dependencies.
     pub(super) fn schema(&self) -> (String, String) {
         const STAMP: &str = "builtin_interfaces/Time stamp\nstring frame_id";
         const TIME: &str = "int32 sec\nuint32 nanosec";
@@ -156,12 +156,12 @@ impl Message {
     }
 }
 
-/// A frame is far from 4 GiB: a dataset refuses such.
+/// A frame is far below 4 GiB: a dataset refuses larger ones.
 fn length(len: usize) -> u32 {
     u32::try_from(len).unwrap_or(u32::MAX)
 }
 
-/// A message that grows; the first four bytes say that it is little-endian.
+/// A message being encoded; the first four bytes mark it as little-endian.
 struct Cdr(Vec<u8>);
 
 impl Cdr {
@@ -185,7 +185,7 @@ impl Cdr {
         self.0.push(0);
     }
 
-    /// A stamp and the topic as the frame; a time that a stamp cannot say is zero: the time of logging has it.
+    /// A stamp and the topic as `frame_id`; a time that a stamp cannot represent is zero: the log time has it.
     fn header(&mut self, topic: &str, time_ns: u64) {
         let seconds = i32::try_from(time_ns / 1_000_000_000);
         let rest = u32::try_from(time_ns % 1_000_000_000).unwrap_or(0);

@@ -1,16 +1,16 @@
-//! To MCAP: a folder with one file per episode, of messages that every ROS 2 tool shows.
+//! Export to MCAP: a folder with one file per episode, of messages that every ROS 2 tool can show.
 //!
 //! ```text
 //! kinograph.json     attributes of the dataset
-//! demo_0.mcap        a topic per stream, messages in the order of their times; metadata `kinograph` (about.rs)
+//! demo_0.mcap        a topic per stream, messages in time order; metadata `kinograph` (about.rs)
 //! ```
 //!
 //! | here | there |
 //! |---|---|
 //! | stream `obs/front` | topic `/obs/front`: letters, digits and `_` |
-//! | frame and its time | message (`messages.rs`), its time of logging and of sending, and `header.stamp` where it has one |
+//! | frame and its timestamp | message (`messages.rs`), its log and publish time, and `header.stamp` if it has one |
 //!
-//! Streams keep their own rates: nothing is brought to a common one. Of every stream, a block of frames is in memory.
+//! Streams keep their own rates: nothing is resampled. One block of frames per stream is in memory.
 
 mod file;
 mod messages;
@@ -22,16 +22,16 @@ use kino_dataset::{Episode, Stream};
 
 use crate::about::{self, About, Clocks};
 use crate::error::{Result, invalid};
-use crate::export::{EpisodeOutline, ImageForm, Outline, Pen, StreamOutline, unwritable};
+use crate::export::{EpisodeOutline, FrameReader, ImageForm, Outline, StreamOutline, unwritable};
 use crate::png;
 use file::McapFile;
 use messages::Message;
 
-/// The name of the metadata that has what no message says, and the key in it.
+/// The name of the metadata record for what messages cannot hold, and the key in it.
 pub(super) const ABOUT: (&str, &str) = ("kinograph", "about");
 
-/// Which streams go where.
-pub(crate) fn plan(outline: &mut Outline) -> Result<()> {
+/// Assigns each stream its topic.
+pub(crate) fn prepare(outline: &mut Outline) -> Result<()> {
     outline.rename(topic);
     outline.rename_episodes(|id, _| file_name(id))?;
     let mut lost = Vec::new();
@@ -43,7 +43,7 @@ pub(crate) fn plan(outline: &mut Outline) -> Result<()> {
             let first = source.stream(&stream.source)?.clock()?.time_ns(0);
             let what = match (first, Message::of(&stream)) {
                 (None, _) => "has no frames",
-                (Some(..0), _) => "has times before zero, which no message has",
+                (Some(..0), _) => "has timestamps before zero, which messages cannot hold",
                 (_, Err(what)) => what,
                 (_, Ok(_)) => {
                     kept.push(stream);
@@ -55,7 +55,7 @@ pub(crate) fn plan(outline: &mut Outline) -> Result<()> {
         if kept.is_empty() {
             let id = &episode.id;
             return Err(invalid(format!(
-                "episode `{id}` has no stream that messages can hold; select the others"
+                "episode `{id}` has no stream that messages can hold; select other episodes"
             )));
         }
         episode.streams = kept;
@@ -67,7 +67,7 @@ pub(crate) fn plan(outline: &mut Outline) -> Result<()> {
     Ok(())
 }
 
-/// A name that ROS 2 takes for a topic, without its first slash.
+/// A valid ROS 2 topic name, without its leading slash.
 fn topic(stream: &StreamOutline) -> String {
     let part = |part: &str| {
         let part = part.replace(|c: char| !c.is_ascii_alphanumeric() && c != '_', "_");
@@ -89,22 +89,22 @@ fn file_name(id: &str) -> String {
 }
 
 /// Writes the folder.
-pub(crate) fn write(outline: &Outline, pen: &mut Pen<'_>, path: &Path) -> Result<()> {
+pub(crate) fn write(outline: &Outline, reader: &mut FrameReader<'_>, path: &Path) -> Result<()> {
     fs::create_dir(path).map_err(|error| unwritable(path, error))?;
     about::write_dataset(path, &outline.attributes)?;
     for episode in &outline.episodes {
         let source = outline.dataset.find(&episode.id)?;
         let file = path.join(format!("{}.mcap", episode.name));
         let out = McapFile::create(&file).map_err(|error| unwritable(&file, error))?;
-        write_episode((out, &file), pen, episode, &source)?;
-        pen.next_episode()?;
+        write_episode((out, &file), reader, episode, &source)?;
+        reader.next_episode()?;
     }
     Ok(())
 }
 
 fn write_episode(
     (mut out, path): (McapFile, &Path),
-    pen: &mut Pen<'_>,
+    reader: &mut FrameReader<'_>,
     episode: &EpisodeOutline,
     source: &Episode,
 ) -> Result<()> {
@@ -132,9 +132,9 @@ fn write_episode(
         let source = source.stream(&stream.source)?;
         cursors.push(Cursor::new((stream, message), channel, source)?);
     }
-    // The stream whose next frame is the earliest goes first: players read a file from its start to its end.
+    // The stream with the earliest next frame goes first: players read a file sequentially.
     while let Some((time_ns, cursor)) = earliest(&mut cursors) {
-        let data = cursor.take(time_ns, pen)?;
+        let data = cursor.take(time_ns, reader)?;
         out.message(cursor.channel, time_ns, &data)
             .map_err(no_write)?;
     }
@@ -144,7 +144,7 @@ fn write_episode(
     out.finish().map_err(no_write)
 }
 
-/// The stream with the earliest frame, and its time; of two, the first.
+/// The stream with the earliest frame, and its time; the first of two.
 fn earliest<'c, 'a>(cursors: &'c mut [Cursor<'a>]) -> Option<(u64, &'c mut Cursor<'a>)> {
     let next = cursors.iter_mut();
     let next = next.filter_map(|cursor| Some((cursor.time_ns()?, cursor)));
@@ -159,7 +159,7 @@ struct Cursor<'a> {
     source: Stream,
     times: Vec<i64>,
     next: usize,
-    /// Frames that are read and not yet taken, and the number of the first of them.
+    /// Frames that are read and not yet written, and the number of the first of them.
     block: (usize, Vec<Vec<u8>>),
 }
 
@@ -181,17 +181,17 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// The time of the next frame; the plan has left none before zero.
+    /// The time of the next frame; `prepare` has excluded times before zero.
     fn time_ns(&self) -> Option<u64> {
         let time_ns = self.times.get(self.next)?;
         Some(u64::try_from(*time_ns).unwrap_or(0))
     }
 
     /// The next frame as a message.
-    fn take(&mut self, time_ns: u64, pen: &mut Pen<'_>) -> Result<Vec<u8>> {
+    fn take(&mut self, time_ns: u64, reader: &mut FrameReader<'_>) -> Result<Vec<u8>> {
         let (first, frames) = &self.block;
         if self.next >= first + frames.len() {
-            self.block = (self.next, self.read(pen)?);
+            self.block = (self.next, self.read(reader)?);
         }
         let frame = self.block.1.get_mut(self.next - self.block.0);
         let mut frame = frame.map(std::mem::take).unwrap_or_default();
@@ -206,15 +206,17 @@ impl<'a> Cursor<'a> {
     }
 
     /// Reads frames from the next one on.
-    fn read(&self, pen: &mut Pen<'_>) -> Result<Vec<Vec<u8>>> {
+    fn read(&self, reader: &mut FrameReader<'_>) -> Result<Vec<Vec<u8>>> {
         Ok(match &self.message {
             Message::Text => {
-                let texts = pen.texts(&self.source)?.into_iter();
+                let texts = reader.texts(&self.source)?.into_iter();
                 texts.map(String::into_bytes).collect()
             }
-            Message::Files(ImageForm::Jpeg(ty)) => vec![pen.jpeg((&self.source, ty), self.next)?],
+            Message::Files(ImageForm::Jpeg(ty)) => {
+                vec![reader.jpeg((&self.source, ty), self.next)?]
+            }
             _ => {
-                let (_, block) = pen.block(&self.source, self.next)?;
+                let (_, block) = reader.block(&self.source, self.next)?;
                 let size = self
                     .source
                     .frame_type()

@@ -1,11 +1,11 @@
-//! An episode as an Example in a TFRecord file; see `rlds/example.rs` and `rlds/tfrecord.rs` for drawings.
+//! Writes an episode as an Example in a TFRecord file; `rlds/example.rs` and `rlds/tfrecord.rs` show the formats.
 //!
 //! ```text
 //! values ──▶ spool: the lists, one after another ──▶ lengths are known ──▶ length, checksum, body, checksum
 //! ```
 //!
-//! A protocol buffer says the length of everything before it comes, and images are as long as they turn out to be: lists
-//! are spooled to a file, so that memory does not follow the episode.
+//! A protocol buffer states the length of everything before its content, and encoded images have unpredictable lengths:
+//! lists are spooled to a file, so memory does not grow with the episode.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
@@ -18,7 +18,7 @@ use kino_dataset::Stream;
 use super::leaves::{Form, Leaf};
 use super::numbered;
 use crate::error::{Result, invalid};
-use crate::export::{Pen, StreamOutline, unwritable};
+use crate::export::{FrameReader, StreamOutline, unwritable};
 use crate::rlds::tfrecord::{MAX_BODY_LEN, mask};
 
 /// The number of a field of a protocol buffer, with what says that a length follows.
@@ -60,7 +60,7 @@ impl Body {
         })
     }
 
-    /// Forgets the episode before.
+    /// Resets for the next episode.
     pub(super) fn clear(&mut self) -> Result<()> {
         self.lists.clear();
         self.at = 0;
@@ -69,17 +69,17 @@ impl Body {
         done.map_err(|error| unwritable(&self.path, error))
     }
 
-    /// Lays down the frames of a stream.
+    /// Writes the frames of a stream.
     pub(super) fn stream(
         &mut self,
         name: &str,
         (leaf, stream): (&Leaf, &StreamOutline),
         source: &Stream,
-        pen: &mut Pen<'_>,
+        reader: &mut FrameReader<'_>,
     ) -> Result<()> {
         match &leaf.form {
             Form::Text => {
-                let texts = pen.texts(source)?;
+                let texts = reader.texts(source)?;
                 self.texts(name, &texts.iter().map(String::as_str).collect::<Vec<_>>())
             }
             Form::Image { .. } => {
@@ -87,7 +87,7 @@ impl Body {
                     return Ok(());
                 };
                 let start = self.at;
-                pen.each_image((source, &form), |_, file| self.put_bytes(file))?;
+                reader.each_image((source, &form), |_, file| self.put_bytes(file))?;
                 self.end(name, BYTES_LIST, start)
             }
             Form::Raw { .. } => {
@@ -96,7 +96,7 @@ impl Body {
                     .frame_type()
                     .as_values()
                     .map_or(0, |ty| ty.frame_bytes());
-                pen.each_block(source, |_, block| {
+                reader.each_block(source, |_, block| {
                     let mut rows = block.chunks_exact(row.max(1));
                     rows.try_for_each(|row| self.put_bytes(row))
                 })?;
@@ -104,7 +104,7 @@ impl Body {
             }
             Form::Numbers { dtype, .. } => {
                 let start = self.at;
-                pen.each_block(source, |_, block| self.put(&packed(*dtype, block)))?;
+                reader.each_block(source, |_, block| self.put(&packed(*dtype, block)))?;
                 let kind = if dtype.is_float() {
                     FLOAT_LIST
                 } else {
@@ -158,13 +158,13 @@ impl Body {
         Ok(())
     }
 
-    /// How long the Example is, and what stands before each list in it.
+    /// The length of the Example, and the header of each list in it.
     fn heads(&mut self) -> (u64, Vec<Vec<u8>>) {
         self.lists.sort_by(|a, b| a.name.cmp(&b.name));
         let (mut total, mut heads) = (0, Vec::new());
         for list in &self.lists {
             let len = list.place.end - list.place.start;
-            // Numbers are packed into one field; byte strings have one each already.
+            // Numeric values are packed into one field; byte strings already have one each.
             let packed = match list.kind {
                 BYTES_LIST => Vec::new(),
                 _ if len == 0 => Vec::new(),
@@ -222,7 +222,7 @@ pub(super) struct SplitFiles {
     /// What all names begin with.
     stem: PathBuf,
     open: Option<(BufWriter<File>, u64)>,
-    /// A file that has so many bytes gets no more episodes.
+    /// A file of this size gets no more episodes.
     max_bytes: u64,
     /// How many episodes each file has.
     lengths: Vec<u64>,
@@ -245,7 +245,7 @@ impl SplitFiles {
         let (len, heads) = body.heads();
         if len > MAX_BODY_LEN {
             return Err(invalid(format!(
-                "episode `{id}` has {len} bytes as one Example, and none has more than {MAX_BODY_LEN}; \
+                "episode `{id}` has {len} bytes as one Example; the limit is {MAX_BODY_LEN}; \
                  pack its images as JPEG, or export to another format"
             )));
         }
@@ -305,13 +305,13 @@ impl SplitFiles {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "both names are in the hidden folder of this export: nobody else has a file there"
+    reason = "both names are in the hidden folder of this export: no other program writes there"
 )]
 fn rename(from: &Path, to: &Path) -> io::Result<()> {
     fs::rename(from, to)
 }
 
-/// What stands before a field that has a length.
+/// The header of a length-delimited field.
 fn head(tag: u8, len: u64) -> Vec<u8> {
     let mut head = vec![tag];
     varint(len, &mut head);
@@ -326,7 +326,7 @@ fn varint(mut value: u64, out: &mut Vec<u8>) {
     out.push(value.to_le_bytes()[0]);
 }
 
-/// Numbers as a list packs them: floats as float32, integers as varints.
+/// Packed values of a list: floats as float32, integers as varints.
 fn packed(dtype: Dtype, block: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut int = |value: i64| varint(value.cast_unsigned(), &mut out);
@@ -339,7 +339,7 @@ fn packed(dtype: Dtype, block: &[u8]) -> Vec<u8> {
         Dtype::I16 => each(block, |bytes| int(i64::from(i16::from_le_bytes(bytes)))),
         Dtype::U32 => each(block, |bytes| int(i64::from(u32::from_le_bytes(bytes)))),
         Dtype::I32 => each(block, |bytes| int(i64::from(i32::from_le_bytes(bytes)))),
-        // An unsigned number beyond i64 is stored as the negative one of the same bits.
+        // An unsigned integer beyond i64 is stored as the negative one with the same bits.
         Dtype::U64 | Dtype::I64 => each(block, |bytes| int(i64::from_le_bytes(bytes))),
         Dtype::F16 => each(block, |bytes| {
             out.extend(half::f16::from_le_bytes(bytes).to_f32().to_le_bytes());
@@ -381,7 +381,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(32))]
         #[test]
-        fn lists_of_every_length_come_back(ints: Vec<i64>, floats: Vec<f32>, texts: Vec<String>) {
+        fn lists_of_every_length_are_read_back(ints: Vec<i64>, floats: Vec<f32>, texts: Vec<String>) {
             let folder = tempfile::tempdir().unwrap();
             let mut body = Body::create(&folder.path().join("spool")).unwrap();
             body.clear().unwrap();
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_file_is_followed_by_another_and_all_know_how_many_there_are() {
+    fn a_full_file_is_followed_by_another_and_names_state_the_total() {
         let folder = tempfile::tempdir().unwrap();
         let mut body = Body::create(&folder.path().join("spool")).unwrap();
         let stem = folder.path().join("x-train.tfrecord");

@@ -1,4 +1,4 @@
-//! The leaves of a step, and `features.json`, which tells TFDS their types.
+//! The features of a step, and `features.json`, which gives TFDS their types.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 use super::{ID, METADATA};
 use crate::error::Result;
 use crate::export::{Outline, StreamOutline};
-use crate::rlds::plan::ABOUT;
 use crate::rlds::schema::STEPS;
+use crate::rlds::spec::ABOUT;
 
 /// A value that every step has.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub(super) struct Leaf {
     /// `observation/image`.
     pub(super) name: String,
     pub(super) form: Form,
-    /// What it is where the dataset has no such stream.
+    /// Its value if the dataset has no such stream.
     pub(super) added: Option<Added>,
 }
 
@@ -35,14 +35,14 @@ pub(super) enum Form {
         shape: Vec<usize>,
         dtype: Dtype,
     },
-    /// As one byte string per step: TFDS stores float64 as float32 otherwise.
+    /// As one byte string per step: TFDS would store float64 as float32.
     Raw {
         shape: Vec<usize>,
         dtype: Dtype,
     },
 }
 
-/// What every step of RLDS has.
+/// The standard features of an RLDS step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Added {
     First,
@@ -62,7 +62,7 @@ const ADDED: [(&str, Added); 6] = [
     ("reward", Added::Reward),
 ];
 
-/// The leaves of all episodes: those of the first, for [`Outline::keep_common`] left no others, and what is added.
+/// The leaves of all episodes: those of the first, because [`Outline::keep_common`] kept no others, and the added ones.
 pub(super) fn all(outline: &Outline) -> Vec<Leaf> {
     let first = outline.episodes.first();
     let streams = first.map_or(&[][..], |episode| &episode.streams);
@@ -101,13 +101,13 @@ fn leaf(outline: &Outline, stream: &StreamOutline) -> Leaf {
         FrameType::Values(ty) => {
             let (shape, dtype) = (ty.shape().to_vec(), ty.dtype());
             match (stream.image_form(), shape.as_slice()) {
-                // TFDS has images of one, three and four channels.
+                // TFDS supports images of one, three and four channels.
                 (Some(_), &[height, width] | &[height, width, 1 | 3 | 4]) => Form::Image {
                     shape: vec![height, width, shape.get(2).copied().unwrap_or(1)],
                     dtype,
                     is_jpeg: same.all(|one| one.is_jpeg),
                 },
-                // Frames of no numbers have no bytes either.
+                // Empty frames have no bytes either.
                 _ if dtype == Dtype::F64 && ty.elements() > 0 => Form::Raw { shape, dtype },
                 _ => Form::Numbers { shape, dtype },
             }
@@ -120,7 +120,7 @@ fn leaf(outline: &Outline, stream: &StreamOutline) -> Leaf {
     }
 }
 
-/// What every episode says of itself under `episode_metadata/` with one value of one type, for the readers of the format.
+/// Attributes under `episode_metadata/` that every episode has with one value of one type, for other readers.
 pub(super) fn metadata(outline: &Outline) -> Result<BTreeMap<String, Form>> {
     let mut common: Option<BTreeMap<String, Form>> = None;
     for episode in &outline.episodes {
@@ -180,7 +180,7 @@ fn dict(features: Value) -> Value {
     json!({"pythonClassName": class("features_dict.FeaturesDict"), "featuresDict": {"features": features}})
 }
 
-/// Leaves in folders of folders.
+/// Leaves as nested dictionaries.
 #[derive(Default)]
 struct Dict {
     leaves: Map<String, Value>,

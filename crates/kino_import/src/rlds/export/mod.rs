@@ -1,4 +1,4 @@
-//! To RLDS: a folder that TensorFlow Datasets opens, one Example per episode.
+//! Export to RLDS: a folder that TensorFlow Datasets opens, one Example per episode.
 //!
 //! ```text
 //! kinograph.json                                     attributes of the dataset
@@ -7,7 +7,7 @@
 //!
 //! steps/observation/…  action  reward  discount      per step
 //!       is_first  is_last  is_terminal  language_instruction
-//! episode_metadata/id  kinograph  …                  per episode; the second has all that has no other place (about.rs)
+//! episode_metadata/id  kinograph  …                  per episode; the second has everything else (about.rs)
 //! ```
 //!
 //! | here | there |
@@ -16,7 +16,7 @@
 //! | stream `rewards` | `reward` |
 //! | images | PNG, or the stored JPEG files |
 //! | float64 | tensor with the encoding `bytes`: TFDS would store it as float32 |
-//! | attribute `episode_metadata/x`, one number or text in every episode | the same |
+//! | attribute `episode_metadata/x`, one number or string in every episode | the same |
 //! | an episode of several splits | the file of the first of `train`, `val`, `valid`, `validation`, `test` |
 
 mod example;
@@ -31,27 +31,27 @@ use serde_json::{Map, Value, json};
 
 use crate::about::{self, About, Clocks};
 use crate::error::{Result, invalid};
-use crate::export::{EpisodeOutline, Outline, Pen, StreamOutline, after, unwritable};
-use crate::rlds::plan::ABOUT;
+use crate::export::{EpisodeOutline, FrameReader, Outline, StreamOutline, after, unwritable};
 use crate::rlds::schema::STEPS;
+use crate::rlds::spec::ABOUT;
 use example::{Body, SplitFiles};
 use leaves::{Added, Form, Leaf};
 
-/// Where an episode says something of itself, and under which name its id.
+/// The prefix of episode attributes, and the name of the id.
 const METADATA: &str = "episode_metadata";
 const ID: &str = "id";
 
-/// The version of a dataset that is new.
+/// The version of a new dataset.
 const VERSION: &str = "1.0.0";
 
-/// A file that has so many bytes gets no more episodes (1 GB).
+/// A file of this size gets no more episodes (1 GB).
 const MAX_SHARD_BYTES: u64 = 1_000_000_000;
 
-/// Splits that files are named by, before any other.
+/// Preferred splits for file names.
 const SPLITS: &[&str] = &["train", "val", "valid", "validation", "test"];
 
-/// Which streams go where.
-pub(crate) fn plan(outline: &mut Outline) -> Result<()> {
+/// Assigns each stream its feature.
+pub(crate) fn prepare(outline: &mut Outline) -> Result<()> {
     outline.rename(stream_name);
     keep_steps(outline)?;
     outline.keep_common(|_| None);
@@ -59,7 +59,7 @@ pub(crate) fn plan(outline: &mut Outline) -> Result<()> {
     match outline.episodes.iter().find(|one| one.streams.is_empty()) {
         None => Ok(()),
         Some(episode) => Err(invalid(format!(
-            "episode `{}` has no stream that the others have too, with the same type; export them apart",
+            "episode `{}` has no stream in common with the others, with the same type; export them separately",
             episode.id
         ))),
     }
@@ -78,14 +78,14 @@ fn stream_name(stream: &StreamOutline) -> String {
     }
 }
 
-/// Leaves out the streams of another length than the actions, or than most streams where there are none.
+/// Skips the streams whose length differs from the actions, or from most streams if there are none.
 fn keep_steps(outline: &mut Outline) -> Result<()> {
     let mut lost = Vec::new();
     for episode in &mut outline.episodes {
         let steps = steps(episode);
         if steps == 0 {
             return Err(invalid(format!(
-                "episode `{}` has no steps, which no reader of RLDS takes; select the others",
+                "episode `{}` has no steps, which RLDS readers do not support; select the others",
                 episode.id
             )));
         }
@@ -121,7 +121,7 @@ fn steps(episode: &EpisodeOutline) -> usize {
     most.map_or(0, |(frames, _)| frames)
 }
 
-/// A name is a leaf or a folder of leaves, not both.
+/// A name is a leaf or a dictionary of leaves, not both.
 fn keep_apart(outline: &mut Outline) {
     let mut lost = Vec::new();
     for episode in &mut outline.episodes {
@@ -136,12 +136,12 @@ fn keep_apart(outline: &mut Outline) {
         });
     }
     for place in lost {
-        outline.lose(&place, "has the name of a folder of others");
+        outline.lose(&place, "has the same name as the prefix of other features");
     }
 }
 
 /// Writes the folder.
-pub(crate) fn write(outline: &Outline, pen: &mut Pen<'_>, path: &Path) -> Result<()> {
+pub(crate) fn write(outline: &Outline, reader: &mut FrameReader<'_>, path: &Path) -> Result<()> {
     let folder = path.join(VERSION);
     fs::create_dir_all(&folder).map_err(|error| unwritable(&folder, error))?;
     about::write_dataset(path, &outline.attributes)?;
@@ -163,10 +163,10 @@ pub(crate) fn write(outline: &Outline, pen: &mut Pen<'_>, path: &Path) -> Result
         );
         for episode in episodes {
             let source = outline.dataset.find(&episode.id)?;
-            write_body(&mut body, pen, &leaves, (episode, &source))?;
+            write_body(&mut body, reader, &leaves, (episode, &source))?;
             write_metadata(&mut body, &metadata, (episode, &source))?;
             files.add(&mut body, &episode.id)?;
-            pen.next_episode()?;
+            reader.next_episode()?;
         }
         let (bytes, lengths) = files.finish()?;
         splits.push(json!({
@@ -181,7 +181,7 @@ pub(crate) fn write(outline: &Outline, pen: &mut Pen<'_>, path: &Path) -> Result
     put("dataset_info.json", &info(outline, &name, splits))
 }
 
-/// What TFDS wants to know.
+/// The metadata that TFDS needs.
 fn info(outline: &Outline, name: &str, splits: Vec<Value>) -> Value {
     let mut info = Map::new();
     info.insert("name".to_owned(), json!(name));
@@ -230,10 +230,10 @@ fn by_split(outline: &Outline) -> Vec<(String, Vec<&EpisodeOutline>)> {
     splits
 }
 
-/// Lays down the values of an episode.
+/// Writes the values of an episode.
 fn write_body(
     body: &mut Body,
-    pen: &mut Pen<'_>,
+    reader: &mut FrameReader<'_>,
     leaves: &[Leaf],
     (episode, source): (&EpisodeOutline, &Episode),
 ) -> Result<()> {
@@ -245,7 +245,7 @@ fn write_body(
         match (stream, leaf.added) {
             (Some(stream), _) => {
                 let source = source.stream(&stream.source)?;
-                body.stream(&name, (leaf, stream), &source, pen)?;
+                body.stream(&name, (leaf, stream), &source, reader)?;
             }
             (None, Some(added)) => add(body, &name, added, (episode, steps))?,
             (None, None) => {}
@@ -254,7 +254,7 @@ fn write_body(
     Ok(())
 }
 
-/// Lays down what an episode says of itself.
+/// Writes the attributes of an episode.
 fn write_metadata(
     body: &mut Body,
     metadata: &BTreeMap<String, Form>,
@@ -272,7 +272,7 @@ fn write_metadata(
                     let value = number.as_f64().unwrap_or(f64::NAN);
                     #[expect(
                         clippy::cast_possible_truncation,
-                        reason = "TFDS stores float64 as float32; our importer has the exact number beside it"
+                        reason = "TFDS stores float64 as float32; our importer reads the exact value from `kinograph`"
                     )]
                     body.floats(&name, [value as f32].into_iter())?;
                 }
@@ -285,7 +285,7 @@ fn write_metadata(
     body.texts(ABOUT, &[&about.to_json()])
 }
 
-/// What every step of RLDS has, where the dataset has no such stream.
+/// The standard features of an RLDS step, if the dataset has no such stream.
 fn add(
     body: &mut Body,
     name: &str,
@@ -315,7 +315,7 @@ fn add(
     }
 }
 
-/// The names of files while it is not known how many there will be.
+/// File names while the total is not known.
 fn numbered(stem: &Path, idx: usize, count: Option<usize>) -> PathBuf {
     let mut name = stem.as_os_str().to_owned();
     name.push(match count {

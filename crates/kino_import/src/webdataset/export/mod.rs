@@ -1,17 +1,17 @@
-//! To WebDataset: a folder of tars, one sample per episode, that webdataset and our importer read.
+//! Export to WebDataset: a folder of tar shards, one sample per episode, that webdataset and our importer read.
 //!
 //! ```text
 //! kinograph.json                     attributes of the dataset
 //! shard-000000.tar
 //!   demo_0.kinograph.json            id, splits, task, clocks, names and types of the streams (about.rs)
 //!   demo_0.instruction.txt           the task
-//!   demo_0.actions.npy               numbers: [frames, …]
-//!   demo_0.obs.front.00000.png …     images: a file per frame, the stored JPEG file as it is
-//!   demo_0.words.json                text: a list of one per frame
+//!   demo_0.actions.npy               numeric: [frames, …]
+//!   demo_0.obs.front.00000.png …     images: a file per frame, JPEG files unchanged
+//!   demo_0.words.json                text: a list with one item per frame
 //! ```
 //!
-//! A sample is an episode and not a step: webdataset hands out samples one by one in any order, and a window of
-//! a policy needs neighbours. Streams keep their own rates and lengths, which steps could not.
+//! A sample is an episode, not a step: webdataset yields samples one by one in any order, and a policy's window needs
+//! neighbouring steps. Streams keep their own rates and lengths, which steps could not.
 
 mod tar;
 
@@ -24,19 +24,19 @@ use serde_json::json;
 
 use crate::about::{self, About, Clocks};
 use crate::error::Result;
-use crate::export::{EpisodeOutline, Outline, Pen, StreamOutline, unwritable};
+use crate::export::{EpisodeOutline, FrameReader, Outline, StreamOutline, unwritable};
 use crate::npy;
 use crate::webdataset::ABOUT;
 use tar::Tar;
 
-/// A tar is no longer than this, unless one episode is (1 GB).
+/// Size limit of a tar, unless one episode is larger (1 GB).
 const MAX_SHARD_BYTES: u64 = 1_000_000_000;
 
-/// The field that has the task, for people who look for one.
+/// The field with the task, for other readers.
 const INSTRUCTION: &str = "instruction";
 
-/// Which streams go where: everything has a place.
-pub(crate) fn plan(outline: &mut Outline) -> Result<()> {
+/// Assigns each stream its field: everything can be stored.
+pub(crate) fn prepare(outline: &mut Outline) -> Result<()> {
     outline.rename(field);
     outline.rename_episodes(|id, _| key(id))
 }
@@ -62,11 +62,16 @@ fn key(id: &str) -> String {
 }
 
 /// Writes the folder.
-pub(crate) fn write(outline: &Outline, pen: &mut Pen<'_>, path: &Path) -> Result<()> {
-    write_shards(outline, pen, path, MAX_SHARD_BYTES)
+pub(crate) fn write(outline: &Outline, reader: &mut FrameReader<'_>, path: &Path) -> Result<()> {
+    write_shards(outline, reader, path, MAX_SHARD_BYTES)
 }
 
-fn write_shards(outline: &Outline, pen: &mut Pen<'_>, path: &Path, max_bytes: u64) -> Result<()> {
+fn write_shards(
+    outline: &Outline,
+    reader: &mut FrameReader<'_>,
+    path: &Path,
+    max_bytes: u64,
+) -> Result<()> {
     fs::create_dir(path).map_err(|error| unwritable(path, error))?;
     about::write_dataset(path, &outline.attributes)?;
     let mut shards = 0;
@@ -83,8 +88,8 @@ fn write_shards(outline: &Outline, pen: &mut Pen<'_>, path: &Path, max_bytes: u6
             path: &shard,
             key: &episode.name,
         }
-        .write(outline, episode, pen)?;
-        // How long an episode is shows when it is written: the one too many moves on.
+        .write(outline, episode, reader)?;
+        // The length of an episode is known once it is written: the one too many moves to the next tar.
         if tar.len() > max_bytes && start > 0 {
             let next = next_path();
             let moved = tar.move_to(start, &next);
@@ -93,7 +98,7 @@ fn write_shards(outline: &Outline, pen: &mut Pen<'_>, path: &Path, max_bytes: u6
             full.finish().map_err(|error| unwritable(&shard, error))?;
             shard = next;
         }
-        pen.next_episode()?;
+        reader.next_episode()?;
     }
     tar.finish().map_err(|error| unwritable(&shard, error))
 }
@@ -110,7 +115,7 @@ impl Sample<'_> {
         mut self,
         outline: &Outline,
         episode: &EpisodeOutline,
-        pen: &mut Pen<'_>,
+        reader: &mut FrameReader<'_>,
     ) -> Result<()> {
         let source = outline.dataset.find(&episode.id)?;
         let about = About::read(episode, &source, Clocks::All)?;
@@ -119,21 +124,26 @@ impl Sample<'_> {
             self.add(&format!("{INSTRUCTION}.txt"), task.as_bytes())?;
         }
         for stream in &episode.streams {
-            self.stream(stream, &source.stream(&stream.source)?, pen)?;
+            self.stream(stream, &source.stream(&stream.source)?, reader)?;
         }
         Ok(())
     }
 
-    fn stream(&mut self, stream: &StreamOutline, source: &Stream, pen: &mut Pen<'_>) -> Result<()> {
+    fn stream(
+        &mut self,
+        stream: &StreamOutline,
+        source: &Stream,
+        reader: &mut FrameReader<'_>,
+    ) -> Result<()> {
         let name = &stream.name;
         if let Some(form) = stream.image_form() {
             let ending = form.ending();
-            return pen.each_image((source, &form), |frame, file| {
+            return reader.each_image((source, &form), |frame, file| {
                 self.add(&format!("{name}.{frame:05}.{ending}"), file)
             });
         }
         let FrameType::Values(ty) = &stream.frame else {
-            let texts = json!(pen.texts(source)?);
+            let texts = json!(reader.texts(source)?);
             return self.add(&format!("{name}.json"), texts.to_string().as_bytes());
         };
         let shape = [stream.frames]
@@ -145,7 +155,7 @@ impl Sample<'_> {
         let no_write = |error| unwritable(path, error);
         let begun = self.tar.begin(&member, head.len() as u64 + size);
         begun.and_then(|()| self.tar.put(&head)).map_err(no_write)?;
-        pen.each_block(source, |_, block| self.tar.put(block).map_err(no_write))
+        reader.each_block(source, |_, block| self.tar.put(block).map_err(no_write))
     }
 
     fn add(&mut self, field: &str, content: &[u8]) -> Result<()> {
@@ -197,10 +207,10 @@ mod tests {
         for (max_bytes, tars) in [(1, 4), (30_000, 2), (1 << 30, 1)] {
             let target = folder.path().join(format!("out{max_bytes}"));
             let mut outline = Outline::of(&dataset, &Selection::default()).unwrap();
-            plan(&mut outline).unwrap();
+            prepare(&mut outline).unwrap();
             let mut go_on = |_| ControlFlow::Continue(());
-            let mut pen = Pen::new(&outline, &mut go_on);
-            write_shards(&outline, &mut pen, &target, max_bytes).unwrap();
+            let mut reader = FrameReader::new(&outline, &mut go_on);
+            write_shards(&outline, &mut reader, &target, max_bytes).unwrap();
             let source = open(&target, &ImportOptions::default()).unwrap();
             assert_eq!(source.describe().files.len(), tars);
             let ids: Vec<_> = source.episodes().iter().map(|one| &*one.id).collect();

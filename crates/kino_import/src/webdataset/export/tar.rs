@@ -1,7 +1,7 @@
-//! As much of tar as writing needs: members one after another, the same bytes every time.
+//! The parts of tar that writing needs: members in sequence, deterministic bytes.
 //!
 //! ```text
-//! [ pax header: path, size ]  where a name or size does not fit
+//! [ pax header: path, size ]  if a name or size does not fit
 //! | name 100 | mode uid gid | size 12 | mtime 0 | checksum 8 | type 1 | "ustar" "00" | prefix 155 |   512 bytes
 //! | content, padded to 512 | … | two blocks of zeros
 //! ```
@@ -10,10 +10,10 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
-/// Headers and content are in blocks of so many bytes.
+/// Headers and content are in blocks of this size.
 const BLOCK: u64 = 512;
 
-/// The largest size that eleven octal digits can say.
+/// The largest size in eleven octal digits.
 const MAX_OCTAL: u64 = (1 << 33) - 1;
 
 /// A tar that grows.
@@ -21,7 +21,7 @@ pub(super) struct Tar {
     file: BufWriter<File>,
     /// Bytes so far.
     len: u64,
-    /// Bytes of the open member that have not come yet.
+    /// Missing bytes of the open member.
     missing: u64,
 }
 
@@ -47,9 +47,9 @@ impl Tar {
         self.put(content)
     }
 
-    /// Begins a member of `size` bytes, which [`put`](Self::put) brings.
+    /// Begins a member of `size` bytes, to be written with [`put`](Self::put).
     pub(super) fn begin(&mut self, name: &str, size: u64) -> io::Result<()> {
-        debug_assert!(self.missing == 0, "the member before is whole");
+        debug_assert!(self.missing == 0, "the previous member is complete");
         let short = split(name);
         let mut said = String::new();
         if short.is_none() {
@@ -63,7 +63,7 @@ impl Tar {
             self.missing = said.len() as u64;
             self.put(said.as_bytes())?;
         }
-        // A reader that knows no pax headers finds a name that is cut, not none.
+        // A reader without pax support finds a truncated name, not none.
         let ends = (0..=100).rev().find(|&at| name.is_char_boundary(at));
         let cut = ends.unwrap_or(0);
         let (prefix, rest) = short.unwrap_or(("", &name[..cut]));
@@ -72,13 +72,13 @@ impl Tar {
         self.pad()
     }
 
-    /// Brings bytes of the member; after the last it is padded.
+    /// Writes bytes of the member; after the last it is padded.
     pub(super) fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
         if bytes.is_empty() {
             return Ok(());
         }
         self.missing = (self.missing.checked_sub(bytes.len() as u64))
-            .ok_or_else(|| io::Error::other("a member of a tar is longer than it said"))?;
+            .ok_or_else(|| io::Error::other("a tar member is longer than its stated size"))?;
         self.write(bytes)?;
         self.pad()
     }
@@ -98,7 +98,7 @@ impl Tar {
         Ok(())
     }
 
-    /// Takes everything from byte `start` on out of this tar and puts it into a new one.
+    /// Moves everything from byte `start` on into a new tar.
     pub(super) fn move_to(&mut self, start: u64, path: &Path) -> io::Result<Self> {
         self.file.flush()?;
         let mut next = Self::create(path)?;
@@ -129,7 +129,7 @@ fn split(name: &str) -> Option<(&str, &str)> {
     Some((&name[..at], &name[at + 1..]))
 }
 
-/// `27 path=some/long/name\n`: the number counts itself.
+/// `27 path=some/long/name\n`: the length includes itself.
 fn pax(key: &str, value: &str) -> String {
     let rest = key.len() + value.len() + 3;
     let mut len = rest + 1;
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn members_of_every_name_and_length_come_back() {
+    fn members_of_every_name_and_length_are_read_back() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.tar");
         let mut tar = Tar::create(&path).unwrap();
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_a_pax_line_counts_itself() {
+    fn the_length_of_a_pax_line_includes_itself() {
         for len in 1..1200 {
             let line = pax("path", &"x".repeat(len));
             let (number, _) = line.split_once(' ').unwrap();

@@ -1,11 +1,10 @@
-//! Blocks: the parts of a file that are read and decompressed at once. MCAP's own word is chunk.
+//! Chunks: the parts of a file that are read and decompressed as a unit.
 //!
 //! ```text
 //! u64 start_ns | u64 end_ns | u64 len | u32 crc32 | text compression | u64 stored_len | stored …
 //! ```
 //!
-//! A file may also hold messages outside of blocks. Neighbours among them are read together, as if they were a block
-//! that is not compressed.
+//! A file may also contain messages outside of chunks. Consecutive ones are read together, like an uncompressed chunk.
 
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
@@ -13,22 +12,22 @@ use std::path::Path;
 use super::bytes::{Bytes, to_usize};
 use crate::files;
 
-/// A block, or a message outside of blocks, of more bytes than this is refused.
-pub(super) const MAX_BLOCK_BYTES: u64 = 128 << 20;
+/// Larger chunks, and larger messages outside of chunks, are refused.
+pub(super) const MAX_CHUNK_BYTES: u64 = 128 << 20;
 
-/// All blocks of a file may have this many bytes together, and `MAX_RATIO` more for each byte of the file: real
-/// messages do not shrink further, and what a small file can cost is bounded.
+/// All chunks of a file may have this many bytes together, and `MAX_RATIO` more for each byte of the file: real
+/// messages do not compress better, and the cost of a small file stays bounded.
 const MIN_UNPACKED_BYTES: u64 = 1 << 30;
 const MAX_RATIO: u64 = 200;
 
-/// How many bytes the blocks of a file of `len` bytes may have together.
+/// The limit on the bytes of all chunks of a file of `len` bytes.
 pub(super) fn max_unpacked_bytes(len: u64) -> u64 {
     MIN_UNPACKED_BYTES.saturating_add(len.saturating_mul(MAX_RATIO))
 }
 
-/// Where a block is, and how it is stored.
+/// The location of a chunk, and how it is stored.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Block {
+pub(super) struct Chunk {
     /// The first stored byte in the file.
     pub(super) start: u64,
     /// How many bytes are stored.
@@ -45,7 +44,7 @@ pub(super) enum Compression {
     Lz4,
 }
 
-/// What stands before the stored bytes of a block, and those bytes.
+/// The header of a chunk, and its stored bytes.
 pub(super) struct Stored<'a> {
     pub(super) start_ns: u64,
     pub(super) len: u64,
@@ -63,7 +62,11 @@ impl<'a> Stored<'a> {
             "" => Compression::None,
             "zstd" => Compression::Zstd,
             "lz4" => Compression::Lz4,
-            other => return Err(format!("is compressed by {other:?}, which is not known")),
+            other => {
+                return Err(format!(
+                    "is compressed with {other:?}, which is not supported"
+                ));
+            }
         };
         let stored_len = body.u64()?;
         Ok(Self {
@@ -75,7 +78,7 @@ impl<'a> Stored<'a> {
         })
     }
 
-    /// The content, if its checksum is right. A checksum of zero was not computed.
+    /// The content, if its checksum matches. A checksum of zero was not computed.
     pub(super) fn unpack(&self) -> Result<Vec<u8>, String> {
         let bytes = unpack(self.compression, self.bytes, self.len)?;
         let computed = crc32fast::hash(&bytes);
@@ -89,10 +92,10 @@ impl<'a> Stored<'a> {
     }
 }
 
-impl Block {
-    /// Reads the block and decompresses it. Its checksum was looked at by the walk.
+impl Chunk {
+    /// Reads the chunk and decompresses it. The walk has verified its checksum.
     pub(super) fn read(&self, path: &Path) -> io::Result<Result<Vec<u8>, String>> {
-        // A file of its own for every block: several threads read, each at its own place.
+        // Each chunk opens its own file: several threads read at different positions.
         let mut file = files::open(path)?;
         file.seek(SeekFrom::Start(self.start))?;
         let mut stored = Vec::new();
@@ -102,12 +105,12 @@ impl Block {
 }
 
 fn unpack(compression: Compression, stored: &[u8], len: u64) -> Result<Vec<u8>, String> {
-    if len > MAX_BLOCK_BYTES {
+    if len > MAX_CHUNK_BYTES {
         return Err(format!(
-            "says that it has {len} bytes, at most {MAX_BLOCK_BYTES} are read at once"
+            "claims {len} bytes; the limit is {MAX_CHUNK_BYTES}"
         ));
     }
-    // One byte more than announced is enough to see a lie; memory grows with what really comes out.
+    // One byte more than announced is enough to detect a lie; memory grows with the actual output.
     let mut bytes = Vec::new();
     let read = match compression {
         Compression::None => stored.take(len + 1).read_to_end(&mut bytes),
@@ -120,7 +123,7 @@ fn unpack(compression: Compression, stored: &[u8], len: u64) -> Result<Vec<u8>, 
     read.map_err(|error| format!("does not decompress: {error}"))?;
     if bytes.len() as u64 != len {
         return Err(format!(
-            "says that it has {len} bytes and has {}",
+            "claims {len} bytes and has {}",
             match bytes.len() as u64 > len {
                 true => "more".to_owned(),
                 false => bytes.len().to_string(),
@@ -135,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_block_that_unpacks_to_more_or_less_than_it_says_is_refused() {
+    fn a_chunk_that_decompresses_to_another_length_than_it_claims_is_refused() {
         let packed = zstd::encode_all(&[7; 100_000][..], 3).unwrap();
         assert_eq!(
             unpack(Compression::Zstd, &packed, 100_000).unwrap(),

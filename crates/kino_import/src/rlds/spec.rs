@@ -1,30 +1,30 @@
-//! The plan: which name of an episode becomes which stream, and what becomes of the others.
+//! Maps the features of an episode to streams, attributes and defects.
 //!
 //! | name | becomes |
 //! |---|---|
-//! | `steps/…`, numbers of one shape | stream of numbers |
-//! | `steps/…`, images of one size | stream of images |
-//! | `steps/…`, one text per step | stream of text |
-//! | `steps/…`, a list of a length of its own in every step, or several texts | stream of text: each frame is JSON |
+//! | `steps/…`, numeric, of one shape | numeric stream |
+//! | `steps/…`, images of one size | image stream |
+//! | `steps/…`, one text per step | text stream |
+//! | `steps/…`, a variable-length list per step, or several texts | text stream: each frame is JSON |
 //! | anything else that is small | attribute of the episode |
-//! | what none of these can hold | defect, skipped |
+//! | anything else | defect, skipped |
 
 use kino_codec::{Dtype, FrameType};
 use kino_dataset::Kind;
 use serde_json::{Map, Value};
 
-use crate::hdf5::plan::kind_of;
+use crate::hdf5::spec::kind_of;
 use crate::image::{self, Encoded};
-use crate::plans::INSTRUCTIONS;
 use crate::rlds::example::{Example, List};
 use crate::rlds::frames;
 use crate::rlds::schema::{Encoding, Leaf, LeafType, Shape};
-use crate::source::{ClockPlan, StreamPlan};
+use crate::source::{ClockSpec, StreamSpec};
+use crate::specs::INSTRUCTIONS;
 
 /// An attribute has at most this many values.
 const SMALL: usize = 4096;
 
-/// Names whose length is the number of steps, if they are there.
+/// Features whose length is the number of steps, if they exist.
 const COUNTED: &[&str] = &[
     "steps/is_first",
     "steps/is_last",
@@ -32,7 +32,7 @@ const COUNTED: &[&str] = &[
     "steps/action",
 ];
 
-/// What values of lists are kept in, and how many each step has.
+/// Suffixes of the values of lists, and of their lengths per step.
 pub(crate) const FLAT: &str = "ragged_flat_values";
 pub(crate) const ROWS: &str = "ragged_row_lengths_0";
 
@@ -47,7 +47,7 @@ pub(crate) enum Reading {
     Raw(Encoding),
     Images(Encoded),
     Texts,
-    /// JSON of so many values per frame.
+    /// JSON of this many values per frame.
     Several(usize),
     /// JSON of as many values as the frame has.
     Lists,
@@ -62,8 +62,8 @@ pub(crate) struct Part {
 
 /// What an episode becomes.
 #[derive(Debug, Default)]
-pub(crate) struct Planned {
-    pub(crate) streams: Vec<StreamPlan>,
+pub(crate) struct Draft {
+    pub(crate) streams: Vec<StreamSpec>,
     pub(crate) parts: Vec<Part>,
     pub(crate) attributes: Map<String, Value>,
     /// Name and what is wrong with it.
@@ -71,9 +71,13 @@ pub(crate) struct Planned {
     pub(crate) task: Option<String>,
 }
 
-/// Plans an episode, or says why it is none. Streams have no clock yet.
-pub(crate) fn plan(leaves: &[Leaf], example: &Example, body: &[u8]) -> Result<Planned, String> {
-    let mut out = Planned::default();
+/// Builds the spec of an episode, or says why it is invalid. Streams have no clock yet.
+pub(crate) fn read_episode(
+    leaves: &[Leaf],
+    example: &Example,
+    body: &[u8],
+) -> Result<Draft, String> {
+    let mut out = Draft::default();
     let steps = steps(leaves, example)?;
     for (idx, leaf) in leaves.iter().enumerate() {
         let found = match leaf.is_per_step {
@@ -92,18 +96,18 @@ pub(crate) fn plan(leaves: &[Leaf], example: &Example, body: &[u8]) -> Result<Pl
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with("/ragged_"))
         };
         if !leaves.iter().any(is_known) {
-            let what = "is in the episode and not in features.json";
+            let what = "is in the episode but not in features.json";
             out.lost.push((name.to_owned(), what.to_owned()));
         }
     }
     Ok(out)
 }
 
-/// Why a leaf is not planned.
+/// Why a leaf has no spec.
 enum Refusal {
-    /// It alone is lost.
+    /// Only the leaf is lost.
     Lost(String),
-    /// The episode is not whole.
+    /// The episode is incomplete.
     Broken(String),
 }
 
@@ -143,7 +147,7 @@ fn elements(shape: &Shape) -> Option<usize> {
         .try_fold(1usize, |product, len| product.checked_mul(len?))
 }
 
-impl Planned {
+impl Draft {
     fn stream(
         &mut self,
         leaf: &Leaf,
@@ -155,16 +159,16 @@ impl Planned {
             0 => {
                 let list = example.get(&leaf.name);
                 let list =
-                    list.ok_or_else(|| lost("is in features.json and not in the episode"))?;
+                    list.ok_or_else(|| lost("is in features.json but not in the episode"))?;
                 one_per_step(leaf, list, steps, body)?
             }
             1 => lists_per_step(leaf, example, steps)?,
-            lists => return Err(lost(format!("has lists in lists, {lists} deep"))),
+            lists => return Err(lost(format!("has lists nested {lists} deep"))),
         };
         let carried = matches!(&reading, Reading::Images(encoded) if encoded.carried);
         let mut attributes = leaf.attributes.clone();
         let kind = match (&reading, &leaf.ty) {
-            // TFDS has floats in images for depth alone.
+            // TFDS only has float images for depth.
             (Reading::Images(_), LeafType::Image { is_float: true }) => Kind::Depth,
             (Reading::Images(encoded), _) => encoded.kind(),
             _ => kind_of(&leaf.name, &frame),
@@ -178,12 +182,12 @@ impl Planned {
             let text = first.and_then(|text| std::str::from_utf8(text).ok());
             self.task = text.filter(|text| !text.is_empty()).map(str::to_owned);
         }
-        self.streams.push(StreamPlan {
+        self.streams.push(StreamSpec {
             name: leaf.stream().to_owned(),
             kind,
             frame,
             frames: steps as u64,
-            clock: ClockPlan::Regular { rate_hz: 0.0 },
+            clock: ClockSpec::Regular { rate_hz: 0.0 },
             shift_of: None,
             carried,
             unit: None,
@@ -199,7 +203,7 @@ impl Planned {
         (example, body): (&Example, &[u8]),
     ) -> Result<(), Refusal> {
         let Some(list) = example.get(&leaf.name) else {
-            return Err(lost("is in features.json and not in the episode"));
+            return Err(lost("is in features.json but not in the episode"));
         };
         if list.len() > SMALL {
             return Err(lost(format!(
@@ -214,12 +218,16 @@ impl Planned {
                 ..
             }
             | LeafType::Text { shape } => shape,
-            _ => return Err(lost("is neither numbers nor text, which attributes are")),
+            _ => {
+                return Err(lost(
+                    "is neither numeric nor text, so it cannot be an attribute",
+                ));
+            }
         };
         let shape = match leaf.lists {
             0 => shape.clone(),
             1 => [&[None], shape.as_slice()].concat(),
-            lists => return Err(lost(format!("has lists in lists, {lists} deep"))),
+            lists => return Err(lost(format!("has lists nested {lists} deep"))),
         };
         let shape = known_shape(&shape, list.len()).map_err(Refusal::Lost)?;
         let value = frames::to_json(&leaf.ty, list, body, 0..list.len(), &shape);
@@ -252,7 +260,7 @@ fn known_shape(shape: &Shape, values: usize) -> Result<Vec<u64>, String> {
     match fits {
         true => Ok(shape.iter().map(|len| len.unwrap_or(free) as u64).collect()),
         false => Err(format!(
-            "has {values} values, which are not of the shape {shape:?}"
+            "has {values} values, which does not match the shape {shape:?}"
         )),
     }
 }
@@ -267,12 +275,12 @@ fn one_per_step(
     let count = |found: usize, per_step: usize| match steps.checked_mul(per_step) {
         Some(expected) if found == expected => Ok(()),
         _ => Err(Refusal::Broken(format!(
-            "has {found} values in an episode of {steps} steps with {per_step} each"
+            "has {found} values, but the episode has {steps} steps with {per_step} each"
         ))),
     };
     let wrong_list = |expected: &str| {
         Refusal::Broken(format!(
-            "holds {}, features.json says {expected}",
+            "contains {}, but features.json says {expected}",
             list.name()
         ))
     };
@@ -323,16 +331,14 @@ fn one_per_step(
             }
             let mut texts = (0..list.len()).filter_map(|at| frames::bytes_at(list, body, at));
             if !texts.all(|text| std::str::from_utf8(text).is_ok()) {
-                return Err(lost("holds bytes that are neither text nor images"));
+                return Err(lost("contains bytes that are neither text nor images"));
             }
             Ok(match shape.is_empty() {
                 true => (FrameType::Text, Reading::Texts),
                 false => (FrameType::Text, Reading::Several(per_step)),
             })
         }
-        LeafType::Other(what) => Err(lost(format!(
-            "holds {what}, which has no place in a stream"
-        ))),
+        LeafType::Other(what) => Err(lost(format!("contains {what}, which a stream cannot hold"))),
     }
 }
 
@@ -345,7 +351,7 @@ fn images(list: &List, body: &[u8], is_float: bool) -> Result<(FrameType, Readin
             let frame = FrameType::values(Dtype::F32, &[height, width, 1]);
             frame.map_err(|error| error.to_string())?
         }
-        _ => return Err(format!("holds images of {}, not of floats", encoded.ty)),
+        _ => return Err(format!("contains images of {}, not of floats", encoded.ty)),
     };
     Ok((frame, Reading::Images(encoded)))
 }
@@ -363,7 +369,7 @@ fn lists_per_step(
             ..
         }
         | LeafType::Text { shape } => shape,
-        _ => return Err(lost("is a list that holds neither numbers nor text")),
+        _ => return Err(lost("is a list that is neither numeric nor text")),
     };
     let elements = elements(shape).filter(|&elements| elements > 0);
     let elements = elements.ok_or_else(|| lost(format!("has an unknown shape, {shape:?}")))?;
@@ -377,7 +383,7 @@ fn lists_per_step(
         let values = items.and_then(|items| items.checked_mul(elements));
         if rows.len() != steps || values != Some(flat.len()) {
             return Err(Refusal::Broken(format!(
-                "has {} lists with {} values in an episode of {steps} steps",
+                "has {} lists with {} values, but the episode has {steps} steps",
                 rows.len(),
                 flat.len()
             )));
@@ -385,7 +391,7 @@ fn lists_per_step(
         return Ok((FrameType::Text, Reading::Lists));
     }
     let list = example.get(&leaf.name);
-    let list = list.ok_or_else(|| lost("is in features.json and not in the episode"))?;
+    let list = list.ok_or_else(|| lost("is in features.json but not in the episode"))?;
     match list.len() % steps {
         0 if (list.len() / steps).is_multiple_of(elements) => {
             Ok((FrameType::Text, Reading::Several(list.len() / steps)))

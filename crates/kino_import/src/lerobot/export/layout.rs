@@ -1,4 +1,4 @@
-//! Which stream is which column, and what has no place in a LeRobot dataset.
+//! Maps streams to columns, and finds what a LeRobot dataset cannot hold.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -10,14 +10,14 @@ use super::{columns, said, tasks};
 use crate::error::{Result, invalid};
 use crate::export::{Cameras, Outline, StreamOutline};
 
-/// Beginnings of the names of what a robot senses.
+/// Name prefixes of observations.
 const SENSED: [&str; 3] = ["obs/", "observations/", "observation/"];
 
-/// Which streams go where.
-pub(crate) fn plan(outline: &mut Outline) -> Result<()> {
+/// Assigns each stream its column.
+pub(crate) fn prepare(outline: &mut Outline) -> Result<()> {
     if outline.episodes.is_empty() {
         return Err(invalid(
-            "no episode is selected; LeRobot has no dataset without one",
+            "no episode is selected; a LeRobot dataset needs at least one",
         ));
     }
     outline.rename(stream_name);
@@ -34,7 +34,7 @@ pub(crate) fn plan(outline: &mut Outline) -> Result<()> {
             let place = format!("split `{split}`");
             outline.lose(
                 &place,
-                "is no range of episodes, LeRobot has no other splits",
+                "is not a contiguous range of episodes, which LeRobot requires",
             );
         }
     }
@@ -46,7 +46,7 @@ fn stream_name(stream: &StreamOutline) -> String {
     let sensed = SENSED.iter().find_map(|start| name.strip_prefix(start));
     match (name, sensed) {
         ("actions", _) => "action".to_owned(),
-        // ACT's positions of the joints are what LeRobot calls the state.
+        // ACT's joint positions are LeRobot's state.
         ("observations/qpos", _) => "observation.state".to_owned(),
         (_, Some(rest)) if columns::image(stream).is_some() && stream.kind == Kind::Image => {
             let rest = rest.strip_prefix("images/").unwrap_or(rest);
@@ -57,7 +57,7 @@ fn stream_name(stream: &StreamOutline) -> String {
     }
 }
 
-/// Leaves out the streams that LeRobot fills itself.
+/// Skips the streams that LeRobot fills itself.
 fn leave_own(outline: &mut Outline) {
     let mut notes = Vec::new();
     for episode in &mut outline.episodes {
@@ -70,10 +70,10 @@ fn leave_own(outline: &mut Outline) {
                     notes.push((place, what, true));
                     false
                 }
-                // Times are written as they are; numbers follow from the place.
+                // Timestamps are written unchanged; indexes follow from the position.
                 Some(("timestamp", _)) => true,
                 Some(_) => {
-                    notes.push((place, "is numbered anew", false));
+                    notes.push((place, "is renumbered", false));
                     false
                 }
                 None if stream.name == tasks::STREAM && stream.frame == FrameType::Text => {
@@ -81,7 +81,7 @@ fn leave_own(outline: &mut Outline) {
                     false
                 }
                 None if stream.name == tasks::STREAM => {
-                    let what = "has the name under which LeRobot gives the task";
+                    let what = "has the name that LeRobot reserves for the task";
                     notes.push((place, what, true));
                     false
                 }
@@ -102,14 +102,14 @@ fn is_number(stream: &StreamOutline, dtype: Dtype) -> bool {
     ty.is_some_and(|ty| ty.dtype() == dtype && ty.shape().is_empty())
 }
 
-/// Notes what comes back with another shape.
+/// Notes streams whose shape changes.
 fn note_types(outline: &mut Outline) {
     let mut notes = Vec::new();
     for stream in outline.episodes.iter().flat_map(|episode| &episode.streams) {
         let what = match stream.frame.as_values().map(|ty| ty.shape()) {
-            Some([1]) => "is an array of one number, which is a plain number there",
+            Some([1]) => "is an array of one value, which becomes a scalar",
             Some([_, _, 1]) if stream.kind == Kind::Depth && columns::image(stream).is_some() => {
-                "is depth of one channel, which has no third dimension there"
+                "is depth with one channel, which loses its third dimension"
             }
             _ => continue,
         };
@@ -130,7 +130,7 @@ fn note_videos(outline: &mut Outline) {
         let what = match columns::is_video(stream, &outline.cameras) {
             true => "is encoded as video, which changes its pixels",
             false if columns::image(stream).is_some() => {
-                "is written as images: video takes channels of an even height and width"
+                "is written as images: video needs RGB with even height and width"
             }
             false => continue,
         };
@@ -145,7 +145,7 @@ fn check_rates(outline: &mut Outline) -> Result<()> {
     let first = rate_hz(outline);
     if !(first.is_finite() && first > 0.0) {
         return Err(invalid(format!(
-            "episode `{}` has one frame and no rate, LeRobot needs one: pack it with a rate, or leave it out",
+            "episode `{}` has one frame and no rate, which LeRobot requires; pack it with a rate, or skip it",
             outline.episodes[0].id
         )));
     }
@@ -154,7 +154,7 @@ fn check_rates(outline: &mut Outline) -> Result<()> {
         .clone()
         .any(|rate| rate != outline.episodes[0].rate_hz)
     {
-        outline.lose("the rate", "differs between episodes, LeRobot has one");
+        outline.lose("the rate", "differs between episodes; LeRobot has only one");
     }
     if outline.episodes[0].rate_hz <= 0.0 {
         let what = format!("is written as {first} Hz, the mean rate of the first episode");
@@ -163,7 +163,7 @@ fn check_rates(outline: &mut Outline) -> Result<()> {
     Ok(())
 }
 
-/// The rate of the export: that of the first episode, or the mean of its listed times.
+/// The rate of the export: that of the first episode, or the mean of its timestamps.
 pub(super) fn rate_hz(outline: &Outline) -> f64 {
     let Some(first) = outline.episodes.first() else {
         return 0.0;
@@ -172,11 +172,11 @@ pub(super) fn rate_hz(outline: &Outline) -> f64 {
         return first.rate_hz;
     }
     let main = first.streams.iter().find(|stream| stream.name == "action");
-    // More digits than a millihertz are noise of the clock.
+    // Digits beyond a millihertz are clock noise.
     main.map_or(0.0, |main| (main.mean_hz * 1e3).round() / 1e3)
 }
 
-/// The splits, each with its range of episodes, or none if it is no range.
+/// The splits, each with its range of episodes, or `None` if it is not a range.
 pub(super) fn splits(outline: &Outline) -> BTreeMap<String, Option<Range<usize>>> {
     let mut found: BTreeMap<String, Option<Range<usize>>> = BTreeMap::new();
     for (idx, episode) in outline.episodes.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What an exporter reads frames with: a block at a time, telling how far it is.
+//! Reads frames for exporters, a block at a time, and reports progress.
 
 use std::ops::{ControlFlow, Range};
 
@@ -11,13 +11,13 @@ use crate::pack::Progress;
 use crate::png;
 use crate::source::block_frames;
 
-/// Reads frames for an exporter, and tells the caller.
-pub(crate) struct Pen<'a> {
+/// Reads frames for an exporter, and reports progress to the caller.
+pub(crate) struct FrameReader<'a> {
     report: &'a mut dyn FnMut(Progress) -> ControlFlow<()>,
     progress: Progress,
 }
 
-impl<'a> Pen<'a> {
+impl<'a> FrameReader<'a> {
     pub(crate) fn new(
         outline: &Outline,
         report: &'a mut dyn FnMut(Progress) -> ControlFlow<()>,
@@ -31,7 +31,7 @@ impl<'a> Pen<'a> {
         Self { report, progress }
     }
 
-    /// All frames of a stream of numbers, in blocks: `take` gets them in order.
+    /// Passes all frames of a numeric stream to `take`, in blocks, in order.
     pub(crate) fn each_block(
         &mut self,
         stream: &Stream,
@@ -46,7 +46,7 @@ impl<'a> Pen<'a> {
         Ok(())
     }
 
-    /// A block of frames of a stream of numbers, from `start` on.
+    /// A block of frames of a numeric stream, from `start` on.
     pub(crate) fn block(
         &mut self,
         stream: &Stream,
@@ -82,7 +82,7 @@ impl<'a> Pen<'a> {
         Ok(stream.read_text(0..stream.len())?)
     }
 
-    /// All images of a stream as JPEG files, where the stream has one for every frame.
+    /// All images of a stream as JPEG files, if the stream stores one for every frame.
     pub(crate) fn jpegs(
         &mut self,
         stream: &StreamOutline,
@@ -100,7 +100,7 @@ impl<'a> Pen<'a> {
         Ok(Some(files))
     }
 
-    /// All images of a stream as files, in order: `take` gets the number of each and the file.
+    /// Passes all images of a stream to `take` as files, in order, with the frame number.
     pub(crate) fn each_image(
         &mut self,
         (source, form): (&Stream, &ImageForm),
@@ -126,7 +126,7 @@ impl<'a> Pen<'a> {
         }
     }
 
-    /// An episode is done.
+    /// Reports that an episode is done.
     pub(crate) fn next_episode(&mut self) -> Result<()> {
         self.progress.episodes_done += 1;
         self.tell()
@@ -145,12 +145,12 @@ impl<'a> Pen<'a> {
 pub(crate) enum ImageForm {
     /// The files that the dataset stores.
     Jpeg(ValueType),
-    /// Pixels, encoded without loss.
+    /// Pixels, encoded losslessly.
     Png(ValueType),
 }
 
 impl ImageForm {
-    /// The ending of the files.
+    /// The file extension.
     pub(crate) fn ending(&self) -> &'static str {
         match self {
             Self::Jpeg(_) => "jpg",
@@ -160,7 +160,7 @@ impl ImageForm {
 }
 
 impl StreamOutline {
-    /// How its images become files; none if it has no images, or such that no file can hold.
+    /// How its images become files; `None` if it has no images, or images that no file can hold.
     pub(crate) fn image_form(&self) -> Option<ImageForm> {
         let ty = self.frame.as_values()?.clone();
         let is_image = matches!(self.kind, Kind::Image | Kind::Depth) && png::holds(&ty);
@@ -171,7 +171,7 @@ impl StreamOutline {
         }
     }
 
-    /// Bytes of its frames; none for text.
+    /// Bytes of its frames; 0 for text.
     fn raw_bytes(&self) -> u64 {
         let frame = self.frame.as_values().map_or(0, |ty| ty.frame_bytes());
         (frame as u64).saturating_mul(self.frames as u64)

@@ -1,32 +1,32 @@
-//! The plan: samples that are steps, or samples that are episodes, as streams.
+//! Maps samples, which are steps or episodes, to streams.
 //!
 //! | column of steps | becomes |
 //! |---|---|
-//! | numbers of one shape | stream of numbers |
-//! | numbers of a shape of their own in every step | stream of text: each frame is JSON |
-//! | text | stream of text |
-//! | an image | stream of images |
+//! | numeric, of one shape | numeric stream |
+//! | numeric, of a different shape in every step | text stream: each frame is JSON |
+//! | text | text stream |
+//! | an image | image stream |
 //! | a list of images, as many in every step | a stream for each: `pair/0`, `pair/1` |
 //!
 //! | column of an episode of T frames | becomes |
 //! |---|---|
 //! | a list of T images, an array with a first axis of T | stream |
-//! | text, any other numbers that are small | attribute |
+//! | text, any other small array | attribute |
 
 use kino_codec::{Dtype, FrameType};
 use serde_json::{Map, Value};
 
 use crate::hdf5::attributes;
 use crate::hdf5::frames::{nest, number};
-use crate::hdf5::plan::kind_of;
+use crate::hdf5::spec::kind_of;
 use crate::image::{self, Encoded};
 use crate::mds::column::Cell;
-use crate::source::{ClockPlan, StreamPlan};
+use crate::source::{ClockSpec, StreamSpec};
 
-/// A larger array is no attribute.
+/// A larger array is not an attribute.
 const SMALL_BYTES: usize = 32 << 10;
 
-/// What a column is, as far as its values have been seen.
+/// The type of a column, as far as its values have been seen.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Form {
     Numbers(FrameType),
@@ -86,7 +86,7 @@ impl Form {
         }
         match (dtype(&self), dtype(&other)) {
             (Some(a), Some(b)) if a == b => Ok(Self::Lists(a)),
-            _ => Err("changes its type or its size inside the episode".to_owned()),
+            _ => Err("changes its type or size within the episode".to_owned()),
         }
     }
 
@@ -100,12 +100,12 @@ impl Form {
 }
 
 /// A stream without its clock.
-pub(crate) fn stream(name: &str, form: &Form, frames: usize) -> StreamPlan {
+pub(crate) fn stream(name: &str, form: &Form, frames: usize) -> StreamSpec {
     let (frame, mut about) = (form.frame(), Map::new());
     if matches!(form, Form::Lists(_)) {
         about.insert("text_is".to_owned(), Value::from("JSON"));
     }
-    StreamPlan {
+    StreamSpec {
         kind: match form {
             Form::Image(encoded) => encoded.kind(),
             _ => kind_of(name, &frame),
@@ -113,7 +113,7 @@ pub(crate) fn stream(name: &str, form: &Form, frames: usize) -> StreamPlan {
         name: name.to_owned(),
         frame,
         frames: frames as u64,
-        clock: ClockPlan::Regular { rate_hz: 0.0 },
+        clock: ClockSpec::Regular { rate_hz: 0.0 },
         shift_of: None,
         carried: matches!(form, Form::Image(encoded) if encoded.carried),
         unit: None,
@@ -127,7 +127,7 @@ pub(crate) fn steps(
     name: &str,
     form: &Form,
     frames: usize,
-) -> Vec<(StreamPlan, Part)> {
+) -> Vec<(StreamSpec, Part)> {
     let part = |form: &Form, reading| Part {
         column,
         form: form.clone(),
@@ -149,7 +149,7 @@ pub(crate) fn steps(
 /// What a column of an episode becomes.
 #[derive(Debug)]
 pub(crate) enum Becomes {
-    Stream(Box<(StreamPlan, Part)>),
+    Stream(Box<(StreamSpec, Part)>),
     Attribute(Value),
 }
 
@@ -162,7 +162,7 @@ pub(crate) fn frames_of(cell: &Cell<'_>) -> Option<usize> {
     }
 }
 
-/// What a column of an episode of so many frames becomes.
+/// What a column of an episode of this many frames becomes.
 pub(crate) fn episode(
     column: usize,
     name: &str,
@@ -202,9 +202,9 @@ pub(crate) fn episode(
         }
         Cell::Text(text) => Ok(Becomes::Attribute(attributes::text(text))),
         Cell::Numbers(..) | Cell::List(_) => Err(format!(
-            "is not over the {frames} frames of the episode, and no attribute"
+            "does not have the {frames} frames of the episode, and is too large for an attribute"
         )),
-        Cell::Image(_) => Err("is one image of an episode, not one per frame".to_owned()),
+        Cell::Image(_) => Err("is a single image per episode, not one per frame".to_owned()),
     }
 }
 

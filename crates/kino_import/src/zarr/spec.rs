@@ -1,4 +1,4 @@
-//! The plan: which array becomes which stream, where `meta/episode_ends` splits it, and what is missing.
+//! Maps arrays to streams, splits them at `meta/episode_ends`, and finds what is missing.
 //!
 //! ```text
 //! data/img     0 ───────────── 11 ──── 16 ──────────────── 30       one stream of three episodes
@@ -10,8 +10,8 @@
 //! | `data/<key>` of as many rows as the others | stream `<key>` |
 //! | small arrays of `meta` | attributes of the source |
 //! | attributes of an array | attributes of its stream |
-//! | an end that goes back, or lies behind the last row | defect, that episode is skipped |
-//! | an absent piece | defect; its frames read as the fill value |
+//! | an end that decreases, or exceeds the last row | defect, that episode is skipped |
+//! | a missing chunk | defect; its frames read as the fill value |
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
@@ -25,8 +25,8 @@ use crate::hdf5::{kind_of, nest, number};
 use crate::jpeg;
 use crate::npy::Element;
 use crate::open::ImportOptions;
-use crate::plans;
-use crate::source::{ClockPlan, StreamPlan};
+use crate::source::{ClockSpec, StreamSpec};
+use crate::specs;
 use crate::zarr::array::{Array, Values};
 use crate::zarr::compressor::Compressor;
 use crate::zarr::store::Store;
@@ -37,10 +37,10 @@ const MAX_JSON_BYTES: u64 = 4 << 20;
 /// An array of at most this many elements can become an attribute.
 const SMALL_ELEMENTS: u64 = 4096;
 
-/// UMI's cameras take 59.94 frames per second, and its code counts 60.
+/// UMI's cameras record 59.94 frames per second, and its code assumes 60.
 const UMI_RATE_HZ: f64 = 60.0;
 
-/// What a walk found.
+/// The result of a walk.
 #[derive(Debug, Default)]
 pub(crate) struct Walked {
     pub(crate) arrays: BTreeMap<String, Array>,
@@ -55,14 +55,14 @@ pub(crate) fn walk(store: &Store) -> Result<Walked> {
     let (keys, outside) = store.keys()?;
     let mut walked = Walked::default();
     for key in outside {
-        let what = "is a name that leads out of the store";
+        let what = "has a name that leads out of the store";
         walked.skip(store, &key, what);
     }
     for key in &keys {
         let (path, file) = key.rsplit_once('/').unwrap_or(("", key));
         match file {
             ".zarray" => match read_json(store, key)? {
-                None => walked.skip(store, path, "has a `.zarray` that is no JSON"),
+                None => walked.skip(store, path, "has a `.zarray` that is not JSON"),
                 Some(json) => match Array::parse(path, &json) {
                     Ok(array) => drop(walked.arrays.insert(path.to_owned(), array)),
                     Err(what) => walked.skip(store, path, &what),
@@ -72,8 +72,8 @@ pub(crate) fn walk(store: &Store) -> Result<Walked> {
                 return Err(ImportError::unsupported(
                     store.path(),
                     key,
-                    "is of zarr's version 3",
-                    "write it as version 2 with zarr-python: `zarr.open_group(path, zarr_format=2)`",
+                    "is zarr v3",
+                    "write it as v2 with zarr-python: `zarr.open_group(path, zarr_format=2)`",
                 ));
             }
             _ => {}
@@ -82,7 +82,7 @@ pub(crate) fn walk(store: &Store) -> Result<Walked> {
     for key in keys.iter().filter(|key| key.ends_with(".zattrs")) {
         let path = key.rsplit_once('/').map_or("", |(path, _)| path);
         let Some(Value::Object(attributes)) = read_json(store, key)? else {
-            walked.skip(store, key, "is no JSON object");
+            walked.skip(store, key, "is not a JSON object");
             continue;
         };
         match walked.arrays.get_mut(path) {
@@ -113,7 +113,7 @@ impl Walked {
         self.defects.push(defect);
     }
 
-    /// Arrays of `meta` that are small, and what became of the others that are not below `data`.
+    /// Small arrays of `meta` become attributes; the others outside `data` become defects.
     pub(crate) fn take_asides(&mut self, store: &Store) -> Result<()> {
         let names: Vec<_> = self.arrays.keys().cloned().collect();
         for name in names.iter().filter(|name| !name.starts_with("data/")) {
@@ -125,7 +125,7 @@ impl Walked {
             }
             if array.elements() > SMALL_ELEMENTS {
                 let what = format!(
-                    "is not below `data`, and large: its shape is {:?}",
+                    "is not under `data` and too large for an attribute: its shape is {:?}",
                     array.shape
                 );
                 self.skip(store, name, &what);
@@ -169,7 +169,7 @@ fn json_of(store: &Store, array: &Array) -> Result<Value> {
             return Err(ImportError::corrupt(
                 store.path(),
                 &array.path,
-                "holds texts of any length, which are read below `data` only",
+                "contains variable-length strings, which are only supported under `data`",
             ));
         }
     };
@@ -179,11 +179,11 @@ fn json_of(store: &Store, array: &Array) -> Result<Value> {
 /// Every element of a small array; the caller knows that it is one.
 fn read_all(store: &Store, array: &Array) -> Result<Vec<u8>> {
     if array.shape.is_empty() {
-        let value = array.read_piece(store, &[])?;
+        let value = array.read_chunk(store, &[])?;
         return Ok(value.unwrap_or_else(|| array.fill().to_vec()));
     }
     array.read_rows(0..array.rows(), &|index| {
-        Ok(array.read_piece(store, index)?.map(std::sync::Arc::new))
+        Ok(array.read_chunk(store, index)?.map(std::sync::Arc::new))
     })
 }
 
@@ -198,36 +198,36 @@ pub(crate) fn episodes(
         return Err(ImportError::unsupported(
             store.path(),
             PATH,
-            "is not there: nothing says where an episode ends",
-            "give a replay buffer of diffusion_policy or UMI, which has `data/<key>` and `meta/episode_ends`",
+            "does not exist, so the ends of episodes are unknown",
+            "pass a replay buffer of diffusion_policy or UMI, which has `data/<key>` and `meta/episode_ends`",
         ));
     };
     let wrong = |what: &str| ImportError::corrupt(store.path(), PATH, what);
     let (Values::Fixed(element), [count]) = (array.values, array.shape.as_slice()) else {
-        return Err(wrong("is not one row of numbers"));
+        return Err(wrong("is not a one-dimensional numeric array"));
     };
-    // An episode has at least one row, so that no honest list is longer.
+    // An episode has at least one row, so no valid list is longer.
     if *count > rows {
         return Err(wrong(&format!(
-            "has {count} ends, the arrays of `data` have {rows} rows"
+            "has {count} ends, but the arrays of `data` have {rows} rows"
         )));
     }
     let mut bytes = read_all(store, array)?;
     element.to_little(&mut bytes).map_err(|what| wrong(&what))?;
     let dtype = array.dtype().filter(|dtype| !dtype.is_float());
-    let dtype = dtype.ok_or_else(|| wrong("does not hold whole numbers"))?;
+    let dtype = dtype.ok_or_else(|| wrong("does not contain integers"))?;
     let (mut start, mut episodes) = (0, Vec::new());
     for (idx, end) in bytes.chunks_exact(dtype.size()).enumerate() {
         let value = number(dtype, end);
         let end = value.as_u64().unwrap_or(0);
         let before = start;
         let what = match end {
-            end if end > rows => format!("is {end}, the arrays of `data` have {rows} rows"),
+            end if end > rows => format!("is {end}, but the arrays of `data` have {rows} rows"),
             end if value.as_u64().is_none() || end < before => {
-                format!("is {value}, which goes back behind {before}")
+                format!("is {value}, which is less than {before} before it")
             }
             end if end == before => {
-                format!("is {value} as the one before: the episode has no frames")
+                format!("is {value}, like the one before it: the episode has no frames")
             }
             end => {
                 episodes.push((idx, before..end));
@@ -240,13 +240,13 @@ pub(crate) fn episodes(
         walked.defects.push(defect.of(&format!("episode_{idx}")));
     }
     if start < rows {
-        let what = format!("ends at {start}: rows {start}..{rows} are in no episode");
+        let what = format!("ends at {start}: rows {start}..{rows} do not belong to an episode");
         walked.skip(store, PATH, &what);
     }
     Ok(episodes)
 }
 
-/// How many rows most arrays of `data` have; the larger number if two are equally frequent.
+/// The row count of most arrays of `data`; the larger count if two are equally frequent.
 pub(crate) fn common_rows(arrays: &[Array]) -> u64 {
     let mut counts: BTreeMap<u64, usize> = BTreeMap::new();
     for array in arrays {
@@ -258,7 +258,7 @@ pub(crate) fn common_rows(arrays: &[Array]) -> u64 {
     most.map_or(0, |(rows, _)| rows)
 }
 
-/// The rate, which no replay buffer has but those that we export.
+/// The rate, which only exported replay buffers store.
 pub(crate) fn rate_hz(
     store: &Store,
     walked: &mut Walked,
@@ -269,7 +269,7 @@ pub(crate) fn rate_hz(
         return Ok(rate_hz);
     }
     let said = walked.attributes.get("rate_hz").and_then(Value::as_f64);
-    if let Some(rate_hz) = said.filter(plans::is_rate) {
+    if let Some(rate_hz) = said.filter(specs::is_rate) {
         return Ok(rate_hz);
     }
     let is_umi = |array: &Array| {
@@ -277,31 +277,30 @@ pub(crate) fn rate_hz(
         name.trim_start_matches(|digit: char| digit.is_ascii_digit()) == "_eef_rot_axis_angle"
     };
     if arrays.iter().any(is_umi) {
-        let what =
-            "has no rate: 60 Hz, which is UMI's; --rate HZ (in Python rate_hz=) says another";
+        let what = "does not specify a rate; using UMI's 60 Hz (override with --rate HZ, in Python rate_hz=)";
         let defect = Defect::new(store.place("data"), what, Action::Noted);
         walked.defects.push(defect);
         return Ok(UMI_RATE_HZ);
     }
     Err(invalid(format!(
-        "{}: a replay buffer does not hold its rate; pass --rate HZ (in Python rate_hz=), which is 10 for PushT",
+        "{}: the replay buffer does not specify a rate; pass --rate HZ (in Python rate_hz=), e.g. 10 for PushT",
         store.path().display()
     )))
 }
 
-/// The plan of a stream, but for how many frames it has, or why there is none.
+/// The spec of a stream without its frame count, or why it cannot be one.
 pub(crate) fn stream(
     store: &Store,
     array: &Array,
     rate_hz: f64,
-) -> Result<Result<StreamPlan, String>> {
+) -> Result<Result<StreamSpec, String>> {
     let frame = match frame_type(array) {
         Ok(frame) => frame,
         Err(what) => return Ok(Err(what)),
     };
     let carried = array.compressor == Compressor::Jpeg;
     if carried {
-        let is_frame = array.piece.first() == Some(&1) && array.piece[1..] == array.shape[1..];
+        let is_frame = array.chunk.first() == Some(&1) && array.chunk[1..] == array.shape[1..];
         let first = array.read_stored(store, &vec![0; array.shape.len()])?;
         let header = first.as_deref().and_then(jpeg::header);
         let size = header.map(|header| [header.height, header.width, header.components]);
@@ -309,7 +308,7 @@ pub(crate) fn stream(
             || size.as_ref().map(<[_; 3]>::as_slice) != frame.as_values().map(|ty| ty.shape())
         {
             return Ok(Err(
-                "is JPEG files that are not one image of its shape per frame".to_owned(),
+                "is JPEG files, but not one image of its shape per frame".to_owned(),
             ));
         }
     }
@@ -320,12 +319,12 @@ pub(crate) fn stream(
         Some(unit)
     });
     let name = array.stream_name();
-    Ok(Ok(StreamPlan {
+    Ok(Ok(StreamSpec {
         name: name.to_owned(),
         kind: kind_of(name, &frame),
         frame,
         frames: 0,
-        clock: ClockPlan::Regular { rate_hz },
+        clock: ClockSpec::Regular { rate_hz },
         shift_of: None,
         carried,
         unit,
@@ -344,11 +343,14 @@ fn frame_type(array: &Array) -> Result<FrameType, String> {
             FrameType::values(dtype, &dims).map_err(|error| error.to_string())
         }
         None if inner.iter().all(|&dim| dim == 1) => Ok(FrameType::Text),
-        None => Err(format!("has several texts per frame: {:?}", array.shape)),
+        None => Err(format!(
+            "has several strings per frame: its shape is {:?}",
+            array.shape
+        )),
     }
 }
 
-/// Which rows have a piece that is absent, or that there are too few pieces to speak of.
+/// Which rows have a missing chunk; an error if far too few chunks exist.
 pub(crate) fn absent_rows(array: &Array, keys: &HashSet<&str>) -> Result<Vec<Range<u64>>, String> {
     let grid = array.grid();
     let total = grid
@@ -358,7 +360,7 @@ pub(crate) fn absent_rows(array: &Array, keys: &HashSet<&str>) -> Result<Vec<Ran
     let most = keys.len() as u64 * 2 + 64;
     let Some(total) = total.filter(|&total| total <= most) else {
         return Err(format!(
-            "says that it has {grid:?} pieces, the store has far fewer under `{prefix}`"
+            "has a grid of {grid:?} chunks, but the store has far fewer under `{prefix}`"
         ));
     };
     let mut absent: Vec<Range<u64>> = Vec::new();
@@ -368,8 +370,8 @@ pub(crate) fn absent_rows(array: &Array, keys: &HashSet<&str>) -> Result<Vec<Ran
         if keys.contains(array.key(&index).as_str()) {
             found += 1;
         } else {
-            let start = index[0] * array.piece[0];
-            let end = (start + array.piece[0]).min(array.rows());
+            let start = index[0] * array.chunk[0];
+            let end = (start + array.chunk[0]).min(array.rows());
             match absent.last_mut() {
                 Some(last) if last.end >= start => last.end = end,
                 _ => absent.push(start..end),
@@ -384,7 +386,7 @@ pub(crate) fn absent_rows(array: &Array, keys: &HashSet<&str>) -> Result<Vec<Ran
         }
     }
     match found == 0 && total > 0 {
-        true => Err("has none of its pieces".to_owned()),
+        true => Err("has none of its chunks".to_owned()),
         false => Ok(absent),
     }
 }

@@ -1,17 +1,17 @@
-//! The plan: samples that are steps, or samples that are episodes, as episodes of streams.
+//! Maps samples, which are steps or episodes, to episodes of streams.
 //!
 //! | one sample per step | becomes |
 //! |---|---|
-//! | `.npy`, `.cls`, an array of an `.npz` | stream of numbers |
-//! | `.jpg`, `.png` | stream of images |
-//! | `.txt`, `.json` | stream of text |
+//! | `.npy`, `.cls`, an array of an `.npz` | numeric stream |
+//! | `.jpg`, `.png` | image stream |
+//! | `.txt`, `.json` | text stream |
 //!
 //! | one sample per episode of T frames | becomes |
 //! |---|---|
 //! | `front.00000.jpg`, `front.00001.jpg`, … | stream `front` |
 //! | `.npy`, or an array of an `.npz`, with a first axis of T | stream |
 //! | any other array, if it is small, `.txt`, `.json` | attribute of the episode |
-//! | `kinograph.json`, which an export wrote | says what the other fields are: see `about.rs` |
+//! | `kinograph.json`, which an export wrote | describes the other fields: see `about.rs` |
 
 use std::collections::BTreeMap;
 
@@ -19,25 +19,25 @@ use kino_codec::FrameType;
 use serde_json::{Map, Value};
 
 use crate::about::About;
-use crate::hdf5::plan::kind_of;
+use crate::hdf5::spec::kind_of;
 use crate::image::Encoded;
 use crate::npy::Npy;
-use crate::plans::INSTRUCTIONS;
-use crate::source::{ClockPlan, SourceFile, StreamPlan};
+use crate::source::{ClockSpec, SourceFile, StreamSpec};
+use crate::specs::INSTRUCTIONS;
 use crate::webdataset::ABOUT;
 use crate::webdataset::cell::{self, Cell, Place, Reader};
 use crate::webdataset::names::{self, Ending};
 
-/// A larger array is no attribute.
+/// A larger array is not an attribute.
 const SMALL_BYTES: usize = 32 << 10;
 
 /// Fields of a sample, by name.
 pub(crate) type Fields = BTreeMap<String, Place>;
 
-/// What a stream is made of.
+/// The source of a stream.
 #[derive(Debug)]
 pub(crate) struct Part {
-    /// One place per frame, or one of an array over time.
+    /// One location per frame, or that of an array with a time axis.
     pub(crate) places: Vec<Place>,
     /// The name of the array inside an npz.
     pub(crate) array: Option<String>,
@@ -47,13 +47,13 @@ pub(crate) struct Part {
 
 /// What an episode becomes.
 #[derive(Debug, Default)]
-pub(crate) struct Planned {
-    pub(crate) streams: Vec<StreamPlan>,
+pub(crate) struct Draft {
+    pub(crate) streams: Vec<StreamSpec>,
     pub(crate) parts: Vec<Part>,
     pub(crate) attributes: Map<String, Value>,
     /// Field and what is wrong with it.
     pub(crate) lost: Vec<(String, String)>,
-    /// Field and what is worth knowing of it.
+    /// Field and note.
     pub(crate) noted: Vec<(String, String)>,
     pub(crate) task: Option<String>,
     /// What an export wrote about it.
@@ -61,8 +61,8 @@ pub(crate) struct Planned {
 }
 
 /// An episode whose samples are its steps.
-pub(crate) fn steps(files: &[SourceFile], steps: &[Fields]) -> Result<Planned, String> {
-    let mut out = Planned::default();
+pub(crate) fn steps(files: &[SourceFile], steps: &[Fields]) -> Result<Draft, String> {
+    let mut out = Draft::default();
     let all: BTreeMap<&str, ()> = steps
         .iter()
         .flat_map(|step| step.keys().map(|field| (&**field, ())))
@@ -123,7 +123,7 @@ pub(crate) fn steps(files: &[SourceFile], steps: &[Fields]) -> Result<Planned, S
     Ok(out)
 }
 
-/// The name of a stream: without the ending, if no other field has the same name then.
+/// The name of a stream: without the extension, if that is unique.
 fn stream_name(field: &str, array: Option<&str>, is_alone: impl Fn(&str) -> bool) -> String {
     let stem = names::stem(field);
     let name = if is_alone(stem) { stem } else { field };
@@ -143,13 +143,13 @@ struct Found {
     /// The length of its first axis.
     rows: Option<usize>,
     frame: Result<FrameType, String>,
-    /// Its value, if it is small: the rest is read again when it is wanted.
+    /// Its value, if it is small; larger ones are read again when needed.
     small: Option<Value>,
 }
 
 /// An episode that is one sample.
-pub(crate) fn episode(files: &[SourceFile], fields: &Fields) -> Result<Planned, String> {
-    let mut out = Planned::default();
+pub(crate) fn episode(files: &[SourceFile], fields: &Fields) -> Result<Draft, String> {
+    let mut out = Draft::default();
     let mut reader = Reader::default();
     let mut read = |place| reader.read(files, place).map_err(|error| error.to_string());
     if let Some(&place) = fields.get(ABOUT) {
@@ -171,7 +171,7 @@ pub(crate) fn episode(files: &[SourceFile], fields: &Fields) -> Result<Planned, 
         let frames = out.frames(stream, most);
         if places.len() != frames {
             return Err(format!(
-                "`{stream}` has {} images in an episode of {frames} frames",
+                "`{stream}` has {} images, but the episode has {frames} frames",
                 places.len()
             ));
         }
@@ -198,7 +198,9 @@ fn row_type(npy: &Npy) -> Result<FrameType, String> {
                 .map_err(|error| error.to_string())
         }
         Npy::Texts(_, shape) if shape.len() == 1 => Ok(FrameType::Text),
-        Npy::Texts(_, shape) => Err(format!("has several texts per frame: {shape:?}")),
+        Npy::Texts(_, shape) => Err(format!(
+            "has several strings per frame: its shape is {shape:?}"
+        )),
     }
 }
 
@@ -209,7 +211,7 @@ fn is_small(npy: &Npy) -> bool {
     }
 }
 
-/// How many frames an episode has: as its actions, or its images, or the longest of its arrays.
+/// The frame count of an episode: that of its actions, its images, or the longest of its arrays.
 fn frame_count(
     arrays: &[Found],
     images: &BTreeMap<&str, BTreeMap<u64, Place>>,
@@ -224,20 +226,20 @@ fn frame_count(
     }
 }
 
-impl Planned {
-    /// How many frames a field must have to be a stream: an export says it of each.
+impl Draft {
+    /// The frame count that makes a field a stream: an export states it for each.
     fn frames(&self, name: &str, most: usize) -> usize {
         let said = self.about.as_ref().and_then(|about| about.frames(name));
         said.unwrap_or(most)
     }
 
-    /// Whether a text is a list of one per frame.
+    /// Whether a text is a list with one item per frame.
     fn is_text_stream(&self, name: &str) -> bool {
         let about = self.about.as_ref();
         about.is_some_and(|about| about.is_text(name))
     }
 
-    /// Looks at a field of a sample that is an episode: text is an attribute, arrays come back.
+    /// Inspects a field of a sample that is an episode: text becomes an attribute, arrays are returned.
     fn look(&mut self, fields: &Fields, field: &str, bytes: &[u8]) -> Result<Vec<Found>, String> {
         let is_alone = |stem: &str| {
             let same = fields.keys().filter(|field| names::stem(field) == stem);
@@ -279,7 +281,7 @@ impl Planned {
                     self.attributes.insert(name, value);
                 }
                 Ok(Cell::Image(_)) => {
-                    let what = "is one image of an episode, not one per frame";
+                    let what = "is a single image per episode, not one per frame";
                     self.lost.push((field.to_owned(), what.to_owned()));
                 }
                 Err(what) => self.lost.push((field.to_owned(), what)),
@@ -288,7 +290,7 @@ impl Planned {
         Ok(arrays)
     }
 
-    /// An array over time is a stream, a small one an attribute.
+    /// An array with a time axis becomes a stream, a small one an attribute.
     fn array(&mut self, array: Found, frames: usize) {
         let (name, rows) = (array.name, array.rows);
         match (array.frame, array.small) {
@@ -304,7 +306,7 @@ impl Planned {
             (_, Some(value)) => {
                 if let Some(rows) = rows {
                     let what = format!(
-                        "is an attribute: it has {rows} rows, the episode has {frames} frames"
+                        "becomes an attribute: it has {rows} rows, but the episode has {frames} frames"
                     );
                     self.noted.push((name.clone(), what));
                 }
@@ -312,8 +314,9 @@ impl Planned {
             }
             (Err(what), None) => self.lost.push((name, what)),
             (Ok(_), None) => {
-                let what =
-                    format!("is no array over the {frames} frames, and too large for an attribute");
+                let what = format!(
+                    "does not have the {frames} frames of the episode, and is too large for an attribute"
+                );
                 self.lost.push((name, what));
             }
         }
@@ -321,7 +324,7 @@ impl Planned {
 
     fn push(&mut self, name: String, frame: FrameType, frames: usize, part: Part) {
         let carried = part.encoded.as_ref().is_some_and(|encoded| encoded.carried);
-        self.streams.push(StreamPlan {
+        self.streams.push(StreamSpec {
             kind: match &part.encoded {
                 Some(encoded) => encoded.kind(),
                 None => kind_of(&name, &frame),
@@ -329,7 +332,7 @@ impl Planned {
             name,
             frame,
             frames: frames as u64,
-            clock: ClockPlan::Regular { rate_hz: 0.0 },
+            clock: ClockSpec::Regular { rate_hz: 0.0 },
             shift_of: None,
             carried,
             unit: None,

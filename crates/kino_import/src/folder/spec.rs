@@ -1,4 +1,4 @@
-//! The plan: which field of an episode becomes which stream, with which clock.
+//! Maps the fields of an episode to streams and clocks.
 //!
 //! | field of an episode of N frames | becomes |
 //! |---|---|
@@ -22,13 +22,13 @@ use crate::folder::glob;
 use crate::folder::mapping::{Mapping, StreamRequest};
 use crate::folder::table::Table;
 use crate::hdf5::{is_kind, kind_of, nest, number};
-use crate::source::{EpisodePlan, StreamPlan};
+use crate::source::{EpisodeSpec, StreamSpec};
 
 /// An array of at most this many elements can become an attribute.
 const SMALL_ELEMENTS: u64 = 4096;
 
-/// Plans one episode after another.
-pub(crate) struct Planner<'a> {
+/// Builds the spec of one episode after another.
+pub(crate) struct SpecBuilder<'a> {
     pub(super) mapping: &'a Mapping,
     pub(super) rate_hz: Option<f64>,
     /// Whether any episode had the field of each `[[stream]]`.
@@ -36,10 +36,10 @@ pub(crate) struct Planner<'a> {
     has_noted: bool,
 }
 
-/// An episode and where its streams are; `None` if it is left out.
-type Planned = Option<(EpisodePlan, Vec<Place>)>;
+/// An episode and the locations of its streams; `None` if it is skipped.
+type Draft = Option<(EpisodeSpec, Vec<Place>)>;
 
-impl<'a> Planner<'a> {
+impl<'a> SpecBuilder<'a> {
     pub(crate) fn new(mapping: &'a Mapping, rate_hz: Option<f64>) -> Self {
         Self {
             mapping,
@@ -49,14 +49,14 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Plans the episode `id` in the file or folder `name`.
+    /// Builds the spec of the episode `id` in the file or folder `name`.
     pub(crate) fn episode(
         &mut self,
         name: &str,
         id: &str,
         fields: Vec<Field>,
         defects: &mut Vec<Defect>,
-    ) -> Result<Planned> {
+    ) -> Result<Draft> {
         let mut note = |field: &str, what: String, action| {
             let place = format!("{name}:/{field}");
             defects.push(Defect::new(place, what, action).of(id));
@@ -65,7 +65,7 @@ impl<'a> Planner<'a> {
             true => self.all(&fields, &mut note)?,
             false => (self.requested(&fields, &mut note)?, Map::new()),
         };
-        let mut streams: Vec<(StreamPlan, Place)> = Vec::new();
+        let mut streams: Vec<(StreamSpec, Place)> = Vec::new();
         let mut clocks = Vec::new();
         for (field, request) in wanted {
             let frames = field.rows.unwrap_or(0);
@@ -85,7 +85,7 @@ impl<'a> Planner<'a> {
                 }
             };
             let stream_name = request.map_or(&field.name, |request| &request.name);
-            let stream = StreamPlan {
+            let stream = StreamSpec {
                 name: stream_name.clone(),
                 kind: self.kind(stream_name, &frame, request)?,
                 frame,
@@ -104,7 +104,7 @@ impl<'a> Planner<'a> {
         }
         streams.sort_by(|(a, _), (b, _)| a.name.cmp(&b.name));
         let (streams, places) = streams.into_iter().unzip();
-        let episode = EpisodePlan {
+        let episode = EpisodeSpec {
             id: id.to_owned(),
             splits: Vec::new(),
             attributes,
@@ -118,7 +118,7 @@ impl<'a> Planner<'a> {
         Ok(Some((episode, places)))
     }
 
-    /// Every field of the usual length, and the others as attributes.
+    /// Every field of the common length, and the others as attributes.
     #[expect(clippy::type_complexity, reason = "read in one place")]
     fn all(
         &self,
@@ -136,7 +136,7 @@ impl<'a> Planner<'a> {
                 Ok(Some(value)) => drop(attributes.insert(field.name.clone(), value)),
                 Ok(None) => {
                     let what = format!(
-                        "has {} frames, most fields have {}; give it a [[stream]] with a rate_hz in the mapping",
+                        "has {} frames, but most fields have {}; add a [[stream]] with a rate_hz to the mapping",
                         field.rows.unwrap_or(0),
                         rows.unwrap_or(0)
                     );
@@ -166,7 +166,7 @@ impl<'a> Planner<'a> {
                 note(
                     &request.from,
                     format!(
-                        "is not there; line {} of the mapping names it",
+                        "does not exist, but line {} of the mapping names it",
                         request.line
                     ),
                     Action::Skipped,
@@ -182,7 +182,7 @@ impl<'a> Planner<'a> {
                     Some(joined) => joined,
                     None => {
                         let what = format!(
-                            "names columns that are not all numbers of one table and type; see line {} of the mapping",
+                            "matches columns that are not all numeric with one type and in one table; see line {} of the mapping",
                             request.line
                         );
                         note(&request.from, what, Action::Skipped);
@@ -191,7 +191,7 @@ impl<'a> Planner<'a> {
                 },
                 (false, many) => {
                     let what = format!(
-                        "{:?} names {} arrays; only columns can be joined",
+                        "{:?} matches {} arrays; only columns can be joined",
                         request.from,
                         many.len()
                     );
@@ -223,7 +223,7 @@ impl<'a> Planner<'a> {
         Ok(streams)
     }
 
-    /// Refuses a mapping that names what no episode has.
+    /// Refuses a mapping that names something no episode has.
     pub(crate) fn check_all_found(&self) -> Result<()> {
         let missing = self.mapping.streams.iter().zip(&self.found);
         match missing.into_iter().find(|(_, found)| !**found) {
@@ -255,7 +255,7 @@ impl<'a> Planner<'a> {
     }
 }
 
-/// How many rows most fields have; the larger number if two are equally frequent.
+/// The row count of most fields; the larger count if two are equally frequent.
 fn common_rows(fields: &[Field]) -> Option<u64> {
     let mut counts: HashMap<u64, usize> = HashMap::new();
     for rows in fields.iter().filter_map(|field| field.rows) {
@@ -267,7 +267,7 @@ fn common_rows(fields: &[Field]) -> Option<u64> {
     most.map(|(rows, _)| rows)
 }
 
-/// Columns of one table as one vector; `None` if no type holds all of them as they are.
+/// Columns of one table as one vector; `None` if no type represents all of them exactly.
 fn joined(fields: &[&Field]) -> Option<Field> {
     let mut all: Vec<usize> = Vec::new();
     let mut table: Option<&Arc<Table>> = None;

@@ -1,13 +1,13 @@
-//! The plan: which dataset of an episode becomes which stream, and what becomes of the others.
+//! Maps the datasets of an episode to streams, attributes and defects.
 //!
 //! | dataset of an episode of N frames | becomes |
 //! |---|---|
 //! | first axis N | stream, named by its path inside the episode |
 //! | scalar | attribute |
-//! | first axis not N, at a place where the layout keeps frames | error: the episode is not whole |
+//! | first axis not N, where the layout stores frames | error: the episode is incomplete |
 //! | first axis not N elsewhere, small (a calibration matrix) | attribute |
 //! | first axis not N elsewhere, large | defect, skipped |
-//! | elements that no frame can be (compound values, references) | defect, skipped |
+//! | elements that cannot be frames (compound types, references) | defect, skipped |
 
 use kino_codec::FrameType;
 use kino_dataset::{Kind, MAX_FRAMES, MAX_STREAMS};
@@ -22,42 +22,42 @@ use crate::hdf5::frame_type::{Typed, advice, typed};
 use crate::hdf5::frames;
 use crate::hdf5::rows::{Form, Rows};
 use crate::hdf5::tree::{Leaf, below};
-use crate::source::{ClockPlan, StreamPlan};
+use crate::source::{ClockSpec, StreamSpec};
 
-/// A dataset of at most this many numbers or strings can become an attribute.
+/// A dataset of at most this many values or strings can become an attribute.
 const SMALL_ELEMENTS: u64 = 4096;
 
 /// And of at most this many bytes.
 const SMALL_BYTES: u64 = 1 << 20;
 
-/// A larger frame is not an image of any camera.
+/// A larger frame is not a camera image.
 const MAX_FRAME_BYTES: u64 = 64 << 20;
 
-/// What an episode's datasets are measured against.
+/// The expectations for an episode's datasets.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Frame<'a> {
     pub(crate) file: &'a H5File,
     /// The group of the episode.
     pub(crate) object: &'a str,
-    /// How many frames it has.
+    /// Its number of frames.
     pub(crate) frames: u64,
-    /// Who says so: "`num_samples` says".
+    /// The source of that number: "`num_samples` says".
     pub(crate) says: &'a str,
     pub(crate) rate_hz: f64,
-    /// Where the layout keeps one row per frame.
+    /// Where the layout stores one row per frame.
     pub(crate) is_per_frame: fn(&str) -> bool,
 }
 
 /// What an episode's datasets become.
 #[derive(Debug, Default)]
 pub(crate) struct Streams {
-    pub(crate) streams: Vec<StreamPlan>,
+    pub(crate) streams: Vec<StreamSpec>,
     pub(crate) rows: Vec<Rows>,
     pub(crate) attributes: Map<String, Value>,
     pub(crate) defects: Vec<Defect>,
 }
 
-/// A stream that a dataset is to become.
+/// A request to turn a dataset into a stream.
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
     pub(crate) name: String,
@@ -65,17 +65,17 @@ pub(crate) struct Request {
     /// The row of the first frame.
     pub(crate) first: u64,
     pub(crate) frames: u64,
-    pub(crate) clock: ClockPlan,
-    /// Without one, from the shape and the name.
+    pub(crate) clock: ClockSpec,
+    /// Default: from the shape and the name.
     pub(crate) kind: Option<Kind>,
-    /// Without one, from the shape.
+    /// Default: from the shape.
     pub(crate) layout: Option<ImageLayout>,
-    /// Which entry of the second axis it is.
+    /// The index on the second axis.
     pub(crate) index: Option<u64>,
     pub(crate) unit: Option<String>,
 }
 
-/// Where an image has its channels.
+/// The axis order of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ImageLayout {
     Hwc,
@@ -89,13 +89,13 @@ pub(crate) fn streams(frame: &Frame<'_>, leaves: Vec<Leaf>) -> Result<Streams> {
     for leaf in leaves {
         let name = below(frame.object, &leaf.path).to_owned();
         if let Element::Other(what) = leaf.element {
-            out.skip(frame.file, &leaf, format!("holds {what}"));
+            out.skip(frame.file, &leaf, format!("contains {what}"));
         } else if leaf.shape.first() == Some(&frame.frames) {
             out.stream(frame, leaf, name)?;
         } else if (frame.is_per_frame)(&name) {
             let what = match leaf.shape.first() {
-                Some(len) => format!("has {len} frames, {} {}", frame.says, frame.frames),
-                None => format!("is one value, {} {} frames", frame.says, frame.frames),
+                Some(len) => format!("has {len} frames, but {} {}", frame.says, frame.frames),
+                None => format!("is a scalar, but {} {} frames", frame.says, frame.frames),
             };
             return Err(ImportError::incomplete(frame.file.path(), &leaf.path, what));
         } else {
@@ -104,7 +104,7 @@ pub(crate) fn streams(frame: &Frame<'_>, leaves: Vec<Leaf>) -> Result<Streams> {
     }
     if out.streams.len() > MAX_STREAMS {
         let what = format!(
-            "has {} streams, the limit of an episode is {MAX_STREAMS}",
+            "has {} streams; the limit is {MAX_STREAMS} per episode",
             out.streams.len()
         );
         return Err(ImportError::incomplete(
@@ -131,7 +131,7 @@ impl Frame<'_> {
             return Ok(());
         }
         let what = format!(
-            "has {} frames, the limit of a stream is {MAX_FRAMES}",
+            "has {} frames; the limit is {MAX_FRAMES} per stream",
             self.frames
         );
         Err(ImportError::incomplete(
@@ -149,7 +149,7 @@ impl Streams {
             leaf,
             first: 0,
             frames: frame.frames,
-            clock: ClockPlan::Regular {
+            clock: ClockSpec::Regular {
                 rate_hz: frame.rate_hz,
             },
             kind: None,
@@ -160,17 +160,17 @@ impl Streams {
         self.add(frame.file, request)
     }
 
-    /// Adds a stream, or the defect for which there is none.
+    /// Adds a stream, or the defect that prevents it.
     pub(crate) fn add(&mut self, file: &H5File, request: Request) -> Result<()> {
         let leaf = &request.leaf;
         if leaf.row_bytes() > MAX_FRAME_BYTES {
             let bytes = leaf.row_bytes();
-            let what = format!("has frames of {bytes} bytes, the limit is {MAX_FRAME_BYTES}");
+            let what = format!("has frames of {bytes} bytes; the limit is {MAX_FRAME_BYTES}");
             self.skip(file, leaf, what);
             return Ok(());
         }
         let bytes = leaf.row_bytes().saturating_mul(request.frames);
-        file.plan_bytes(&leaf.path, bytes)?;
+        file.reserve_bytes(&leaf.path, bytes)?;
         match typed(file, &request)? {
             Ok(typed) => self.push(file, request, typed),
             Err(what) => self.skip(file, leaf, what),
@@ -192,7 +192,7 @@ impl Streams {
                 Some(unit)
             })
         });
-        self.streams.push(StreamPlan {
+        self.streams.push(StreamSpec {
             kind,
             name: request.name,
             frame,
@@ -215,9 +215,12 @@ impl Streams {
     pub(crate) fn aside(&mut self, file: &H5File, leaf: Leaf, name: String) -> Result<()> {
         let bytes = leaf.elements().saturating_mul(leaf.element.size());
         if let Element::Other(what) = leaf.element {
-            self.skip(file, &leaf, format!("holds {what}"));
+            self.skip(file, &leaf, format!("contains {what}"));
         } else if leaf.elements() > SMALL_ELEMENTS || bytes > SMALL_BYTES {
-            let what = format!("is not one row per frame, its shape is {:?}", leaf.shape);
+            let what = format!(
+                "does not have one row per frame: its shape is {:?}",
+                leaf.shape
+            );
             self.skip(file, &leaf, what);
         } else {
             let value = frames::read_json(file, &leaf)?;
@@ -235,8 +238,8 @@ impl Streams {
     }
 }
 
-/// Marks each `next_obs/x` that may be `obs/x`, one step ahead.
-pub(crate) fn find_shifts(streams: &mut [StreamPlan]) {
+/// Marks each `next_obs/x` that may be `obs/x` shifted by one step.
+pub(crate) fn find_shifts(streams: &mut [StreamSpec]) {
     let bases: Vec<_> = streams
         .iter()
         .map(|stream| {
@@ -255,13 +258,13 @@ pub(crate) fn find_shifts(streams: &mut [StreamPlan]) {
     }
 }
 
-/// The first of `keys` that is text among the attributes.
+/// The first attribute of `keys` that is text.
 pub(crate) fn text_of(attributes: &Map<String, Value>, keys: &[&str]) -> Option<String> {
     let text = |key: &&str| Some(attributes.get(*key)?.as_str()?.to_owned());
     keys.iter().find_map(text).filter(|text| !text.is_empty())
 }
 
-/// Whether the attributes say that the task was done.
+/// Whether the attributes say that the episode succeeded.
 pub(crate) fn success_of(attributes: &Map<String, Value>) -> Option<bool> {
     let value = attributes.get("success")?;
     value.as_bool().or_else(|| Some(value.as_f64()? != 0.0))

@@ -1,12 +1,12 @@
-//! The plan: which column of an episode becomes which stream.
+//! Maps the columns and cameras of an episode to streams.
 //!
 //! | column or camera | becomes |
 //! |---|---|
-//! | numbers, in lists of one shape | vector of that type and shape, named as the column |
+//! | numeric, in lists of one shape | vector of that dtype and shape, named like the column |
 //! | text | text |
-//! | image files | image (JPEG carried, PNG decoded), or depth (PNG of 16 bits) |
+//! | image files | image (JPEG stored unchanged, PNG decoded), or depth (16-bit PNG) |
 //! | anything else (`language_events`) | text: one JSON value per frame |
-//! | video | image, or depth if its pixels are one number of more than 8 bits |
+//! | video | image, or depth if its pixels have one channel of more than 8 bits |
 //! | `task_index` that changes inside the episode | also a text stream `task` |
 
 use std::ops::Range;
@@ -27,28 +27,28 @@ use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result};
 use crate::files;
 use crate::part::Part;
-use crate::source::{ClockPlan, StreamPlan};
+use crate::source::{ClockSpec, StreamSpec};
 use crate::video::{Pixels, VideoInfo};
 
-/// Where the frames of a stream come from.
+/// The origin of a stream's frames.
 #[derive(Debug, Clone)]
 pub(super) enum Origin {
     /// The column of that name in the episode's table.
     Column,
-    /// Frames of a video file, relative to the source, from this one on.
+    /// Frames of a video file, relative to the source, starting at this one.
     Video { file: PathBuf, first: u64 },
     /// Where each task begins, and its text.
     Tasks(Vec<(u64, Arc<str>)>),
 }
 
-/// A task whose text is longer does not become the text of every frame.
+/// A longer task text is not repeated for every frame.
 const MAX_TASK_BYTES: usize = 1 << 14;
 
 /// What a column becomes: kind, type, and whether its images are carried.
 type Columned = (Kind, FrameType, bool);
 
-/// An episode that is being planned.
-pub(super) struct Planning<'a> {
+/// Builds the spec of one episode.
+pub(super) struct SpecBuilder<'a> {
     pub(super) root: &'a Path,
     pub(super) meta: &'a Meta,
     pub(super) row: &'a EpisodeRow,
@@ -58,14 +58,14 @@ pub(super) struct Planning<'a> {
     pub(super) rows: Range<u64>,
     /// Where the table is, relative to the source.
     pub(super) place: String,
-    pub(super) streams: Vec<(StreamPlan, Origin)>,
+    pub(super) streams: Vec<(StreamSpec, Origin)>,
     pub(super) defects: Vec<Defect>,
-    /// What the user wants of the source.
+    /// The user's selection.
     pub(super) part: &'a Part,
 }
 
-impl Planning<'_> {
-    /// Lists a defect of the episode.
+impl SpecBuilder<'_> {
+    /// Records a defect of the episode.
     pub(super) fn note(&mut self, place: String, what: impl Into<String>, action: Action) {
         self.defects
             .push(Defect::new(place, what, action).of(self.id));
@@ -76,16 +76,16 @@ impl Planning<'_> {
         let table = Arc::clone(self.table);
         let columns = table.columns().iter();
         for column in columns.filter(|column| self.part.takes_stream(&column.name)) {
-            let planned = match self.column(column) {
-                // One column that cannot be read is a stream less.
+            let draft = match self.column(column) {
+                // A column that cannot be read costs one stream.
                 Err(ImportError::Corrupt { what, .. }) => Err(what),
                 other => other?,
             };
-            match planned {
+            match draft {
                 Ok((kind, frame, carried)) => {
-                    let mut plan = self.stream(&column.name, kind, frame);
-                    plan.carried = carried;
-                    self.streams.push((plan, Origin::Column));
+                    let mut spec = self.stream(&column.name, kind, frame);
+                    spec.carried = carried;
+                    self.streams.push((spec, Origin::Column));
                 }
                 Err(what) => {
                     let place = format!("{}:{}", self.place, column.name);
@@ -99,7 +99,7 @@ impl Planning<'_> {
                 let place = format!("{}:{name}", self.place);
                 self.note(
                     place,
-                    "is named in meta/info.json and is not there",
+                    "is listed in meta/info.json but missing",
                     Action::Skipped,
                 );
             }
@@ -107,11 +107,11 @@ impl Planning<'_> {
         Ok(())
     }
 
-    /// Kind, type and whether it is carried, or why there is no stream.
+    /// Kind, type and whether JPEG files are stored, or why it cannot be a stream.
     fn column(&self, column: &Column) -> Result<Result<Columned, String>> {
         let is_plain = column.form != Form::Image && column.form != Form::Json;
         if is_plain && self.table.has_nulls(column, &self.rows) {
-            return Ok(Err("has nulls, which no frame can be".to_owned()));
+            return Ok(Err("has nulls, which a stream cannot hold".to_owned()));
         }
         Ok(match &column.form {
             Form::Text | Form::Json => Ok((Kind::Text, FrameType::Text, false)),
@@ -132,7 +132,7 @@ impl Planning<'_> {
         let len = self.table.row_len(column, &self.rows);
         let Some(len) = len else {
             return Ok(Err(
-                "has rows of several lengths, which no frame can be".to_owned()
+                "has rows of several lengths; a stream needs a fixed shape".to_owned(),
             ));
         };
         let shape = match depth {
@@ -156,7 +156,7 @@ impl Planning<'_> {
         Ok(images::look(&file))
     }
 
-    /// Adds a stream for each camera that is in video files.
+    /// Adds a stream for each camera stored as video.
     pub(super) fn cameras(&mut self, cameras: &mut Cameras, keys: &[String]) -> Result<()> {
         for key in keys {
             if self.table.column(key).is_some() {
@@ -196,14 +196,14 @@ impl Planning<'_> {
         let there = self.frames_of(key, info, first);
         if there < frames {
             let what = format!(
-                "has {there} frames of episode {}, which has {frames}",
+                "has {there} frames of episode {}, but the episode has {frames}",
                 self.row.index
             );
             return self.note(place, what, Action::Skipped);
         }
         if there > frames {
             let what = format!(
-                "has {there} frames, episode {} has {frames}; the last {} are skipped",
+                "has {there} frames, but episode {} has {frames}; the last {} are skipped",
                 self.row.index,
                 there - frames
             );
@@ -219,23 +219,23 @@ impl Planning<'_> {
         let frame = FrameType::values(dtype, &shape).map_err(|error| error.to_string());
         match frame.and_then(images::check_size) {
             Ok(frame) => {
-                let mut plan = self.stream(key, kind, frame);
+                let mut spec = self.stream(key, kind, frame);
                 if kind == Kind::Depth {
-                    plan.attributes = depth_words(self.meta.features.get(key));
+                    spec.attributes = depth_words(self.meta.features.get(key));
                 }
-                self.streams.push((plan, Origin::Video { file, first }));
+                self.streams.push((spec, Origin::Video { file, first }));
             }
             Err(what) => self.note(file.to_string_lossy().into_owned(), what, Action::Skipped),
         }
     }
 
-    /// How many frames of the file are the episode's.
+    /// How many frames of the file belong to the episode.
     fn frames_of(&self, key: &str, info: &VideoInfo, first: u64) -> u64 {
         let there = info.frames().saturating_sub(first);
         if self.meta.version != Version::V30 {
             return there;
         }
-        // Behind them are those of the next episode.
+        // After them come those of the next episode.
         let time = |what: &str| {
             let name = format!("videos/{key}/{what}");
             self.meta.number(self.row, &name)
@@ -257,7 +257,7 @@ impl Planning<'_> {
         frame
     }
 
-    /// Which frame of the file is the episode's first.
+    /// The episode's first frame in the file.
     fn first_frame(&self, key: &str, info: &VideoInfo) -> Result<u64, String> {
         if self.meta.version != Version::V30 {
             return Ok(0);
@@ -279,7 +279,7 @@ impl Planning<'_> {
             .and_then(|first| info.times_ns.get(first));
         match at {
             Some(&at) if (at as f64 / 1e9 - from).abs() > 0.5 / self.meta.rate_hz => Err(format!(
-                "shows frame {first} at {:.6} s, episode {} begins at {from:.6} s",
+                "shows frame {first} at {:.6} s, but episode {} begins at {from:.6} s",
                 at as f64 / 1e9,
                 self.row.index
             )),
@@ -300,21 +300,21 @@ impl Planning<'_> {
             .collect();
         let longest = runs.iter().map(|(_, text)| text.len()).max();
         if let Some(len) = longest.filter(|&len| len > MAX_TASK_BYTES) {
-            let what = format!("names a task of {len} bytes, which is too long for every frame");
+            let what = format!("has a task of {len} bytes, which is too long to store per frame");
             self.note(format!("{}:task_index", self.place), what, Action::Skipped);
         } else {
-            let plan = self.stream("task", Kind::Text, FrameType::Text);
-            self.streams.push((plan, Origin::Tasks(runs)));
+            let spec = self.stream("task", Kind::Text, FrameType::Text);
+            self.streams.push((spec, Origin::Tasks(runs)));
         }
     }
 
-    fn stream(&self, name: &str, kind: Kind, frame: FrameType) -> StreamPlan {
-        StreamPlan {
+    fn stream(&self, name: &str, kind: Kind, frame: FrameType) -> StreamSpec {
+        StreamSpec {
             name: name.to_owned(),
             kind,
             frame,
             frames: self.rows.end - self.rows.start,
-            clock: ClockPlan::Regular {
+            clock: ClockSpec::Regular {
                 rate_hz: self.meta.rate_hz,
             },
             shift_of: None,
@@ -325,7 +325,7 @@ impl Planning<'_> {
     }
 }
 
-/// What a template's fields are for an episode and a camera, or for its table if the camera is empty.
+/// The template fields of an episode and a camera, or of its table if the camera is empty.
 pub(super) fn fields<'a>(meta: &Meta, row: &EpisodeRow, key: &'a str) -> Fields<'a> {
     let name = |what: &str| match key {
         "" => format!("data/{what}"),
@@ -344,7 +344,7 @@ pub(super) fn bad_template(root: &Path, name: &str, what: &str) -> ImportError {
     ImportError::corrupt(&root.join("meta/info.json"), name, what)
 }
 
-/// The bytes of an image: in the table itself, or in a file of the source that it names.
+/// The bytes of an image: in the table itself, or in a file that the table names.
 pub(super) fn read_image(
     root: &Path,
     table: &Arc<Table>,
@@ -370,10 +370,10 @@ pub(super) fn read_image(
     let file = root.join(inside);
     let limit = kino_codec::MAX_FRAME_BYTES as u64;
     let bytes = files::read_limited_if_there(&file, limit)?;
-    bytes.ok_or_else(|| corrupt(format!("names the image {path}, which is not there")))
+    bytes.ok_or_else(|| corrupt(format!("names the image {path}, which does not exist")))
 }
 
-/// Whether a video's own times differ from the rate, in words.
+/// Describes how a video's own timestamps differ from the rate, if they do.
 fn uneven(info: &VideoInfo, frames: Range<u64>, rate_hz: f64) -> Option<String> {
     let range = usize::try_from(frames.start).ok()?..usize::try_from(frames.end).ok()?;
     let times = info.times_ns.get(range)?;
@@ -384,13 +384,13 @@ fn uneven(info: &VideoInfo, frames: Range<u64>, rate_hz: f64) -> Option<String> 
         .enumerate()
         .position(|(frame, &time)| (at(time) - frame as f64 / rate_hz).abs() > 0.5 / rate_hz)?;
     Some(format!(
-        "shows frame {off} of the episode at {:.6} s; at {rate_hz} Hz it is {:.6} s",
+        "shows frame {off} of the episode at {:.6} s; at {rate_hz} Hz it should be at {:.6} s",
         at(times[off]),
         off as f64 / rate_hz
     ))
 }
 
-/// How codes become metres: what the dataset says about a depth video.
+/// The scale from depth codes to metres, from the metadata of a depth video.
 fn depth_words(feature: Option<&Value>) -> Map<String, Value> {
     let info =
         feature.and_then(|feature| feature.get("info").or_else(|| feature.get("video_info")));
@@ -399,8 +399,8 @@ fn depth_words(feature: Option<&Value>) -> Map<String, Value> {
     };
     let is_depth =
         |name: &str| name.contains("depth") || name.contains("use_log") || name.contains("shift");
-    let words = info.iter().filter(|(name, _)| is_depth(name));
-    words
+    let entries = info.iter().filter(|(name, _)| is_depth(name));
+    entries
         .map(|(name, value)| (name.clone(), value.clone()))
         .collect()
 }

@@ -1,4 +1,4 @@
-//! The entries of a file, and how those are read that are neither messages nor blocks. MCAP's own word is record.
+//! The records of a file, and how those other than messages and chunks are parsed.
 //!
 //! ```text
 //! 03 schema      u16 id │ text name │ text encoding │ u32 len │ data …
@@ -12,15 +12,15 @@ use std::collections::BTreeMap;
 
 use super::bytes::{Bytes, to_usize};
 
-/// Where the payload of a message is.
+/// The location of a message's payload.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place {
-    pub(super) block: u32,
+    pub(super) chunk: u32,
     pub(super) offset: u32,
     pub(super) len: u32,
 }
 
-/// What a pass meets, in the order of the file.
+/// What a scan reports, in file order.
 pub(super) enum Event<'a> {
     Schema {
         id: u16,
@@ -54,19 +54,19 @@ pub(super) enum Event<'a> {
     Fault(Fault),
 }
 
-/// Something in the file that is not as it should be.
+/// A fault of the file.
 #[derive(Debug, Clone)]
 pub(super) struct Fault {
-    /// Where: `byte 1234`.
+    /// Location: `byte 1234`.
     pub(super) place: String,
     pub(super) what: String,
-    /// Whether something cannot be imported because of it.
+    /// Whether it prevents something from being imported.
     pub(super) is_loss: bool,
-    /// About when it happened, where that is known.
+    /// Its approximate time, if known.
     pub(super) log_ns: Option<i64>,
 }
 
-/// Tells of an entry that is neither a message nor a block.
+/// Reports a record that is neither a message nor a chunk.
 pub(super) fn plain(kind: u8, body: &[u8], tell: &mut dyn FnMut(Event<'_>)) -> Result<(), String> {
     let mut parts = Bytes::new(body);
     match kind {
@@ -97,7 +97,7 @@ pub(super) fn plain(kind: u8, body: &[u8], tell: &mut dyn FnMut(Event<'_>)) -> R
             name: parts.text()?,
             values: to_map(parts.prefixed()?)?,
         }),
-        // The header, indices and offsets say nothing about the recording; kinds from 0x80 on are private.
+        // The header, indexes and offsets say nothing about the recording; opcodes from 0x80 on are private.
         _ => {}
     }
     Ok(())
@@ -111,7 +111,7 @@ fn to_map(bytes: &[u8]) -> Result<BTreeMap<String, String>, String> {
     Ok(map)
 }
 
-/// What a kind of entry is, in words.
+/// The name of a record type, for messages.
 pub(super) fn name(kind: u8) -> &'static str {
     match kind {
         0x01 => "a header",
@@ -119,7 +119,7 @@ pub(super) fn name(kind: u8) -> &'static str {
         0x03 => "a schema",
         0x04 => "a channel",
         0x05 => "a message",
-        0x06 => "a block of messages",
+        0x06 => "a chunk",
         0x09 => "an attachment",
         0x0c => "metadata",
         _ => "an entry",

@@ -1,14 +1,14 @@
-//! What every importer does with its plans: find a stream, know the usual names, give each stream a clock, and say why
-//! nothing is left.
+//! What every importer does with its specs: find a stream, know the common names, give each stream a clock, and explain
+//! why no episode is left.
 
 use std::ops::Range;
 use std::path::Path;
 
 use crate::defect::Defect;
 use crate::error::{ImportError, Result, invalid};
-use crate::source::{ClockPlan, EpisodePlan, StreamPlan};
+use crate::source::{ClockSpec, EpisodeSpec, StreamSpec};
 
-/// What a number of frames per second is called, in formats that leave it open.
+/// Common names of the frame rate, in formats that do not define one.
 pub(crate) const RATES: &[&str] = &[
     "rate_hz",
     "fps",
@@ -18,7 +18,7 @@ pub(crate) const RATES: &[&str] = &[
     "frequency_hz",
 ];
 
-/// What the text is called that says what is to be done.
+/// Common names of the language instruction.
 pub(crate) const INSTRUCTIONS: &[&str] = &[
     "instruction",
     "language_instruction",
@@ -29,31 +29,31 @@ pub(crate) const INSTRUCTIONS: &[&str] = &[
     "text",
 ];
 
-/// No more than this is read in one go.
+/// At most this much is read in one call.
 const MAX_READ_BYTES: u64 = 1 << 30;
 
-/// The stream that a [`read`](crate::Source::read) asks for, if it has these frames.
+/// The stream that a [`read`](crate::Source::read) requests, if it has these frames.
 pub(crate) fn find<'a>(
-    episodes: &'a [EpisodePlan],
+    episodes: &'a [EpisodeSpec],
     (episode, stream): (usize, usize),
     frames: &Range<u64>,
-) -> Result<&'a StreamPlan> {
-    let Some(plan) = episodes.get(episode) else {
+) -> Result<&'a StreamSpec> {
+    let Some(spec) = episodes.get(episode) else {
         return Err(invalid(format!(
-            "episode {episode} does not exist; there are {}",
+            "episode {episode} does not exist; the source has {}",
             episodes.len()
         )));
     };
-    let Some(stream) = plan.streams.get(stream) else {
+    let Some(stream) = spec.streams.get(stream) else {
         return Err(invalid(format!(
-            "stream {stream} of episode `{}` does not exist; there are {}",
-            plan.id,
-            plan.streams.len()
+            "stream {stream} of episode `{}` does not exist; it has {}",
+            spec.id,
+            spec.streams.len()
         )));
     };
     if frames.start > frames.end || frames.end > stream.frames {
         return Err(invalid(format!(
-            "frames {frames:?} of stream `{}` do not exist; it has {}",
+            "frames {frames:?} of stream `{}` do not exist; it has {} frames",
             stream.name, stream.frames
         )));
     }
@@ -69,24 +69,24 @@ pub(crate) fn find<'a>(
 }
 
 /// Gives every stream of an episode the same regular clock.
-pub(crate) fn set_rate(episode: &mut EpisodePlan, rate_hz: f64) {
+pub(crate) fn set_rate(episode: &mut EpisodeSpec, rate_hz: f64) {
     for stream in &mut episode.streams {
-        stream.clock = ClockPlan::Regular { rate_hz };
+        stream.clock = ClockSpec::Regular { rate_hz };
     }
 }
 
-/// Whether every stream of an episode has its clock already: an export wrote it.
-pub(crate) fn has_clocks(episode: &EpisodePlan) -> bool {
-    let none = ClockPlan::Regular { rate_hz: 0.0 };
+/// Whether every stream of an episode already has its clock, written by an export.
+pub(crate) fn has_clocks(episode: &EpisodeSpec) -> bool {
+    let none = ClockSpec::Regular { rate_hz: 0.0 };
     episode.streams.iter().all(|stream| stream.clock != none)
 }
 
-/// A number that can be a rate.
+/// Whether a value is a valid rate.
 pub(crate) fn is_rate(rate_hz: &f64) -> bool {
     rate_hz.is_finite() && *rate_hz > 0.0
 }
 
-/// An error that says why no episode is left: the first fault that was found.
+/// The error for a source without any importable episode; names the first fault.
 pub(crate) fn nothing_left(path: &Path, defects: &[Defect], next: &str) -> ImportError {
     let first = defects.iter().find(|defect| defect.is_fault());
     let why = first.map(|first| format!(" ({}: {})", first.place, first.what));
@@ -97,7 +97,7 @@ pub(crate) fn nothing_left(path: &Path, defects: &[Defect], next: &str) -> Impor
     }
 }
 
-/// Frames as places in a list; a list in memory has no more places than fit.
+/// Frames as positions in a list; a list in memory cannot be longer than `usize`.
 pub(crate) fn places(frames: &Range<u64>) -> Range<usize> {
     let place = |frame| usize::try_from(frame).unwrap_or(usize::MAX);
     place(frames.start)..place(frames.end)

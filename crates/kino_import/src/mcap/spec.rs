@@ -1,4 +1,4 @@
-//! The plan: topics and times become episodes of streams, and what is left becomes defects.
+//! Turns topics and timestamps into episodes of streams; what is left becomes defects.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::RangeInclusive;
@@ -7,69 +7,69 @@ use std::sync::Arc;
 use serde_json::{Map, Value as Json};
 
 use super::Part;
-use super::entries::Place;
 use super::mapping::{Clock, Mapping, Stream, Task};
-use super::streams::{Planned, TopicStream};
+use super::records::Place;
+use super::streams::{TopicStream, TopicStreams};
 use super::topic::{Entry, Topic};
 use super::walk::Contents;
 use crate::defect::{Action, Defect};
-use crate::source::{ClockPlan, EpisodePlan, StreamPlan};
+use crate::source::{ClockSpec, EpisodeSpec, StreamSpec};
 
-/// What becomes of each topic. Of two streams of one name, the second is left out.
-pub(super) fn plan(topics: &[Topic], mapping: &Mapping) -> Vec<Planned> {
+/// The streams of each topic. Of two streams with one name, the second is skipped.
+pub(super) fn topic_streams(topics: &[Topic], mapping: &Mapping) -> Vec<TopicStreams> {
     let mut names = HashSet::new();
-    let plan = |topic: &Topic| {
+    let streams = |topic: &Topic| {
         let wanted: Vec<&Stream> = mapping
             .streams
             .iter()
             .filter(|stream| stream.topic == topic.name)
             .collect();
-        let mut planned = topic.plan(&wanted, mapping.keeps_others());
-        let Planned { streams, lost, .. } = &mut planned;
+        let mut draft = topic.streams(&wanted, mapping.keeps_others());
+        let TopicStreams { streams, lost, .. } = &mut draft;
         streams.retain(|stream| {
             let is_new = names.insert(stream.name.clone());
             if !is_new {
                 lost.push((
                     String::new(),
-                    format!("stream `{}` is already that of another topic", stream.name),
+                    format!("stream `{}` already belongs to another topic", stream.name),
                 ));
             }
             is_new
         });
-        planned
+        draft
     };
-    topics.iter().map(plan).collect()
+    topics.iter().map(streams).collect()
 }
 
-/// One episode that is being planned.
-pub(super) struct Planning<'a> {
+/// Builds the spec of one episode.
+pub(super) struct SpecBuilder<'a> {
     /// The name of its file.
     pub(super) file: &'a str,
     pub(super) id: String,
-    /// When its messages were logged.
+    /// The range of log times of its messages.
     pub(super) span: &'a RangeInclusive<i64>,
 }
 
-/// The messages of a topic by one clock: their times, their places, how many stood in the wrong order.
+/// The messages of a topic by one clock: timestamps, locations, and how many were out of order.
 struct Timed {
     times: Arc<[i64]>,
     places: Arc<[Place]>,
     moved: usize,
 }
 
-impl Planning<'_> {
-    /// The episode, what is behind its streams, and its defects, from topics and their messages in it.
+impl SpecBuilder<'_> {
+    /// The episode, the sources of its streams, and its defects, from topics and their messages in it.
     pub(super) fn episode<'t>(
         &self,
-        topics: impl Iterator<Item = (&'t Topic, &'t Planned, &'t [Entry])>,
-    ) -> (EpisodePlan, Vec<Part>, Vec<Defect>) {
+        topics: impl Iterator<Item = (&'t Topic, &'t TopicStreams, &'t [Entry])>,
+    ) -> (EpisodeSpec, Vec<Part>, Vec<Defect>) {
         let (mut streams, mut defects) = (Vec::new(), Vec::new());
-        for (topic, planned, entries) in topics {
+        for (topic, draft, entries) in topics {
             let Ok(decoder) = &topic.decoder else {
                 continue;
             };
             let mut clocks: BTreeMap<Clock, Timed> = BTreeMap::new();
-            for stream in &planned.streams {
+            for stream in &draft.streams {
                 let timed = clocks
                     .entry(stream.clock)
                     .or_insert_with(|| in_time(entries, stream.clock));
@@ -82,11 +82,11 @@ impl Planning<'_> {
                     look: stream.look.clone(),
                     places: Arc::clone(&timed.places),
                 };
-                streams.push((to_plan(stream, topic, &timed.times), part));
+                streams.push((to_spec(stream, topic, &timed.times), part));
             }
             for timed in clocks.values().filter(|timed| timed.moved > 0) {
                 let what = format!(
-                    "goes back in time: {} of {} messages stand behind a later one; kept, put in the order of time",
+                    "goes back in time: {} of {} messages come after a later one; kept, sorted by time",
                     timed.moved,
                     timed.times.len()
                 );
@@ -100,7 +100,7 @@ impl Planning<'_> {
             true => "/".to_owned(),
             false => format!("/ from {} ns to {} ns", self.span.start(), self.span.end()),
         };
-        let episode = EpisodePlan {
+        let episode = EpisodeSpec {
             id: self.id.clone(),
             splits: Vec::new(),
             attributes: Map::new(),
@@ -115,7 +115,7 @@ impl Planning<'_> {
     }
 }
 
-/// Messages in the order of a clock.
+/// Messages sorted by a clock.
 fn in_time(entries: &[Entry], clock: Clock) -> Timed {
     let entries = entries.iter();
     let mut timed: Vec<_> = entries
@@ -128,7 +128,7 @@ fn in_time(entries: &[Entry], clock: Clock) -> Timed {
         is_moved
     };
     let moved = timed.iter().filter(is_moved).count();
-    // Stable: messages of one time stay in the order of the file.
+    // Stable: messages with equal timestamps stay in file order.
     timed.sort_by_key(|(time, _)| *time);
     let (times, places): (Vec<_>, Vec<_>) = timed.into_iter().unzip();
     Timed {
@@ -138,7 +138,7 @@ fn in_time(entries: &[Entry], clock: Clock) -> Timed {
     }
 }
 
-fn to_plan(stream: &TopicStream, topic: &Topic, times: &Arc<[i64]>) -> StreamPlan {
+fn to_spec(stream: &TopicStream, topic: &Topic, times: &Arc<[i64]>) -> StreamSpec {
     let mut attributes = stream.attributes.clone();
     let unit = match attributes.remove("unit") {
         Some(Json::String(unit)) => Some(unit),
@@ -157,12 +157,12 @@ fn to_plan(stream: &TopicStream, topic: &Topic, times: &Arc<[i64]>) -> StreamPla
         Clock::Publish => "publish",
     };
     attributes.insert("clock".to_owned(), Json::from(clock));
-    StreamPlan {
+    StreamSpec {
         name: stream.name.clone(),
         kind: stream.kind,
         frame: stream.frame.clone(),
         frames: times.len() as u64,
-        clock: ClockPlan::Explicit(Arc::clone(times)),
+        clock: ClockSpec::Explicit(Arc::clone(times)),
         shift_of: None,
         carried: stream.look.as_ref().is_some_and(|look| look.carried),
         unit,
@@ -170,7 +170,8 @@ fn to_plan(stream: &TopicStream, topic: &Topic, times: &Arc<[i64]>) -> StreamPla
     }
 }
 
-/// What was done in an episode, as the mapping says: its text, or the first that a topic gave inside or before it.
+/// The task of an episode, from the mapping: its text, or the first one that a topic published in or before the
+/// episode.
 pub(super) fn task(
     mapping: &Mapping,
     contents: &Contents,
@@ -187,22 +188,22 @@ pub(super) fn task(
     }
 }
 
-/// When something went wrong.
+/// The time of a fault.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum When {
-    /// At this time of logging.
+    /// At this log time.
     At(i64),
-    /// Where the file ends, or nobody knows.
+    /// At the end of the file, or unknown.
     AtTheEnd,
     /// In all messages of a topic.
     Always,
 }
 
-/// What is wrong with a file and its topics; `blame` names the episode of a time.
+/// The faults of a file and its topics; `blame` maps a time to its episode.
 pub(super) fn faults(
     file: &str,
     contents: &Contents,
-    planned: &[Planned],
+    draft: &[TopicStreams],
     blame: impl Fn(When) -> Option<String>,
 ) -> Vec<Defect> {
     let mut out = Vec::new();
@@ -222,7 +223,7 @@ pub(super) fn faults(
         let when = fault.log_ns.map_or(When::AtTheEnd, When::At);
         push(&fault.place, fault.what.clone(), action, when);
     }
-    for (topic, planned) in contents.topics.iter().zip(planned) {
+    for (topic, draft) in contents.topics.iter().zip(draft) {
         let place = &topic.name;
         let all = topic.unread.0 + topic.entries.len() as u64;
         match (&topic.decoder, &topic.unread) {
@@ -239,20 +240,20 @@ pub(super) fn faults(
             }
             (Ok(_), _) => {}
         }
-        for (path, what) in &planned.lost {
+        for (path, what) in &draft.lost {
             let place = match path.is_empty() {
                 true => place.clone(),
                 false => format!("{place}, field `{path}`"),
             };
             push(&place, what.clone(), Action::Skipped, When::Always);
         }
-        for what in &planned.notes {
+        for what in &draft.notes {
             push(place, what.clone(), Action::Noted, When::Always);
         }
-        if !topic.entries.is_empty() && planned.streams.is_empty() && planned.lost.is_empty() {
+        if !topic.entries.is_empty() && draft.streams.is_empty() && draft.lost.is_empty() {
             push(
                 place,
-                "is not imported: the mapping leaves it out, or it has no values".to_owned(),
+                "is not imported: the mapping excludes it, or it has no values".to_owned(),
                 Action::Noted,
                 When::Always,
             );
@@ -261,11 +262,11 @@ pub(super) fn faults(
     out
 }
 
-/// How many messages lie outside of all episodes, in words.
+/// Describes how many messages are outside of all episodes.
 pub(super) fn outside(topics: &[Topic], inside: &[Vec<Vec<Entry>>]) -> Option<String> {
     let all: usize = topics.iter().map(|topic| topic.entries.len()).sum();
     let inside: usize = inside.iter().flatten().map(Vec::len).sum();
     let outside = all - inside;
     (outside > 0)
-        .then(|| format!("{outside} messages lie outside of the episodes and are not imported"))
+        .then(|| format!("{outside} messages are outside of the episodes and are not imported"))
 }
