@@ -289,7 +289,7 @@ def test_an_array_of_another_length_is_a_defect_that_points_to_a_mapping(tmp_pat
         file["demo_0/force"] = force
         file["demo_0/intrinsics"] = np.eye(3)
     with pytest.raises(
-        kinograph.CorruptDataError, match=r"400 rows, most .* 40.*--suggest-mapping"
+        kinograph.CorruptDataError, match=r"400 rows, but most .* 40.*--suggest-mapping"
     ):
         kinograph.pack(source, tmp_path / "no.kino", rate_hz=20)
     draft = suggest(source).stdout
@@ -449,7 +449,7 @@ def test_a_mapping_says_where_everything_is(tmp_path):
         ('[[stream]]\nfrom = "action"\nkind = "image"', "cannot be of kind image"),
         ('task = { from = "lang" }', "task = .*: no episode has this attribute"),
         ('[[stream]]\nfrom = "action"\nindex = 9', "no index 9 on its second axis"),
-        ('[[stream]]\nname = "x"\nfrom = "*"', "names 2 datasets; without a `name`"),
+        ('[[stream]]\nname = "x"\nfrom = "*"', "matches 2 datasets; remove `name`"),
         (
             'timestamps = "observation"\ntimestamps_unit = "s"\n[[stream]]\nfrom = "action"',
             "cannot be timestamps",

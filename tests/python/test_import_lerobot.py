@@ -484,7 +484,7 @@ def test_times_of_a_video_that_do_not_fit_are_refused(tmp_path):
         "episode_000002",
         "videos/observation.images.front/chunk-000/file-000.mp4",
     )
-    assert "of episode 2, which has 13" in lost.what
+    assert "of episode 2, but the episode has 13" in lost.what
 
 
 def test_the_real_unitree_g1_sample_is_imported_with_an_exact_report(tmp_path):

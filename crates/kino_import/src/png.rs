@@ -82,8 +82,8 @@ fn reader(bytes: &[u8]) -> Result<Reader<Cursor<&[u8]>>, String> {
 }
 
 fn value_type(reader: &Reader<Cursor<&[u8]>>) -> Result<ValueType, String> {
-    let (channel, depth) = reader.output_color_type();
-    let channels = match channel {
+    let (color, depth) = reader.output_color_type();
+    let channels = match color {
         ColorType::Grayscale => 1,
         ColorType::GrayscaleAlpha => 2,
         ColorType::Rgb | ColorType::Indexed => 3,
@@ -106,7 +106,7 @@ fn form(ty: &ValueType) -> Option<(u32, u32, ColorType, BitDepth)> {
         [height, width, channels] => (height, width, channels),
         _ => return None,
     };
-    let channel = match channels {
+    let color = match channels {
         1 => ColorType::Grayscale,
         2 => ColorType::GrayscaleAlpha,
         3 => ColorType::Rgb,
@@ -119,7 +119,7 @@ fn form(ty: &ValueType) -> Option<(u32, u32, ColorType, BitDepth)> {
         _ => return None,
     };
     let side = |len: usize| u32::try_from(len).ok().filter(|&len| len > 0);
-    Some((side(width)?, side(height)?, channel, depth))
+    Some((side(width)?, side(height)?, color, depth))
 }
 
 /// Whether a PNG file can hold frames of this type.
@@ -129,7 +129,7 @@ pub(crate) fn holds(ty: &ValueType) -> bool {
 
 /// Encodes a frame. The same frame always gives the same bytes.
 pub(crate) fn encode(ty: &ValueType, values: &[u8]) -> Result<Vec<u8>, String> {
-    let (width, height, channel, depth) = form(ty).ok_or("is not an image that PNG can hold")?;
+    let (width, height, color, depth) = form(ty).ok_or("is not an image that PNG can hold")?;
     let swapped: Vec<u8>;
     let values = match depth {
         BitDepth::Sixteen => {
@@ -144,7 +144,7 @@ pub(crate) fn encode(ty: &ValueType, values: &[u8]) -> Result<Vec<u8>, String> {
     };
     let mut file = Vec::new();
     let mut encoder = Encoder::new(&mut file, width, height);
-    encoder.set_color(channel);
+    encoder.set_color(color);
     encoder.set_depth(depth);
     encoder.set_compression(Compression::Fast);
     let written = encoder.write_header().and_then(|mut writer| {
@@ -159,12 +159,12 @@ pub(crate) fn encode(ty: &ValueType, values: &[u8]) -> Result<Vec<u8>, String> {
 mod tests {
     use super::*;
 
-    fn encode(channel: ColorType, depth: BitDepth, size: (u32, u32), values: &[u8]) -> Vec<u8> {
+    fn encode(color: ColorType, depth: BitDepth, size: (u32, u32), values: &[u8]) -> Vec<u8> {
         let mut file = Vec::new();
         let mut encoder = Encoder::new(&mut file, size.0, size.1);
-        encoder.set_color(channel);
+        encoder.set_color(color);
         encoder.set_depth(depth);
-        if channel == ColorType::Indexed {
+        if color == ColorType::Indexed {
             encoder.set_palette(vec![1, 2, 3, 4, 5, 6]);
         }
         let mut writer = encoder.write_header().unwrap();

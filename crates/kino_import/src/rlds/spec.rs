@@ -218,11 +218,7 @@ impl Draft {
                 ..
             }
             | LeafType::Text { shape } => shape,
-            _ => {
-                return Err(lost(
-                    "is neither numeric nor text, so it cannot be an attribute",
-                ));
-            }
+            _ => return Err(lost("has a type that attributes cannot hold")),
         };
         let shape = match leaf.lists {
             0 => shape.clone(),

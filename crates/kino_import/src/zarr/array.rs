@@ -206,8 +206,7 @@ impl Array {
         }))
     }
 
-    /// The array does not know the length of strings: a chunk may expand to sixteen times its stored bytes plus a
-    /// mebibyte.
+    /// The array does not know the length of strings: a chunk may expand to 16 times its stored bytes plus 1 MiB.
     fn decompress_texts(&self, stored: Vec<u8>) -> Result<Vec<u8>, String> {
         let len = match self.compressor {
             Compressor::None => stored.len(),
@@ -216,12 +215,7 @@ impl Array {
                 .and_then(|len| len.first_chunk())
                 .and_then(|&len| usize::try_from(u32::from_le_bytes(len)).ok())
                 .ok_or("is a truncated Blosc chunk")?,
-            _ => {
-                return Err(
-                    "contains strings with a compressor that is not supported for strings"
-                        .to_owned(),
-                );
-            }
+            _ => return Err("has a compressor that is not supported for strings".to_owned()),
         };
         if len > (64 << 20) {
             return Err(format!("contains {len} bytes of strings, more than 64 MiB"));
@@ -357,12 +351,7 @@ fn fill(value: &Value, values: Values) -> Result<Vec<u8>, String> {
     let Element::Number { dtype, is_big } = element else {
         return Ok(vec![0; element.size()]);
     };
-    let wrong = || {
-        format!(
-            "has the fill value {value}, which is not a valid {}",
-            dtype.name()
-        )
-    };
+    let wrong = || format!("has the fill value {value}, which is not {}", dtype.name());
     let float = match value {
         Value::Null => Some(0.0),
         Value::Bool(value) => Some(f64::from(u8::from(*value))),

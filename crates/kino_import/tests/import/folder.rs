@@ -238,12 +238,12 @@ fn malformed_arrays_tables_and_images_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let take = folder.path().join("take_0");
     fs::create_dir_all(take.join("camera")).unwrap();
-    let sound = npy(
+    let valid = npy(
         "{'descr': '|u1', 'fortran_order': False, 'shape': (3,), }",
         &[1, 2, 3],
     );
     for name in ["a", "b"] {
-        fs::write(take.join(format!("{name}.npy")), &sound).unwrap();
+        fs::write(take.join(format!("{name}.npy")), &valid).unwrap();
     }
     for (name, header) in [
         (

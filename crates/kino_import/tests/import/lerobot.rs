@@ -301,8 +301,8 @@ fn a_video_with_different_timestamps_is_a_defect() {
         format!(
             "kept: {file}: shows frame 1 of the episode at 0.100000 s; at 30 Hz it should be at 0.033333 s"
         ),
-        format!("lost: {file}: shows frame 9 at 0.900000 s, episode 1 begins at 0.300000 s"),
-        format!("lost: {file}: shows frame 14 at 1.400000 s, episode 2 begins at 0.466667 s"),
+        format!("lost: {file}: shows frame 9 at 0.900000 s, but episode 1 begins at 0.300000 s"),
+        format!("lost: {file}: shows frame 14 at 1.400000 s, but episode 2 begins at 0.466667 s"),
     ]) {
         assert_eq!(**found, expected);
     }
