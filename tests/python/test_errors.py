@@ -60,7 +60,7 @@ def test_a_missing_episode_stream_or_column_is_not_found_and_the_message_lists_t
     for look, message in [
         (
             lambda: lift["demo_9"],
-            "no episode `demo_9`; the dataset has 3 episodes, such as demo_0, demo_1, demo_2",
+            "there is no episode `demo_9`; the dataset has 3 episodes, such as demo_0, demo_1, demo_2",
         ),
         (lambda: lift[3], "no episode 3; the dataset has 3"),
         (lambda: lift[-4], "no episode -4; the dataset has 3"),
@@ -70,7 +70,7 @@ def test_a_missing_episode_stream_or_column_is_not_found_and_the_message_lists_t
         ),
         (lambda: lift.streams["obs/x"], "no stream `obs/x`; there are actions, dones, "),
         (lambda: lift.stats["language"], "no stream `language`; there are actions, dones, "),
-        (lambda: lift.episodes["x"], "no column `x`; the columns are episode, id, frames"),
+        (lambda: lift.episodes["x"], "no column `x`; the table has episode, id, frames"),
     ]:
         with pytest.raises(kinograph.NotFoundError) as caught:
             look()
