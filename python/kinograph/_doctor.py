@@ -83,7 +83,7 @@ def doctor(  # noqa: PLR0913 (each is a keyword of its own)
     seconds: float = 10.0,
     windows: Mapping[str, WindowSpec] | None = None,
     anchor: str | float | None = None,
-    batch_size: int = 64,
+    batch_size: int | None = None,
     images: Images | Mapping[str, Any] | None = None,
     memory: int | str | None = None,
 ) -> Diagnosis:
@@ -105,7 +105,7 @@ def doctor(  # noqa: PLR0913 (each is a keyword of its own)
     :param seconds: How long to watch the loop
     :param windows: As for a loader; without it, the frame of every stream at the anchor
     :param anchor: As for a loader
-    :param batch_size: As for a loader
+    :param batch_size: As for a loader; 64 by default
     :param images: As for a loader
     :param memory: As for a loader
 
@@ -120,9 +120,10 @@ def doctor(  # noqa: PLR0913 (each is a keyword of its own)
         raise InvalidArgumentError(f"step is {step!r}; give a function, or its time as `step_s`")
     if isinstance(dataset, BaseLoader):
         made = dataset
-        if windows is not None or anchor is not None or images is not None or memory is not None:
+        if any(one is not None for one in (windows, anchor, batch_size, images, memory)):
             raise InvalidArgumentError(
-                "`windows`, `anchor`, `images` and `memory` cannot be combined with a loader; give them to the loader"
+                "`windows`, `anchor`, `batch_size`, `images` and `memory` cannot be combined with a loader; give them to the "
+                "loader"
             )
     else:
         made = _to_loader(
@@ -130,7 +131,7 @@ def doctor(  # noqa: PLR0913 (each is a keyword of its own)
             {
                 "windows": windows,
                 "anchor": anchor,
-                "batch_size": batch_size,
+                "batch_size": 64 if batch_size is None else batch_size,
                 "images": images,
                 "memory": memory,
             },

@@ -38,7 +38,7 @@ def append(path: Path, process: int, round_: int) -> str:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
-            with kinograph.Writer(path, mode="append", shard_bytes=1, memory_bytes=1) as writer:
+            with kinograph.Writer(path, mode="append", shard_size=1, memory=1) as writer:
                 writer.add_episode({"x": values(process, round_)}, rate_hz=20.0, id=named)
     except kinograph.KinographError as error:
         return f"{type(error).__name__}: {error}"
@@ -84,7 +84,7 @@ def run(path: Path, options: argparse.Namespace) -> tuple[int, int, list[str]]:
     # Killed rounds may have committed, or left something to resume.
     before = len(kinograph.open(path))
     if options.kill:
-        writer = kinograph.Writer(path, mode="resume", shard_bytes=1, memory_bytes=1)
+        writer = kinograph.Writer(path, mode="resume", shard_size=1, memory=1)
         waiting = len(writer.resumed)
         writer.commit("resume") if waiting else writer.abandon()
         if len(kinograph.open(path)) != before + waiting:

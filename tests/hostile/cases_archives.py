@@ -292,7 +292,7 @@ mds("zstd_sound", lambda entry, files: packed(entry, files, claims=len(raw)), (0
 mds(
     "zstd_claims_4_gib",
     lambda entry, files: packed(entry, files, claims=1 << 32, holds=bytes(64 << 20)),
-    says="at most",
+    says="the limit is",
 )
 mds(
     "zstd_of_100_mib",

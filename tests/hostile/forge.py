@@ -27,7 +27,7 @@ import kinograph
 def base() -> Path:
     """A small valid dataset: two episodes, each in a separate shard."""
     path = Path(tempfile.mkdtemp(prefix="kino-forge-")) / "base.kino"
-    with kinograph.Writer(path, shard_bytes=1) as writer:
+    with kinograph.Writer(path, shard_size=1) as writer:
         for number in range(2):
             steps = np.arange(30, dtype=np.float32).reshape(10, 3)
             streams = {
