@@ -27,7 +27,7 @@ import numpy.typing as npt
 
 from kinograph import _core
 from kinograph._arguments import LAST_INDEX, said_twice, to_bytes, to_list, to_whole, to_word
-from kinograph._dataset import Dataset
+from kinograph._dataset import Dataset, StreamSummary
 from kinograph._errors import InvalidArgumentError
 from kinograph._loader_options import (
     Images,
@@ -74,9 +74,9 @@ class _Turn:
 class BaseLoader(Measured, Generic[_Array, _Device]):
     """What the loaders of all frameworks share; only the kind of array differs."""
 
-    def __new__(cls, *_args: object, **options: object) -> Self:
+    def __new__(cls, *args: object, **options: object) -> Self:
         """Refuse unknown options with what to use instead, before ``__init__`` would without."""
-        check_names(cls, options)
+        check_names(cls, options, positional=len(args))
         return super().__new__(cls)
 
     def __init_subclass__(cls, **keywords: object) -> None:
@@ -193,6 +193,8 @@ class BaseLoader(Measured, Generic[_Array, _Device]):
             epoch_size=epoch_size,
         )
         image_options = to_images(images)
+        if image_options != Images():
+            _check_images(self._order.sources)
         self._scales = to_scales(
             self._order.sources, normalize, are_cameras_floats=image_options.dtype != "uint8"
         )
@@ -482,6 +484,28 @@ def to_samples(
     if isinstance(dataset, Dataset):
         return dataset.samples(**request)
     return Dataset(dataset).samples(**request)
+
+
+def _check_images(sources: Sequence[Source]) -> None:
+    """Refuse image options that no requested stream follows: they would change nothing without a word."""
+    for source in sources:
+        known = source.samples.dataset.streams
+        streams = [known[window["stream"]] for window in source.samples.request["windows"]]
+        if any(_is_image(stream) for stream in streams):
+            return
+    shown = ", ".join(
+        f"`{stream.name}` is {stream.kind} {stream.dtype} {list(stream.shape)}"
+        for stream in streams
+    )
+    raise InvalidArgumentError(
+        f"`images` has no effect: no requested stream holds images ({shown}); images are uint8 [height, width, channels], so "
+        "store float images as uint8, or remove `images`"
+    )
+
+
+def _is_image(stream: StreamSummary) -> bool:
+    is_bytes = stream.dtype == np.uint8 and len(stream.shape) == 3
+    return is_bytes or stream.kind in ("image", "depth")
 
 
 def _to_sources(dataset: Trained, request: dict[str, Any]) -> list[Source]:

@@ -173,9 +173,14 @@ _FOREIGN = {
 }
 
 
-def check_names(owner: type, names: Iterable[str]) -> None:
+def check_names(owner: type, names: Iterable[str], *, positional: int = 0) -> None:
     """Refuse a keyword that the owner's ``__init__`` does not have, with what to use instead."""
     known = list(inspect.signature(owner).parameters)
+    if positional > 1:
+        raise TypeError(
+            f"{owner.__module__}.{owner.__qualname__} takes one positional argument, the dataset; give options by name, such "
+            "as batch_size=32"
+        )
     for name in names:
         if name not in known:
             raise unknown_option(f"{owner.__module__}.{owner.__qualname__}", name, known)

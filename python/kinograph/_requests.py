@@ -154,7 +154,13 @@ def _to_window(key: str, request: WindowSpec) -> Window:
         return request
     # As in `stream[10:20]` and `stream[0.5:1.0]`: integers count frames, floats are seconds.
     if is_number(request):
-        return Window(steps=[operator.index(request)], single=True)
+        step = operator.index(request)
+        if step > 0:
+            raise InvalidArgumentError(
+                f"window `{key}` is {step}: write range({step}) for {step} frames from the anchor on, or [{step}] for the "
+                f"frame {step} after it"
+            )
+        return Window(steps=[step], single=True)
     if isinstance(request, float | np.floating):
         return Window(seconds=[float(request)], single=True)
     if isinstance(request, Sequence | np.ndarray) and not isinstance(request, str):

@@ -188,7 +188,7 @@ file_case("null_space", lambda demo, file: demo.update({"x": h5py.Empty("f4")}),
 file_case(
     "unequal_lengths",
     lambda demo, file: demo.create_dataset("obs/x", data=np.zeros(FRAMES - 1)),
-    says="has 7 frames, `num_samples` says 8",
+    says="has 7 frames, but `num_samples` says 8",
 )
 file_case(
     "num_samples_of_2_to_63",

@@ -253,7 +253,12 @@ def loop(folder: Path) -> Path:
     return root
 
 
-for build, said in ((pipe, "pipe"), (link_out, "leads out"), (piece_is_a_folder, ""), (loop, "")):
+for build, said in (
+    (pipe, "pipe"),
+    (link_out, "link out of the source"),
+    (piece_is_a_folder, ""),
+    (loop, ""),
+):
     add(Case("zarr", build.__name__, build, (RATE,), (0, 1), said))
 
 

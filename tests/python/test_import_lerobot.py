@@ -464,7 +464,7 @@ def test_columns_that_no_stream_can_be_are_listed(tmp_path):
         ":ragged: has rows of several lengths",
         ":holes: has nulls",
         ":days: ",
-        ":absent: is named",
+        ":absent: is listed",
     ):
         assert part in str(raised.value)
 

@@ -126,7 +126,7 @@ def test_an_interrupted_pack_is_taken_up_without_its_finished_episodes(tmp_path)
 @pytest.mark.parametrize(
     ("episodes", "words"),
     [
-        ([7], "episode 0 is int; an episode is a dict with `streams`"),
+        ([7], "episode 0 is int; it must be a dict with `streams`"),
         ([{"rate_hz": 5.0}], "episode 0 is dict"),
         ([{"streams": {"x": np.zeros(3)}, "channel": 1, "rate_hz": 5.0}], "episode 0: .*channel"),
     ],
@@ -141,5 +141,5 @@ def test_options_for_files_are_refused(tmp_path):
         kinograph.InvalidArgumentError, match="applies to recordings on disk, not to an iterable"
     ):
         kinograph.pack([], tmp_path / "d.kino", format="hdf5")
-    with pytest.raises(kinograph.InvalidArgumentError, match="on_defect 'mend' is not one of"):
+    with pytest.raises(kinograph.InvalidArgumentError, match="on_defect='mend' is not a policy"):
         kinograph.pack([], tmp_path / "d.kino", on_defect="mend")

@@ -323,7 +323,7 @@ def test_a_wrong_option_is_refused_with_the_reason(tmp_path, options, message):
         ),
         (VECTOR, {"kinds": {"x": "text"}}, "stream `x` .* it stores strings"),
         (VECTOR, {"timestamps_ns": np.arange(10)}, "stream `x` has both a rate and timestamps"),
-        (VECTOR, {"rate_hz": None, "timestamps_ns": np.arange(9)}, "10 frames and 9 timestamps"),
+        (VECTOR, {"rate_hz": None, "timestamps_ns": np.arange(9)}, "10 frames but 9 timestamps"),
         (
             VECTOR,
             {"rate_hz": None, "timestamps_ns": np.arange(10.0)},

@@ -35,7 +35,7 @@ enum Outcome {
 
 /// Robot-learning data, compressed and loaded so that the GPU never waits.
 #[derive(Debug, Parser)]
-#[command(name = "kinograph", version = version(), max_term_width = 100)]
+#[command(name = "kinograph", bin_name = "kinograph", version = version(), max_term_width = 100)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -43,15 +43,11 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Pack a recording into a dataset
     Pack(pack::Args),
-    /// Write a dataset in another tool's format
     Export(export::Args),
     /// Show what a dataset holds
     Info(info::Args),
-    /// Check every byte of a dataset
     Verify(verify::Args),
-    /// Print frames of a stream
     Cat(cat::Args),
     /// List and remove files that no version needs
     Gc(gc::Args),

@@ -97,7 +97,7 @@ impl Store {
         check_local(root)?;
         if !root.is_dir() {
             let what = if root.exists() {
-                "is a file, not a dataset folder"
+                "is a file, not a dataset folder; if it is a recording, pack it first: `kinograph pack RECORDING NAME.kino`"
             } else {
                 "does not exist"
             };

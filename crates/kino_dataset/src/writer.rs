@@ -431,7 +431,7 @@ fn check_target(store: &Store, start: Start, (base, found): (&Base, &[FoundArea]
     let root = store.root().display();
     let what = match start {
         Start::New if !base.is_new() => format!(
-            "{root} already holds a dataset of {} episodes; append to it (`--append`, in Python `mode=\"append\"`), replace it (`--overwrite`, `mode=\"overwrite\"`), or choose another path",
+            "{root} already contains a dataset of {} episodes; append to it (`--append`, in Python `mode=\"append\"`), replace it (`--overwrite`, `mode=\"overwrite\"`), or choose another path",
             base.len()
         ),
         Start::New if resume::is_at_work(found) => format!(

@@ -20,6 +20,28 @@ pub(crate) struct Encoded {
     pub(crate) carried: bool,
 }
 
+/// Arrays of floats with sides from here on look like images, not like matrices.
+const MIN_FLOAT_IMAGE_SIDE: usize = 16;
+
+/// A note about frames that look like images of floats, which are stored as vectors.
+pub(crate) fn float_advice(frame: &FrameType) -> Option<String> {
+    let ty = frame.as_values().filter(|ty| ty.dtype().is_float())?;
+    let is_large = |height: usize, width: usize| {
+        height >= MIN_FLOAT_IMAGE_SIDE && width >= MIN_FLOAT_IMAGE_SIDE
+    };
+    let is_image = match *ty.shape() {
+        [height, width, 3 | 4] => is_large(height, width),
+        [3 | 4, height, width] => is_large(height, width),
+        _ => false,
+    };
+    is_image.then(|| {
+        format!(
+            "looks like float images, {ty}: stored as vectors, which are large and not decoded as images; convert them to \
+             uint8 HWC if they are images"
+        )
+    })
+}
+
 impl Encoded {
     /// What a stream of them is.
     pub(crate) fn kind(&self) -> Kind {

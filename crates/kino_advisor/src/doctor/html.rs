@@ -122,7 +122,7 @@ impl Diagnosis {
         let run = &self.evidence.whole;
         let busy = |name: &str, seconds: f64| Bar::new(name, seconds / run.batch_s.max(1e-12));
         let rows = [
-            busy("plan", run.schedule_s),
+            busy("schedule", run.schedule_s),
             busy("fetch", run.fetch_s),
             busy("decode", run.decode_s),
             busy("collate", run.collate_s),

@@ -44,7 +44,7 @@ impl fmt::Display for Diagnosis {
         writeln!(
             f,
             "{:28}{:>10}{:>10}{:>10}{:>10}{:>10}",
-            "ms per batch", "total", "plan", "fetch", "decode", "collate"
+            "ms per batch", "total", "schedule", "fetch", "decode", "collate"
         )?;
         for (name, run) in self.runs() {
             writeln!(

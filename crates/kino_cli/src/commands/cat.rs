@@ -142,6 +142,11 @@ fn frames(args: &Args, stream: &Stream) -> Result<Range<usize>> {
                 text => number(text).map(|frame| clamped(frame, len)),
             };
             let (start, end) = (at(start, 0)?, at(end, len)?);
+            if start >= end {
+                note(&format!(
+                    "--frames {text} selects nothing; the stream has {len} frames"
+                ));
+            }
             Ok(start..end.max(start))
         }
         None => {

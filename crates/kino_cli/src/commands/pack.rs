@@ -144,7 +144,7 @@ pub(crate) fn run(args: &Args, videos: Option<Arc<dyn Videos>>) -> Result<Outcom
     };
     if let Some(version) = finished_version(args, &*source) {
         note(&format!(
-            "{} already has every episode of the source, as version {version}; nothing to do",
+            "{} already has every episode to pack, as version {version}; nothing to do",
             args.target.display()
         ));
         return Ok(Outcome::Done);

@@ -149,10 +149,16 @@ pub(super) fn unknown_stream(wanted_by: &str, name: &str, all: &[StreamSummary])
     ))
 }
 
-/// The nearest of `names` to `wrong`, and the names there are. A name that contains the wrong one is nearer than any other.
+/// Of `names` the one that `wrong` probably means, if any is near, and the names there are. A name that contains the
+/// wrong one is nearer than any other.
 pub fn suggest(wrong: &str, names: &[&str]) -> String {
+    let is_near = |name: &&&str| {
+        let longer = wrong.chars().count().max(name.chars().count());
+        (!wrong.is_empty() && name.contains(wrong)) || 2 * edits(wrong, name) <= longer
+    };
     let nearest = names
         .iter()
+        .filter(is_near)
         .min_by_key(|name| (!name.contains(wrong), edits(wrong, name)));
     let listed = names.iter().take(LISTED).copied().collect::<Vec<_>>();
     let more = match names.len().saturating_sub(LISTED) {
@@ -164,7 +170,8 @@ pub fn suggest(wrong: &str, names: &[&str]) -> String {
             "did you mean `{nearest}`? There are {}{more}",
             listed.join(", ")
         ),
-        None => "there are none".to_owned(),
+        None if names.is_empty() => "there are none".to_owned(),
+        None => format!("there are {}{more}", listed.join(", ")),
     }
 }
 

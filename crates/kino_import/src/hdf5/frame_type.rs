@@ -17,7 +17,7 @@ use crate::hdf5::frames;
 use crate::hdf5::rows::Form;
 use crate::hdf5::spec::{ImageLayout, Request};
 use crate::hdf5::tree::Leaf;
-use crate::image::Encoded;
+use crate::image::{Encoded, float_advice};
 use crate::{jpeg, png};
 
 /// A shorter row of bytes is not an image file.
@@ -25,9 +25,6 @@ const MIN_IMAGE_FILE_BYTES: u64 = 60;
 
 /// An array whose last axes are smaller than this is not an image by shape alone.
 const MIN_IMAGE_SIDE: usize = 8;
-
-/// The same for floats, which are more often something else.
-const MIN_FLOAT_IMAGE_SIDE: usize = 16;
 
 /// Type, kind and form of a stream's frames.
 #[derive(Debug)]
@@ -120,11 +117,6 @@ fn is_chw(dims: &[usize], side: usize) -> bool {
     matches!(dims, [1 | 3 | 4, height, width] if *height >= side && *width >= side)
 }
 
-/// Whether these are the axes of a color image in HWC.
-fn is_hwc(dims: &[usize], side: usize) -> bool {
-    matches!(dims, [height, width, 3 | 4] if *height >= side && *width >= side)
-}
-
 /// A note about how frames are stored.
 pub(crate) fn advice(request: &Request, frame: &FrameType, form: &Form) -> Option<String> {
     if let (Form::ChannelsFirst(_), None) = (form, request.layout) {
@@ -133,15 +125,10 @@ pub(crate) fn advice(request: &Request, frame: &FrameType, form: &Form) -> Optio
             "contains CHW images, {shape:?}; they are stored as HWC, {frame}"
         ));
     }
-    let ty = frame.as_values().filter(|ty| ty.dtype().is_float())?;
-    let is_image = is_chw(ty.shape(), MIN_FLOAT_IMAGE_SIDE) && ty.shape()[0] > 1
-        || is_hwc(ty.shape(), MIN_FLOAT_IMAGE_SIDE);
-    (is_image && request.kind.is_none()).then(|| {
-        format!(
-            "looks like float images, {ty}: stored as vectors, which are large and not decoded as images; \
-             convert them to uint8 HWC if they are images"
-        )
-    })
+    match request.kind {
+        None => float_advice(frame),
+        Some(_) => None,
+    }
 }
 
 /// The format of the image files, if each row is one, as bytes or a byte string.

@@ -21,6 +21,7 @@ use serde_json::Map;
 
 use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result};
+use crate::image::float_advice;
 use crate::jpeg;
 use crate::open::ImportOptions;
 use crate::part::NotOpened;
@@ -257,6 +258,10 @@ fn stream_specs(
             }
             Ok((absent, stream)) => {
                 note_absent(store, walked, &array, &absent, ranges);
+                if let Some(what) = float_advice(&stream.frame) {
+                    let defect = Defect::new(store.place(&array.path), what, Action::Noted);
+                    walked.defects.push(defect);
+                }
                 arrays.push(array);
                 streams.push(stream);
             }
