@@ -66,7 +66,7 @@ def test_a_missing_episode_stream_or_column_is_not_found_and_the_message_lists_t
         (lambda: lift[-4], "no episode -4; the dataset has 3"),
         (
             lambda: lift[0]["obs/x"],
-            "episode `demo_0` has no stream `obs/x`; did you mean `",
+            "episode `demo_0` has no stream `obs/x`; there are actions, dones, ",
         ),
         (lambda: lift.streams["obs/x"], "no stream `obs/x`; there are actions, dones, "),
         (lambda: lift.stats["language"], "no stream `language`; there are actions, dones, "),

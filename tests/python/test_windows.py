@@ -566,7 +566,7 @@ def test_episodes_are_chosen_by_split_list_and_filter(lift, choice, rows):
 @pytest.mark.parametrize(
     ("choice", "says"),
     [
-        ({"split": "test"}, "no split `test`.*There are small, train, valid"),
+        ({"split": "test"}, "no split `test`; there are small, train, valid"),
         ({"split": []}, "split is an empty list; omit it"),
         ({"split": 3}, "split is 3; give a list of names"),
         ({"episodes": [0, 0]}, "episode 0 is listed twice"),
