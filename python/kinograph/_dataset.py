@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kinograph import _core
-from kinograph._arguments import said_twice, to_list, to_whole, to_word
+from kinograph._arguments import to_list, to_whole, to_word
 from kinograph._episode import Episode, rates_text
 from kinograph._errors import InvalidArgumentError, KinographError, NotFoundError
 from kinograph._order import LastBatch, Order, Source
@@ -239,7 +239,7 @@ class Dataset:
 
     def order(  # noqa: PLR0913 (each is a keyword of its own)
         self,
-        samples: Mapping[str, WindowSpec] | Samples | None = None,
+        samples: Mapping[str, WindowSpec] | Samples,
         *,
         batch_size: int,
         seed: int = 0,
@@ -247,18 +247,15 @@ class Dataset:
         last_batch: LastBatch | None = None,
         drop_last: bool | None = None,
         episode_weights: Sequence[float] | None = None,
-        **request: Any,  # noqa: ANN401 (the options of `samples`)
     ) -> Order:
-        """Return the order of the samples, see :class:`Order`; takes the options of :meth:`samples`, or existing samples.
+        """Return the order of the samples, see :class:`Order`; takes windows, or samples with more options.
 
-        >>> order = ds.order({"actions": range(8)}, batch_size=16, seed=7, split="train")
+        >>> order = ds.order(ds.samples({"actions": range(8)}, split="train"), batch_size=16, seed=7)
         >>> order.batch(0, rank=0, world_size=2).shape
         (8,)
         """
         if not isinstance(samples, Samples):
-            samples = self.samples(samples, **request)
-        elif request:
-            raise said_twice(request)
+            samples = self.samples(samples)
         return Order(
             Source(samples=samples, episode_weights=episode_weights),
             batch_size=batch_size,

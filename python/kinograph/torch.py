@@ -17,7 +17,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -29,7 +29,7 @@ from kinograph._errors import InvalidArgumentError
 from kinograph._loader import to_numpy, to_samples
 from kinograph._loop import Clock
 from kinograph._report import Report
-from kinograph._samples import Samples
+from kinograph._samples import Samples, WindowSpec
 
 try:
     import torch
@@ -119,12 +119,35 @@ class Dataset(torch_data.Dataset):  # type: ignore[misc, unused-ignore]
     that need it.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (each is a keyword of its own)
         self,
         dataset: str | os.PathLike[str] | _dataset.Dataset | Samples,
-        **request: Any,  # noqa: ANN401 (the options of `ds.samples`)
+        *,
+        windows: Mapping[str, WindowSpec] | None = None,
+        delta_timestamps: Mapping[str, Sequence[float]] | None = None,
+        seq_length: int | None = None,
+        anchor: str | float | None = None,
+        split: str | Sequence[str] | None = None,
     ) -> None:
-        self._samples = to_samples(dataset, request)
+        """Open the samples; ``ds.samples(...)`` has more options than these.
+
+        :param dataset: A path, a dataset, or samples (``ds.samples(...)``)
+        :param windows: As for a loader
+        :param delta_timestamps: As for a loader
+        :param seq_length: As for a loader
+        :param anchor: As for a loader
+        :param split: As for a loader
+        """
+        request = {
+            "windows": windows,
+            "delta_timestamps": delta_timestamps,
+            "seq_length": seq_length,
+            "anchor": anchor,
+            "split": split,
+        }
+        self._samples = to_samples(
+            dataset, {name: value for name, value in request.items() if value is not None}
+        )
 
     @property
     def samples(self) -> Samples:

@@ -539,14 +539,13 @@ def test_a_substitute_is_another_sample_of_the_same_time(windows, settings):
 
 
 def test_filtered_windows_have_an_order_of_their_own(ds):
-    order = ds.order(
+    samples = ds.samples(
         {"action": Window(steps=range(3), pad="drop")},
-        batch_size=8,
-        seed=1,
         split="train",
         filter="frames >= 12",
         skip_first=1,
     )
+    order = ds.order(samples, batch_size=8, seed=1)
     rows = [row for row, frames in enumerate(LENGTHS) if row % 3 and frames >= 12]
     windows = order.sources[0].samples
     assert windows.episodes.tolist() == rows
@@ -557,14 +556,10 @@ def test_filtered_windows_have_an_order_of_their_own(ds):
         assert np.array_equal(order.read(index)["action"], ds[row]["action"][frame : frame + 3])
 
 
-def test_an_order_takes_windows_or_the_words_of_windows(ds, windows):
+def test_an_order_takes_windows_or_samples(ds, windows):
     made = ds.order({"action": range(3)}, batch_size=8, seed=1)
     assert made.id == ds.order(windows, batch_size=8, seed=1).id
     assert made.id != ds.order({"action": range(4)}, batch_size=8, seed=1).id
-    with pytest.raises(
-        kinograph.InvalidArgumentError, match="`split` cannot be combined with existing samples"
-    ):
-        ds.order(windows, batch_size=8, split="train")
 
 
 def test_an_order_can_be_pickled_where_it_stands(windows):
