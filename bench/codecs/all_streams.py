@@ -102,7 +102,7 @@ def measure(program: str, found: Stream, texts: list[str], folder: pathlib.Path)
             rows += measure(program, part, [text], folder)
         return rows
     path = folder / "frames.bin"
-    options = ["--json", "--no-cache", "--seconds", str(SECONDS), "--max-mb", "1000"]
+    options = ["--json", "--no-cache", "--seconds", str(SECONDS), "--max-size", "1GB"]
     if isinstance(found.frames, list):
         path.write_bytes(b"".join(struct.pack("<I", len(one)) + one for one in found.frames))
         options.append("--strings")

@@ -27,7 +27,7 @@ def status(report: Report, before: Report | None = None) -> str:
         f"batch {report.batches}: {(report.samples - since.samples) / seconds:.0f} samples/s, "
         f"waits {(report.wait_s - since.wait_s) / seconds:.1%} of the time, "
         f"{ready:.1f} of {report.prefetch_depth} batches ready, "
-        f"{busiest} {loads.get(busiest, 0.0):.1f} threads busy, {report.pool_bytes / 1e6:.0f} MB of frames"
+        f"{busiest} {loads.get(busiest, 0.0):.1f} threads busy, {report.cache_bytes / 1e6:.0f} MB of frames"
     )
 
 

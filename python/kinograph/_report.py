@@ -82,8 +82,8 @@ class Report(Shown):
     cache_misses: int = 0
     reads_queued: int = 0
     work_queued: int = 0
-    pool_bytes: int = 0
-    pool_peak_bytes: int = 0
+    cache_bytes: int = 0
+    cache_peak_bytes: int = 0
     stored_bytes: int = 0
     stored_peak_bytes: int = 0
     batch_buffer_bytes: int = 0
@@ -198,7 +198,7 @@ class Report(Shown):
         lines.append(
             f"{self.frames_decoded} frames decoded, each used {used:.1f} times; "
             f"{self.read_amplification:.2f} bytes read per stored byte decoded; "
-            f"decoded frames used up to {self.pool_peak_bytes / 1e6:.0f} MB"
+            f"decoded frames used up to {self.cache_peak_bytes / 1e6:.0f} MB"
         )
         lines.append(
             f"a batch takes {self.batch_s * 1e3:.1f} ms, a step {self.step_s * 1e3:.1f} ms: "

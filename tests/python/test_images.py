@@ -155,7 +155,7 @@ def test_the_cache_holds_resized_frames(lift):
     for size in (None, (12, 16)):
         loader = make(lift, windows={CAMERA: [0]}, images={"size": size})
         list(loader)
-        peaks[size] = loader.report().pool_peak_bytes
+        peaks[size] = loader.report().cache_peak_bytes
     assert peaks == {None: frames * 48 * 64 * 3, (12, 16): frames * 12 * 16 * 3}
 
 

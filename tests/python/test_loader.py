@@ -457,7 +457,7 @@ def test_the_report_adds_up(lift):
     frames = sum(len(lift[e][CAMERA]) for e in range(3))
     # The dataset fits in memory: every frame was decoded once, in two epochs.
     assert report.frames_decoded == 3 * frames
-    assert report.pool_peak_bytes <= 2 << 30
+    assert report.cache_peak_bytes <= 2 << 30
     assert 0 < report.compute_ratio <= 1
     assert "collate" in str(report)
     assert "batches ahead" in str(report)

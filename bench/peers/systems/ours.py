@@ -116,7 +116,7 @@ class Made(System):
             "frames_decoded": after.frames_decoded - self._before.frames_decoded,
             "frames_used": after.frames_used - self._before.frames_used,
             "epochs": (after.samples - self._before.samples) / len(samples),
-            "pool_peak_mb": after.pool_peak_bytes / 1e6,
+            "pool_peak_mb": after.cache_peak_bytes / 1e6,
             "memory_mb": self._memory(self._recording) / 1e6,
             "decoded_mb": self._recording.decoded_bytes / 1e6,
             "stages_us": {

@@ -300,7 +300,7 @@ fn loader_rows(loader: &Report) -> Vec<Vec<String>> {
             "samples skipped and replaced",
             loader.substituted.to_string(),
         ),
-        ("decoded frames, peak", bytes(loader.pool_peak_bytes)),
+        ("decoded frames, peak", bytes(loader.cache_peak_bytes)),
         (
             "bytes read but not yet decoded, peak",
             bytes(loader.stored_peak_bytes),

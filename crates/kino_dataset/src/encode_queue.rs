@@ -104,7 +104,7 @@ enum Item {
 
 /// The worker threads and the blocks in flight.
 #[derive(Debug)]
-pub(crate) struct Pool {
+pub(crate) struct EncodeQueue {
     threads: rayon::ThreadPool,
     queue: VecDeque<Item>,
     in_flight: usize,
@@ -119,7 +119,7 @@ pub(crate) struct Pool {
     broken: bool,
 }
 
-impl Pool {
+impl EncodeQueue {
     pub(crate) fn new(threads: usize, memory_bytes: usize) -> Result<Self> {
         if threads > MAX_THREADS {
             return Err(invalid(format!(

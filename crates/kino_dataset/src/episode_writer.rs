@@ -219,8 +219,8 @@ impl<'w> EpisodeWriter<'w> {
         for job in self.protection.take_waiting() {
             self.hand_over(job)?;
         }
-        let (pool, assembler, receipts) = self.writer.parts();
-        pool.drain_all(assembler, receipts)
+        let (queue, assembler, receipts) = self.writer.parts();
+        queue.drain_all(assembler, receipts)
     }
 
     /// Ends the episode.
@@ -239,8 +239,8 @@ impl<'w> EpisodeWriter<'w> {
             )));
         }
         let settled = settled(&draft)?;
-        let (pool, assembler, receipts) = self.writer.parts();
-        pool.end_episode(draft, assembler, receipts)?;
+        let (queue, assembler, receipts) = self.writer.parts();
+        queue.end_episode(draft, assembler, receipts)?;
         self.writer.end_episode(settled);
         Ok(())
     }
@@ -323,8 +323,8 @@ impl<'w> EpisodeWriter<'w> {
             }
             job.block.protected = ranges;
         }
-        let (pool, assembler, receipts) = self.writer.parts();
-        long_run::submit(job, pool, assembler, receipts)
+        let (queue, assembler, receipts) = self.writer.parts();
+        long_run::submit(job, queue, assembler, receipts)
     }
 
     /// The index of the stream's clock among the episode's; a new clock is added.
@@ -347,8 +347,8 @@ impl<'w> EpisodeWriter<'w> {
                 place,
                 block,
             };
-            let (pool, assembler, receipts) = self.writer.parts();
-            long_run::submit(job, pool, assembler, receipts)?;
+            let (queue, assembler, receipts) = self.writer.parts();
+            long_run::submit(job, queue, assembler, receipts)?;
         }
         Ok(position)
     }

@@ -18,7 +18,7 @@ use kino_codec::{Frames, RunEncoder, Scope};
 
 use crate::assembler::Assembler;
 use crate::encode::{Block, BlockData, Learnt};
-use crate::encode_queue::{Job, Pool};
+use crate::encode_queue::{EncodeQueue, Job};
 use crate::error::{Result, codec_at};
 use crate::open_stream::BLOCK_BYTES;
 use crate::receipts::Receipts;
@@ -40,7 +40,7 @@ pub(crate) fn is_long(scope: Scope, numbers: usize) -> bool {
 /// Submits a block, or a whole run that may be long, to the workers.
 pub(crate) fn submit(
     mut job: Job,
-    pool: &mut Pool,
+    queue: &mut EncodeQueue,
     assembler: &mut Assembler,
     receipts: &mut Receipts,
 ) -> Result<()> {
@@ -48,11 +48,11 @@ pub(crate) fn submit(
     let frames = job.block.frames();
     if !is_long(job.block.codec.scope(), frames.saturating_mul(elements)) {
         job.block.data = job.block.data.into_memory()?;
-        return pool.submit(job, assembler, receipts);
+        return queue.submit(job, assembler, receipts);
     }
     let page_frames = job.block.page_frames;
     let piece = piece_frames(page_frames, elements);
-    pool.make_room(learning_bytes(&job.block), assembler, receipts)?;
+    queue.make_room(learning_bytes(&job.block), assembler, receipts)?;
     let encoder = learn(&job, piece)?;
     let frame_bytes = job.block.frame_bytes();
     let pages = (BLOCK_BYTES / frame_bytes / page_frames).max(1);
@@ -78,7 +78,7 @@ pub(crate) fn submit(
             place: job.place.clone(),
             block,
         };
-        pool.submit(part, assembler, receipts)?;
+        queue.submit(part, assembler, receipts)?;
     }
     Ok(())
 }

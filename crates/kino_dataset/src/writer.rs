@@ -22,7 +22,7 @@ use kino_format::{Kind, is_unprintable};
 
 use crate::assembler::Assembler;
 use crate::commit::{self, Additions, Base, Committed, SourceRecord};
-use crate::encode_queue::Pool;
+use crate::encode_queue::EncodeQueue;
 use crate::episode_writer::EpisodeWriter;
 use crate::error::{DatasetError, Result, invalid};
 use crate::events::Protected;
@@ -125,7 +125,7 @@ impl EpisodeInfo {
 pub struct DatasetWriter {
     store: Store,
     pub(crate) options: WriterOptions,
-    pub(crate) pool: Pool,
+    pub(crate) encode_queue: EncodeQueue,
     pub(crate) assembler: Assembler,
     start: Start,
     base: Base,
@@ -161,7 +161,7 @@ impl DatasetWriter {
             Start::Append => Store::open(path)?,
             _ => Store::create(path)?,
         };
-        let pool = Pool::new(options.threads, options.memory_bytes)?;
+        let encode_queue = EncodeQueue::new(options.threads, options.memory_bytes)?;
         let settings = settings(&options);
         let turn = store.turn();
         let base = Base::read(&store)?;
@@ -186,7 +186,7 @@ impl DatasetWriter {
             begun: 0,
             store,
             options,
-            pool,
+            encode_queue,
             start,
             base,
             receipts,
@@ -234,14 +234,14 @@ impl DatasetWriter {
 
     /// Bytes of decoded frames that were encoded, checked and written; text does not count.
     pub fn written_bytes(&self) -> u64 {
-        self.pool.written_bytes()
+        self.encode_queue.written_bytes()
     }
 
     /// Waits for the next block of frames that is still being encoded; false when all are written.
     ///
     /// [`commit`](Self::commit) does this for all of them: call it before to show how far it has come.
     pub fn write_next(&mut self) -> Result<bool> {
-        self.pool
+        self.encode_queue
             .drain_next(&mut self.assembler, &mut self.receipts)
     }
 
@@ -284,7 +284,7 @@ impl DatasetWriter {
     /// If there is nothing to add, returns the existing version. If it fails, everything written stays in `staging/`,
     /// where [`Start::Resume`] finds it.
     pub fn commit(mut self, message: &str) -> Result<Committed> {
-        self.pool
+        self.encode_queue
             .drain_all(&mut self.assembler, &mut self.receipts)?;
         let finished = self.assembler.finish(&mut self.receipts)?;
         if finished.rows.is_empty() && self.base.is_new() {
@@ -366,7 +366,7 @@ impl DatasetWriter {
     /// Frees the position of an abandoned episode.
     pub(crate) fn abandon_episode(&mut self) {
         self.begun -= 1;
-        self.pool.abandon_episode(&mut self.assembler);
+        self.encode_queue.abandon_episode(&mut self.assembler);
     }
 
     /// Distinguishes episodes without an id: by position and, if there are other writers, by writer. A new dataset
@@ -385,8 +385,12 @@ impl DatasetWriter {
         self.receipts.area().path()
     }
 
-    pub(crate) fn parts(&mut self) -> (&mut Pool, &mut Assembler, &mut Receipts) {
-        (&mut self.pool, &mut self.assembler, &mut self.receipts)
+    pub(crate) fn parts(&mut self) -> (&mut EncodeQueue, &mut Assembler, &mut Receipts) {
+        (
+            &mut self.encode_queue,
+            &mut self.assembler,
+            &mut self.receipts,
+        )
     }
 }
 

@@ -105,8 +105,8 @@ fn main() {
         "decoded {} frames, used {}; cache {:.1} MB, at most {:.1} MB",
         report.frames_decoded,
         report.frames_used,
-        report.pool_bytes as f64 / 1e6,
-        report.pool_peak_bytes as f64 / 1e6
+        report.cache_bytes as f64 / 1e6,
+        report.cache_peak_bytes as f64 / 1e6
     );
     for stage in report
         .stages

@@ -371,6 +371,6 @@ fn small_streams_stay_cached_under_a_global_shuffle_that_evicts_the_cameras() {
             2 * 60 * 12 + frames,
             "two images per sample, actions once"
         );
-        assert!(report.pool_peak_bytes <= budget, "{report:?}");
+        assert!(report.cache_peak_bytes <= budget, "{report:?}");
     });
 }

@@ -180,7 +180,7 @@ fn a_stream_requested_in_two_sizes_is_cached_in_both_and_counted_at_those_sizes(
             Loader::start(order.clone(), vec![vec![windows.clone()]], options).unwrap();
         let batches: Vec<Batch> = std::iter::from_fn(|| loader.next_batch().unwrap()).collect();
         let runs = vec![batches];
-        let peak = loader.report().pool_peak_bytes;
+        let peak = loader.report().cache_peak_bytes;
         if memory_bytes >= small {
             assert_eq!(peak, small, "all frames, at their small sizes");
         }

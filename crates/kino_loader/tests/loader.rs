@@ -60,7 +60,7 @@ fn batches_are_those_of_the_plain_reader_whatever_memory_and_threads() {
             let report = loader.report();
             assert_eq!((report.batches, report.samples), (40, 480));
             if memory_bytes == total {
-                assert!(report.pool_peak_bytes <= total, "{report:?}");
+                assert!(report.cache_peak_bytes <= total, "{report:?}");
             }
         }
     }

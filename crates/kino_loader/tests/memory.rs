@@ -107,7 +107,7 @@ fn ten_epochs_stay_within_110_percent_of_the_budget_and_do_not_grow() {
     eprintln!(
         "budget {budget} with batches of {batch}; before {before:?}, peak per epoch {peaks:?}"
     );
-    assert!(report.pool_peak_bytes <= memory_bytes, "{report:?}");
+    assert!(report.cache_peak_bytes <= memory_bytes, "{report:?}");
     if let Some(before) = before {
         let most = peaks.iter().max().unwrap() - before;
         assert!(most <= budget + budget / 10, "{most} of {budget}");
@@ -147,9 +147,9 @@ fn ten_epochs_take_no_more_memory_than_two() {
         let report = loader.report();
         eprintln!(
             "{shuffle:?}: budget {budget}, cache peak {}, stored peak {}, resident per epoch {resident:?}",
-            report.pool_peak_bytes, report.stored_peak_bytes
+            report.cache_peak_bytes, report.stored_peak_bytes
         );
-        assert!(report.pool_peak_bytes <= budget, "{report:?}");
+        assert!(report.cache_peak_bytes <= budget, "{report:?}");
         if let (Some(second), Some(last)) = (resident.get(1), resident.last()) {
             assert!(*last <= second + SLACK, "{resident:?}");
         }

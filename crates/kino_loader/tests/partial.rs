@@ -96,7 +96,7 @@ fn the_part_that_fits_is_decoded_once_and_the_rest_as_often_as_was_said() {
             );
             let sample = 3 * 9 * 7 * 3;
             assert!(
-                report.pool_peak_bytes <= memory_bytes + sample,
+                report.cache_peak_bytes <= memory_bytes + sample,
                 "{report:?}"
             );
         });

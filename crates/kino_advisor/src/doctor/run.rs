@@ -196,8 +196,8 @@ impl WarmUp {
     /// Counts one more batch; `Some` once the warm-up is over, with whether the cache is full.
     pub(super) fn ends(&mut self, report: &Report) -> Option<bool> {
         self.taken += 1;
-        if report.pool_peak_bytes > self.peak + self.peak / 64 {
-            self.peak = report.pool_peak_bytes;
+        if report.cache_peak_bytes > self.peak + self.peak / 64 {
+            self.peak = report.cache_peak_bytes;
             self.grew = Instant::now();
         }
         let has_settled = self.grew.elapsed() >= SETTLED && self.taken >= 2 * report.prefetch_depth;

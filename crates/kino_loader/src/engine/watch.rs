@@ -24,7 +24,7 @@ impl Watch {
     /// What the loader has done so far.
     pub fn report(&self) -> Report {
         let shared = &self.shared;
-        let (pool_bytes, pool_peak_bytes) = shared.cache().bytes();
+        let (cache_bytes, cache_peak_bytes) = shared.cache().bytes();
         let (stored_bytes, stored_peak_bytes) = shared.in_flight.bytes();
         let thread_counts = shared.thread_counts.lock();
         let (threads_active, readers_active) = thread_counts
@@ -35,8 +35,8 @@ impl Watch {
         let flight = shared.flight();
         let (batch_s, step_s) = flight.controller.pace();
         Report {
-            pool_bytes,
-            pool_peak_bytes,
+            cache_bytes,
+            cache_peak_bytes,
             stored_bytes,
             stored_peak_bytes,
             batch_buffer_bytes: shared.shelf.bytes(),

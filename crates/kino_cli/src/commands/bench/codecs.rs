@@ -8,7 +8,8 @@ use anyhow::{Context, Result, bail};
 use kino_advisor::{BenchResult, Better};
 use kino_codec::{FrameType, codec};
 use kino_dataset::{
-    CostRecord, CostSample, Dataset, Effort, Kind, Measured, candidates, cpu_name, measure,
+    ByteSize, CostRecord, CostSample, Dataset, Effort, Kind, Measured, candidates, cpu_name,
+    measure,
 };
 use serde_json::{Value, json};
 
@@ -47,9 +48,9 @@ pub(crate) struct Args {
     /// Seconds per figure
     #[arg(long, value_name = "S", default_value_t = 0.2)]
     seconds: f64,
-    /// Most megabytes to measure of each stream
-    #[arg(long, value_name = "MB", default_value_t = 16)]
-    max_mb: usize,
+    /// How much of each stream to measure, at most
+    #[arg(long, value_name = "BYTES", default_value = "16MB")]
+    max_size: ByteSize,
     /// Do not update the machine's cost record
     #[arg(long)]
     no_cache: bool,
@@ -128,7 +129,7 @@ fn measure_one(text: &str, sample: &CostSample, effort: Effort) -> Result<Measur
 }
 
 fn samples(args: &Args) -> Result<Vec<CostSample>> {
-    let max_bytes = args.max_mb.saturating_mul(1_000_000);
+    let max_bytes = usize::try_from(args.max_size.bytes()).unwrap_or(usize::MAX);
     let samples = match (&args.dataset, &args.frames, &args.ty) {
         (Some(path), ..) => {
             let dataset = Dataset::open(path)?;

@@ -52,9 +52,9 @@ pub struct Report {
     /// Pages and samples queued now for decoding and collating.
     pub work_queued: usize,
     /// Decoded bytes in the cache now.
-    pub pool_bytes: u64,
-    /// Peak of `pool_bytes`.
-    pub pool_peak_bytes: u64,
+    pub cache_bytes: u64,
+    /// Peak of `cache_bytes`.
+    pub cache_peak_bytes: u64,
     /// Stored bytes that are read but not yet decoded, now.
     pub stored_bytes: u64,
     /// Peak of `stored_bytes`.
