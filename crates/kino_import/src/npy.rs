@@ -445,7 +445,7 @@ mod tests {
         let error = parse(&file("'|O'", false, "(1,)", b"")).unwrap_err();
         assert!(error.contains("pickled Python objects"), "{error}");
         let error = parse(&file("[('a', '<f4')]", false, "(1,)", b"")).unwrap_err();
-        assert!(error.contains("compound"), "{error}");
+        assert!(error.contains("structured dtype"), "{error}");
     }
 
     #[test]

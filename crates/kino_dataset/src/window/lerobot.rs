@@ -221,7 +221,7 @@ mod tests {
         let mut unasked = asked(&[0.0]);
         unasked.keys.remove(0);
         let error = request(&unasked).unwrap_err().to_string();
-        assert!(error.contains("did you mean `action`"), "{error}");
+        assert!(error.contains("not requested; there are action"), "{error}");
         for tolerance_s in [-1.0, f64::NAN] {
             let wrong = LeRobot {
                 tolerance_s,

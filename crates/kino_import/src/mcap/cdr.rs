@@ -220,7 +220,7 @@ mod tests {
         assert!(
             decode(&definitions, &[0, 2, 0, 0])
                 .unwrap_err()
-                .contains("kind 2")
+                .contains("unknown kind (2)")
         );
     }
 

@@ -295,7 +295,7 @@ fn only_selected_episodes_are_written_and_an_existing_target_is_untouched() {
     options.to = "robomimik".to_owned();
     let refused = export(&dataset, &target, &options).unwrap_err();
     assert!(
-        refused.to_string().contains("there are robomimic"),
+        refused.to_string().contains("use one of robomimic"),
         "{refused}"
     );
 }

@@ -194,7 +194,7 @@ fn a_mapping_that_does_not_match_is_refused_with_its_line() {
         ),
         (
             "rate_hz = 20\n[[stream]]\nname = \"x\"\nfrom = \"st*\"\n[[stream]]\nname = \"y\"\nfrom = \"c*\"\n",
-            "line 5: \"c*\" names",
+            "line 5: \"c*\" matches",
         ),
         (
             "episodes = \"../npy/*\"\n",
@@ -273,7 +273,7 @@ fn malformed_arrays_tables_and_images_are_reported() {
         ("take_0:/short", "is truncated"),
         ("take_0:/absurd", "is truncated"),
         ("take_0:/pickle", "Python objects"),
-        ("take_0:/pairs", "compound"),
+        ("take_0:/pairs", "structured dtype"),
         ("take_0:/camera", "damaged PNG file"),
         ("take_0:/notes.txt", "is neither npz"),
     ] {

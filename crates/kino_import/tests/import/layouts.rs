@@ -127,7 +127,7 @@ fn an_incomplete_demo_is_a_defect_of_its_episode() {
     let lost = defects(source.as_ref(), Action::Skipped);
     assert_eq!(
         lost,
-        ["demos.hdf5:/data/demo_1/rewards: has 4 frames, `num_samples` says 5"]
+        ["demos.hdf5:/data/demo_1/rewards: has 4 frames, but `num_samples` says 5"]
     );
     let defect = &source.describe().defects[0];
     assert_eq!(defect.episode.as_deref(), Some("demo_1"));

@@ -335,7 +335,7 @@ fn wrong_counts_timestamps_and_indexes_are_listed_with_their_place() {
     let notes = source.describe().defects.iter();
     let notes = notes.filter(|defect| defect.action == Action::Noted);
     // Nothing is lost when fewer episodes are listed than were recorded.
-    let total = "note: meta/info.json:total_episodes: says 6 episodes, 4 are listed";
+    let total = "note: meta/info.json:total_episodes: says 6 episodes, but 4 are listed";
     assert_eq!(notes.clone().next().unwrap().to_string(), total);
     // The videos of the episode that has no data.
     assert_eq!(

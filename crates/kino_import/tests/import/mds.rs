@@ -128,7 +128,7 @@ fn a_wrong_hash_loses_its_shard() {
     let source = open(&path);
     let lost = defects(source.as_ref(), Action::Skipped);
     assert!(
-        lost[0].starts_with("shard.00001.mds:shard: has a wrong sha1"),
+        lost[0].starts_with("shard.00001.mds:shard: does not match its sha1"),
         "{lost:?}"
     );
     assert!(lost[0].ends_with("its 5 samples are lost"), "{lost:?}");

@@ -254,7 +254,7 @@ fn a_pattern_that_matches_nothing_is_refused_with_the_nearest_name() {
         (
             &hdf5,
             part(&[], &[], &["demo_1,17"]),
-            "--episodes `17` matches no episode of the source; did you mean",
+            "--episodes `17` matches no episode of the source; there are demo_0",
         ),
         (
             &hdf5,
