@@ -9,7 +9,7 @@
 //! 1. The name is random, so two exports never share it. A folder whose lock is free was left by a killed export; the
 //!    next export to the same parent folder removes it, and never one whose lock is held.
 //! 2. When everything is written, each file and folder is synced, so that a target that exists after a power loss is
-//! complete.
+//!    complete.
 //! 3. `data` is renamed to the target by a call that fails if the name is taken (`RENAME_NOREPLACE`): of two exports to
 //!    one target exactly one wins, and nothing is ever replaced, not even an empty folder.
 //! 4. The parent folder is synced.
