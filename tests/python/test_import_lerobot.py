@@ -50,7 +50,7 @@ def copy(tmp_path):
 
 
 @pytest.mark.parametrize("version", EXPECTED)
-def test_every_stream_and_every_pixel_is_what_the_camps_own_reader_gives(version, tmp_path):
+def test_every_stream_and_every_pixel_is_what_lerobots_own_reader_gives(version, tmp_path):
     packed = kinograph.pack(FIXTURES / version, tmp_path / "d.kino", threads=3)
     assert not [defect for defect in packed.defects if defect.action != "note"]
     dataset = kinograph.open(tmp_path / "d.kino")

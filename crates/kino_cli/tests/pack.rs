@@ -382,7 +382,7 @@ fn verify_tells_a_file_that_cannot_be_read_from_a_damaged_one() {
         .path();
     let bytes = fs::read(&shard).unwrap();
     fs::remove_file(&shard).unwrap();
-    // A link to itself: the system refuses to follow it, whoever asks.
+    // A link to itself: the system refuses to follow it, even for root.
     std::os::unix::fs::symlink(&shard, &shard).unwrap();
     let output = kinograph(here, &["verify", "a.kino"]);
     let shown = text(&output.stdout);

@@ -29,7 +29,7 @@ pub(crate) struct Replacement {
 }
 
 impl Replacement {
-    /// A private folder beside the target, which must be a dataset that nobody writes to, an empty folder, or nothing.
+    /// A private folder beside the target, which must be a dataset without an active writer, an empty folder, or nothing.
     pub(crate) fn beside(target: &Path) -> Result<Self> {
         check_local(target)?;
         check_target(target)?;

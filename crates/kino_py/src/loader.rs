@@ -118,7 +118,7 @@ impl Loader {
 impl Drop for Loader {
     fn drop(&mut self) {
         if self.check_process().is_err() {
-            // Its threads are the other process's: there is nobody to wait for, and locks may be held for ever.
+            // Its threads belong to the other process: there is nothing to wait for, and locks may be held forever.
             let inner = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner);
             std::mem::forget(inner.take());
         }

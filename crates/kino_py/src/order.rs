@@ -131,7 +131,7 @@ impl Order {
         Ok(self.to_columns(py, &[sample]))
     }
 
-    /// 64 random bits for an operation at a global index, whoever asks.
+    /// 64 random bits for an operation at a global index, the same on every rank.
     fn draw(&self, index: u64, operation: &str) -> u64 {
         let seed = self.inner.settings().seed;
         Operation::named(operation).at(seed, index).next_u64()

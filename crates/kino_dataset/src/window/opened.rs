@@ -4,7 +4,7 @@
 //! position of an episode ──► its index and clocks        the oldest of KEPT is let go for a new one
 //! ```
 //!
-//! Opening reads an episode's index and makes its decoders; that costs more than many a sample. Whoever plans far ahead keeps
+//! Opening reads an episode's index and makes its decoders; that costs more than most samples. The scheduler, which looks far ahead, keeps
 //! its own, see [`Samples::episode`](super::samples::Samples::episode).
 
 use std::collections::{HashMap, VecDeque};
@@ -41,7 +41,7 @@ impl OpenedEpisodes {
         if let Some(kept) = kept {
             return Ok(kept);
         }
-        // Without the lock: nobody waits for somebody else's disk.
+        // Without the lock, so that no thread waits for another one's disk.
         let opened = Arc::new(open()?);
         if let Some(mut kept) = self.lock() {
             kept.put(position, &opened);

@@ -59,7 +59,7 @@ impl Gather<'_> {
         Ok(())
     }
 
-    /// A frame that is too short would leave bytes in the batch that nobody wrote.
+    /// A frame that is too short would leave uninitialised bytes in the batch.
     fn check(&self, frame: &[u8], part: Option<Part>) -> Result<(), Arc<DatasetError>> {
         let there = part.map_or(frame.len(), |part| part.bytes());
         if there == self.taken {
@@ -121,7 +121,7 @@ pub(super) fn find(
     match decoded {
         Some((Ok(values), place, page)) => Ok(Some((values, place, page))),
         Some((Err(error), ..)) => Err(Arc::clone(error)),
-        // Never a wrong frame: better none than zeros that nobody asked for.
+        // Never a wrong frame: an error is better than zeros.
         None => Err(Arc::new(not_decoded(window, frame))),
     }
 }

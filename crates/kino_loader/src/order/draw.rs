@@ -1,7 +1,7 @@
 //! Randomness for augmentation: keyed by seed, index and operation, never by worker.
 //!
 //! A generator per worker gives other images when the number of workers changes, or after a restart; this gives
-//! index i its own numbers, whoever asks.
+//! index i its own numbers, on every rank and thread.
 
 use super::keys::{Key, Purpose, below};
 
