@@ -299,7 +299,7 @@ class Dataset:
     def __repr__(self) -> str:
         count, frames = len(self), sum(self._table.values("frames"))
         raw, stored = sum(self._table.values("raw_bytes")), self._core.total_bytes()
-        size = f"{_size(raw)} raw → {_size(stored)} on disk ({raw / max(stored, 1):.1f}×)"
+        size = f"{_core.show_bytes(raw)} raw → {_core.show_bytes(stored)} on disk ({raw / max(stored, 1):.1f}×)"
         return (
             f"Dataset({str(self._path)!r}, version {self.version}: {count} episode{'s' * (count != 1)}, "
             f"{frames} frames{self._rates()}, {len(self.streams)} streams, {size})"
@@ -386,13 +386,3 @@ class _ByName(dict[str, _Value]):
 
 def _reopen(path: str, version: int) -> Dataset:
     return Dataset(path, version=version)
-
-
-def _size(count: int) -> str:
-    """Write a number of bytes for people, with three digits as the command does."""
-    for unit, scale in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        value = count / scale
-        if value >= 0.9995:
-            digits = 2 if value < 9.995 else 1 if value < 99.95 else 0
-            return f"{value:.{digits}f} {unit}"
-    return f"{count} B"

@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import pathlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -22,6 +21,7 @@ from kinograph._dataset import Dataset
 from kinograph._errors import InvalidArgumentError
 from kinograph._loader import BaseLoader, Trained
 from kinograph._loader_options import Images
+from kinograph._report import written
 from kinograph._samples import WindowSpec
 
 
@@ -64,11 +64,11 @@ class Diagnosis:
 
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
         """Give everything as JSON, and write it to a file if there is one."""
-        return _written(self._json, path)
+        return written(path, self._json)
 
     def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
         """Give a page with plots, and write it to a file if there is one."""
-        return _written(_core.doctor_html(self._json), path)
+        return written(path, _core.doctor_html(self._json))
 
     def __str__(self) -> str:
         return _core.doctor_text(self._json)
@@ -171,9 +171,3 @@ def _to_loader(dataset: Trained, options: dict[str, Any]) -> BaseLoader[Any, Any
         options["windows"] = {name: [0] for name in dataset.streams}
         options["anchor"] = options["anchor"] or anchor
     return _numpy.Loader(dataset, **options)
-
-
-def _written(text: str, path: str | os.PathLike[str] | None) -> str:
-    if path is not None:
-        pathlib.Path(path).write_text(text, encoding="utf-8")
-    return text

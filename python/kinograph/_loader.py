@@ -27,7 +27,7 @@ import numpy.typing as npt
 
 from kinograph import _core
 from kinograph._arguments import LAST_INDEX, said_twice, to_bytes, to_list, to_whole, to_word
-from kinograph._dataset import Dataset, StreamSummary
+from kinograph._dataset import Dataset
 from kinograph._errors import InvalidArgumentError
 from kinograph._loader_options import (
     Images,
@@ -42,7 +42,7 @@ from kinograph._loader_options import (
 )
 from kinograph._loop import Loop
 from kinograph._measured import Measured
-from kinograph._normalize import Normalize, Scale, to_scales
+from kinograph._normalize import Normalize, Scale, is_camera, to_scales
 from kinograph._order import LastBatch, Order, Source
 from kinograph._quality import ShuffleQuality, find_quality
 from kinograph._samples import Include, Masks, Samples, WindowSpec
@@ -491,7 +491,7 @@ def _check_images(sources: Sequence[Source]) -> None:
     for source in sources:
         known = source.samples.dataset.streams
         streams = [known[window["stream"]] for window in source.samples.request["windows"]]
-        if any(_is_image(stream) for stream in streams):
+        if any(is_camera(stream) or stream.kind in ("image", "depth") for stream in streams):
             return
     shown = ", ".join(
         f"`{stream.name}` is {stream.kind} {stream.dtype} {list(stream.shape)}"
@@ -501,11 +501,6 @@ def _check_images(sources: Sequence[Source]) -> None:
         f"`images` has no effect: no requested stream holds images ({shown}); images are uint8 [height, width, channels], so "
         "store float images as uint8, or remove `images`"
     )
-
-
-def _is_image(stream: StreamSummary) -> bool:
-    is_bytes = stream.dtype == np.uint8 and len(stream.shape) == 3
-    return is_bytes or stream.kind in ("image", "depth")
 
 
 def _to_sources(dataset: Trained, request: dict[str, Any]) -> list[Source]:

@@ -53,7 +53,7 @@ def to_scales(
         keys = [
             key
             for key, stream in streams.items()
-            if _is_float(known[stream]) or (are_cameras_floats and _is_camera(known[stream]))
+            if _is_float(known[stream]) or (are_cameras_floats and is_camera(known[stream]))
         ]
         if not keys:
             raise InvalidArgumentError(
@@ -84,7 +84,7 @@ def _to_scale(key: str, how: object, sources: Sequence[Source], streams: dict[st
         )
     method = to_word(place, how, get_args(Method))
     mean, std, least, most = _union(key, sources)
-    if _is_camera(stream):
+    if is_camera(stream):
         mean, std, least, most = (numbers / 255 for numbers in (mean, std, least, most))
     if method == "mean_std":
         offset, scale = mean, np.where(std < _LEAST_STD, 1.0, std)
@@ -132,8 +132,8 @@ def _union(key: str, sources: Sequence[Source]) -> tuple[npt.NDArray[np.float64]
 
 def _to_numbers(place: str, numbers: object, stream: StreamSummary) -> npt.NDArray[np.float64]:
     """Take a value per channel of an image, or per element; one value stands for all."""
-    shape = stream.shape[-1:] if _is_camera(stream) else stream.shape
-    what = "channels" if _is_camera(stream) else "elements"
+    shape = stream.shape[-1:] if is_camera(stream) else stream.shape
+    what = "channels" if is_camera(stream) else "elements"
     try:
         values = np.asarray(numbers, dtype=np.float64)
         if stream.kind == "depth" and values.size == 1:
@@ -147,7 +147,8 @@ def _to_numbers(place: str, numbers: object, stream: StreamSummary) -> npt.NDArr
     return array
 
 
-def _is_camera(stream: StreamSummary) -> bool:
+def is_camera(stream: StreamSummary) -> bool:
+    """Whether frames are images of bytes, which is what the core resizes and scales as images."""
     return stream.dtype == np.uint8 and len(stream.shape) == 3
 
 

@@ -40,11 +40,11 @@ class Shown:
 
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
         """Return all figures as JSON, and write them to ``path`` if given."""
-        return _written(path, json.dumps(self._measured(), indent=1))
+        return written(path, json.dumps(self._measured(), indent=1))
 
     def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
         """Return a self-contained HTML page with tables and plots, and write it to ``path`` if given."""
-        return _written(path, _core.report_html(json.dumps(self._measured()), True))
+        return written(path, _core.report_html(json.dumps(self._measured()), True))
 
     def _repr_html_(self) -> str:
         return _core.report_html(json.dumps(self._measured()), False)
@@ -239,7 +239,8 @@ def _ratio(part: float, whole: float) -> float:
     return part / whole if whole else 0.0
 
 
-def _written(path: str | os.PathLike[str] | None, text: str) -> str:
+def written(path: str | os.PathLike[str] | None, text: str) -> str:
+    """Return the text, and write it to a file if there is one."""
     if path is not None:
         pathlib.Path(path).write_text(text, encoding="utf-8")
     return text

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use anyhow::Result;
 use kino_codec::{CodecSpec, FrameType};
-use kino_dataset::{CostRecord, escape, escape_line, is_unprintable};
+use kino_dataset::{ByteSize, CostRecord, escape, escape_line, is_unprintable};
 
 /// Writes text to stdout; a closed pipe is returned as an error that `run` treats as success.
 ///
@@ -112,26 +112,8 @@ impl Table {
 }
 
 /// Bytes in a suitable decimal unit: `5.84 MB`.
-#[expect(clippy::cast_precision_loss, reason = "three digits for display")]
 pub(crate) fn bytes(count: u64) -> String {
-    const UNITS: [&str; 5] = ["kB", "MB", "GB", "TB", "PB"];
-    if count < 1000 {
-        return format!("{count} B");
-    }
-    let mut value = count as f64 / 1000.0;
-    let mut unit = 0;
-    while value >= 999.5 && unit + 1 < UNITS.len() {
-        value /= 1000.0;
-        unit += 1;
-    }
-    let digits = if value < 9.995 {
-        2
-    } else if value < 99.95 {
-        1
-    } else {
-        0
-    };
-    format!("{value:.digits$} {}", UNITS[unit])
+    ByteSize::new(count).to_string()
 }
 
 /// A count with its noun: `1 episode`, `2 episodes`.
