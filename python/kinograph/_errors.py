@@ -45,7 +45,7 @@ class NotFoundError(KinographError, KeyError, IndexError):
 
     >>> ds["demo_9"]
     Traceback (most recent call last):
-    kinograph.NotFoundError: no episode `demo_9`; there are 2 such as demo_0, demo_1
+    kinograph.NotFoundError: there is no episode `demo_9`; the dataset has 2 episodes, such as demo_0, demo_1
     """
 
     __module__ = "kinograph"
