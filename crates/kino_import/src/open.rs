@@ -10,7 +10,7 @@ use kino_dataset::check_local;
 use crate::error::{ImportError, Result, invalid};
 use crate::files;
 use crate::formats::{self, Format};
-use crate::part::{Part, Partial};
+use crate::part::{self, Part};
 use crate::source::Source;
 use crate::specs::is_rate;
 use crate::video::Videos;
@@ -69,12 +69,12 @@ impl ImportOptions {
 ///
 /// Reads metadata only. Defects of the source are in its [`describe`](Source::describe); [`pack`](crate::pack())
 /// decides what to do about them.
-pub fn open(path: &Path, options: &ImportOptions) -> Result<Box<dyn Source>> {
-    let source = check(path, options)?.open(path, options)?;
-    if options.part.is_all() {
-        return Ok(source);
+pub fn open(path: &Path, options: &ImportOptions) -> Result<Source> {
+    let mut source = check(path, options)?.open(path, options)?;
+    if !options.part.is_all() {
+        part::restrict(&mut source, &options.part)?;
     }
-    Ok(Box::new(Partial::new(source, &options.part)?))
+    Ok(source)
 }
 
 /// The format of a path, checked against these options.

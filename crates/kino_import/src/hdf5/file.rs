@@ -18,7 +18,7 @@ use crate::files;
 use crate::hdf5::follow::Place;
 use crate::hdf5::raw::{self, Between, Fault, Raw, View};
 use crate::hdf5::tree::Leaf;
-use crate::source::SourceFile;
+use crate::source_file::SourceFile;
 
 /// Metadata that an open dataset keeps between reads: the index of its chunks.
 const METADATA_BYTES: usize = 256 << 10;

@@ -13,7 +13,7 @@ use crate::hdf5::heap::Heap;
 use crate::hdf5::rows::{Form, Rows};
 use crate::hdf5::tree::Leaf;
 use crate::image::Encoded;
-use crate::source::{FrameBuf, StreamSpec};
+use crate::source::{FrameBuf, ReadFrames, Wanted};
 use crate::{jpeg, png};
 
 /// At most this much is read in one call.
@@ -22,27 +22,22 @@ const MAX_READ_BYTES: u64 = 1 << 30;
 /// This many bytes of strings can always be read in one call; more must be in the file.
 const FEW_LONG_BYTES: u64 = 64 << 20;
 
-/// Reads frames of a stream; the range was checked.
-pub(crate) fn read(
-    file: &H5File,
-    rows: &Rows,
-    stream: &StreamSpec,
-    frames: Range<u64>,
-    out: &mut FrameBuf,
-) -> Result<()> {
-    let leaf = &rows.leaf;
-    let frames = rows.first + frames.start..rows.first + frames.end;
-    *out = match (&rows.form, &stream.frame) {
-        (Form::Files(encoded), _) => read_images(file, leaf, encoded, frames)?,
-        (_, FrameType::Values(_)) => {
-            FrameBuf::Values(rows.arrange(read_numbers(file, leaf, frames)?))
-        }
-        (_, FrameType::Text) => {
-            let texts = read_texts(file, leaf, frames)?;
-            FrameBuf::Bytes(texts.into_iter().map(String::into_bytes).collect())
-        }
-    };
-    Ok(())
+impl ReadFrames for Rows {
+    fn read(&self, wanted: Wanted<'_>) -> Result<FrameBuf> {
+        let Wanted { stream, frames, .. } = wanted;
+        let (file, leaf) = (&*self.file, &self.leaf);
+        let frames = self.first + frames.start..self.first + frames.end;
+        Ok(match (&self.form, &stream.frame) {
+            (Form::Files(encoded), _) => read_images(file, leaf, encoded, frames)?,
+            (_, FrameType::Values(_)) => {
+                FrameBuf::Values(self.arrange(read_numbers(file, leaf, frames)?))
+            }
+            (_, FrameType::Text) => {
+                let texts = read_texts(file, leaf, frames)?;
+                FrameBuf::Bytes(texts.into_iter().map(String::into_bytes).collect())
+            }
+        })
+    }
 }
 
 /// Reads rows as stored, after the filters.

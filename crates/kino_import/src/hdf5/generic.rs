@@ -18,7 +18,6 @@ use crate::hdf5::labels::Labels;
 use crate::hdf5::mapping::Episodes;
 use crate::hdf5::objects::Objects;
 use crate::hdf5::robomimic::{self, Splits};
-use crate::hdf5::rows::Rows;
 use crate::hdf5::setup::Setup;
 use crate::hdf5::spec::{Request, Streams, find_shifts};
 use crate::hdf5::tree::{Leaf, Node, below};
@@ -27,7 +26,7 @@ use crate::source::{ClockSpec, EpisodeSpec};
 
 /// Builds the specs of a file's episodes.
 pub(crate) fn read_episodes(
-    file: &H5File,
+    file: &Arc<H5File>,
     mut root: Node,
     setup: &mut Setup<'_>,
 ) -> Result<Contents> {
@@ -53,10 +52,10 @@ pub(crate) fn read_episodes(
         let id = builder.id(episode);
         let known = contents.defects.len();
         match builder.episode(episode, &mut contents) {
-            Ok(Some((mut spec, rows))) => {
+            Ok(Some(mut spec)) => {
                 spec.splits
                     .extend(splits.remove(&episode.id).unwrap_or_default());
-                contents.episodes.push((spec, rows));
+                contents.episodes.push(spec);
             }
             Ok(None) => {}
             Err(ImportError::Corrupt { object, what, .. }) => {
@@ -84,7 +83,7 @@ pub(super) type TimesKey = (String, i64, u64, u64);
 
 /// Builds the spec of one episode after another.
 pub(super) struct SpecBuilder<'a, 's> {
-    pub(super) file: &'a H5File,
+    pub(super) file: &'a Arc<H5File>,
     pub(super) setup: &'a mut Setup<'s>,
     pub(super) objects: Objects,
     by: &'a Episodes,
@@ -113,7 +112,7 @@ impl SpecBuilder<'_, '_> {
         &mut self,
         episode: &Episode,
         contents: &mut Contents,
-    ) -> Result<Option<(EpisodeSpec, Vec<Rows>)>> {
+    ) -> Result<Option<EpisodeSpec>> {
         let mapping = self.setup.mapping;
         let mut draft = Streams::default();
         let requests = match mapping.streams.is_empty() {
@@ -159,7 +158,7 @@ impl SpecBuilder<'_, '_> {
         let froms = mapping.labels();
         let froms = froms.filter(|(_, from)| said.find(from).is_some());
         self.setup.labelled.extend(froms.map(|(key, _)| key));
-        let spec = EpisodeSpec {
+        Ok(Some(EpisodeSpec {
             id: self.id(episode),
             splits: said.splits(mapping.split.as_ref()),
             task: said.task(mapping.task.as_ref()),
@@ -171,10 +170,9 @@ impl SpecBuilder<'_, '_> {
                 (None, base) => base.to_owned(),
             },
             attributes,
-            file: 0,
             streams: draft.streams,
-        };
-        Ok(Some((spec, draft.rows)))
+            ..EpisodeSpec::default()
+        }))
     }
 
     /// Streams guessed from names and lengths.

@@ -9,6 +9,8 @@
 //! | first axis not N elsewhere, large | defect, skipped |
 //! | elements that cannot be frames (compound types, references) | defect, skipped |
 
+use std::sync::Arc;
+
 use kino_codec::FrameType;
 use kino_dataset::{Kind, MAX_FRAMES, MAX_STREAMS};
 use serde_json::{Map, Value};
@@ -36,7 +38,7 @@ const MAX_FRAME_BYTES: u64 = 64 << 20;
 /// The expectations for an episode's datasets.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Frame<'a> {
-    pub(crate) file: &'a H5File,
+    pub(crate) file: &'a Arc<H5File>,
     /// The group of the episode.
     pub(crate) object: &'a str,
     /// Its number of frames.
@@ -52,7 +54,6 @@ pub(crate) struct Frame<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct Streams {
     pub(crate) streams: Vec<StreamSpec>,
-    pub(crate) rows: Vec<Rows>,
     pub(crate) attributes: Map<String, Value>,
     pub(crate) defects: Vec<Defect>,
 }
@@ -161,7 +162,7 @@ impl Streams {
     }
 
     /// Adds a stream, or the defect that prevents it.
-    pub(crate) fn add(&mut self, file: &H5File, request: Request) -> Result<()> {
+    pub(crate) fn add(&mut self, file: &Arc<H5File>, request: Request) -> Result<()> {
         let leaf = &request.leaf;
         if leaf.row_bytes() > MAX_FRAME_BYTES {
             let bytes = leaf.row_bytes();
@@ -178,37 +179,30 @@ impl Streams {
         Ok(())
     }
 
-    fn push(&mut self, file: &H5File, request: Request, typed: Typed) {
+    fn push(&mut self, file: &Arc<H5File>, request: Request, typed: Typed) {
         let Typed { frame, kind, form } = typed;
         if let Some(what) = advice(&request, &frame, &form) {
             let place = file.place(&request.leaf.path);
             self.defects.push(Defect::new(place, what, Action::Noted));
         }
-        let mut attributes = request.leaf.attributes.clone();
-        let unit = request.unit.or_else(|| {
-            ["unit", "units"].iter().find_map(|&key| {
-                let unit = attributes.get(key)?.as_str()?.to_owned();
-                attributes.remove(key);
-                Some(unit)
-            })
-        });
-        self.streams.push(StreamSpec {
-            kind,
-            name: request.name,
-            frame,
-            frames: request.frames,
-            clock: request.clock,
-            shift_of: None,
-            carried: matches!(&form, Form::Files(encoded) if encoded.carried),
-            unit,
-            attributes,
-        });
-        self.rows.push(Rows {
+        let carried = matches!(&form, Form::Files(encoded) if encoded.carried);
+        let attributes = request.leaf.attributes.clone();
+        let rows = Rows {
+            file: Arc::clone(file),
             leaf: request.leaf,
             first: request.first,
             index: request.index,
             form,
-        });
+        };
+        let (name, frames) = (request.name, request.frames);
+        let mut stream = StreamSpec::new(name, kind, frame, frames, Arc::new(rows));
+        stream.clock = request.clock;
+        stream.carried = carried;
+        match request.unit {
+            None => stream.set_attributes(attributes),
+            unit => (stream.unit, stream.attributes) = (unit, attributes),
+        }
+        self.streams.push(stream);
     }
 
     /// A dataset that is not frames: an attribute if it is small.

@@ -38,6 +38,14 @@ pub(crate) struct Shard {
     pub(crate) promised: Option<u64>,
 }
 
+impl Shard {
+    /// The name of the file.
+    pub(crate) fn name(&self) -> String {
+        let name = self.path.file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    }
+}
+
 /// The files of a dataset, in order, and what is wrong with them.
 #[derive(Debug, Default)]
 pub(crate) struct Shards {

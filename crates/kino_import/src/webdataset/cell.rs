@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
+use std::path::PathBuf;
 
 use kino_codec::{Dtype, FrameType};
 use serde_json::Value;
@@ -9,7 +10,7 @@ use serde_json::Value;
 use crate::hdf5::attributes;
 use crate::hdf5::frames::{nest, number};
 use crate::npy::{self, Array, Npy};
-use crate::source::{FrameBuf, SourceFile};
+use crate::source::FrameBuf;
 use crate::webdataset::names::Ending;
 use crate::{image, zip};
 
@@ -41,10 +42,10 @@ pub(crate) enum Cell {
 pub(crate) struct Reader(Option<(usize, File)>);
 
 impl Reader {
-    pub(crate) fn read(&mut self, files: &[SourceFile], place: Place) -> io::Result<Vec<u8>> {
+    pub(crate) fn read(&mut self, paths: &[PathBuf], place: Place) -> io::Result<Vec<u8>> {
         let mut file = match self.0.take() {
             Some((number, file)) if number == place.file => file,
-            _ => crate::files::open(files[place.file].path())?,
+            _ => crate::files::open(&paths[place.file])?,
         };
         file.seek(SeekFrom::Start(place.start))?;
         let mut bytes = Vec::new();
@@ -56,9 +57,10 @@ impl Reader {
 
 /// JSON or text as an attribute: a long one stays text, because parsed values would take many times as much.
 pub(crate) fn attribute(text: &str) -> Value {
-    match text.len() <= MAX_JSON_BYTES {
-        true => attributes::text(text),
-        false => Value::from(text),
+    if text.len() <= MAX_JSON_BYTES {
+        attributes::text(text)
+    } else {
+        Value::from(text)
     }
 }
 

@@ -15,6 +15,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
+use std::sync::Arc;
 
 use kino_codec::FrameType;
 use serde_json::{Map, Value};
@@ -25,10 +26,11 @@ use crate::hdf5::{kind_of, nest, number};
 use crate::jpeg;
 use crate::npy::Element;
 use crate::open::ImportOptions;
-use crate::source::{ClockSpec, StreamSpec};
+use crate::source::StreamSpec;
 use crate::specs;
 use crate::zarr::array::{Array, Values};
 use crate::zarr::compressor::Compressor;
+use crate::zarr::frames::{Data, ZarrStream};
 use crate::zarr::store::Store;
 
 /// `.zarray`, `.zattrs` and `.zgroup` longer than this are refused.
@@ -113,6 +115,15 @@ impl Walked {
         self.defects.push(defect);
     }
 
+    /// Removes the arrays of `data`, sorted by name.
+    pub(crate) fn take_data(&mut self) -> Vec<Array> {
+        let arrays = std::mem::take(&mut self.arrays).into_iter();
+        let (data, others): (BTreeMap<_, _>, _) =
+            arrays.partition(|(name, _)| name.starts_with("data/"));
+        self.arrays = others;
+        data.into_values().collect()
+    }
+
     /// Small arrays of `meta` become attributes; the others outside `data` become defects.
     pub(crate) fn take_asides(&mut self, store: &Store) -> Result<()> {
         let names: Vec<_> = self.arrays.keys().cloned().collect();
@@ -183,7 +194,7 @@ fn read_all(store: &Store, array: &Array) -> Result<Vec<u8>> {
         return Ok(value.unwrap_or_else(|| array.fill().to_vec()));
     }
     array.read_rows(0..array.rows(), &|index| {
-        Ok(array.read_chunk(store, index)?.map(std::sync::Arc::new))
+        Ok(array.read_chunk(store, index)?.map(Arc::new))
     })
 }
 
@@ -288,12 +299,9 @@ pub(crate) fn rate_hz(
     )))
 }
 
-/// The spec of a stream without its frame count, or why it cannot be one.
-pub(crate) fn stream(
-    store: &Store,
-    array: &Array,
-    rate_hz: f64,
-) -> Result<Result<StreamSpec, String>> {
+/// The spec of a stream without its episode, or why it cannot be one.
+pub(crate) fn stream(data: &Arc<Data>) -> Result<Result<StreamSpec, String>> {
+    let array = &data.array;
     let frame = match frame_type(array) {
         Ok(frame) => frame,
         Err(what) => return Ok(Err(what)),
@@ -301,7 +309,7 @@ pub(crate) fn stream(
     let carried = array.compressor == Compressor::Jpeg;
     if carried {
         let is_frame = array.chunk.first() == Some(&1) && array.chunk[1..] == array.shape[1..];
-        let first = array.read_stored(store, &vec![0; array.shape.len()])?;
+        let first = array.read_stored(&data.store, &vec![0; array.shape.len()])?;
         let header = first.as_deref().and_then(jpeg::header);
         let size = header.map(|header| [header.height, header.width, header.components]);
         if !is_frame
@@ -312,24 +320,12 @@ pub(crate) fn stream(
             ));
         }
     }
-    let mut attributes = array.attributes.clone();
-    let unit = ["unit", "units"].iter().find_map(|&key| {
-        let unit = attributes.get(key)?.as_str()?.to_owned();
-        attributes.remove(key);
-        Some(unit)
-    });
     let name = array.stream_name();
-    Ok(Ok(StreamSpec {
-        name: name.to_owned(),
-        kind: kind_of(name, &frame),
-        frame,
-        frames: 0,
-        clock: ClockSpec::Regular { rate_hz },
-        shift_of: None,
-        carried,
-        unit,
-        attributes,
-    }))
+    let kind = kind_of(name, &frame);
+    let mut stream = StreamSpec::new(name, kind, frame, 0, ZarrStream::new(data, 0));
+    stream.carried = carried;
+    stream.set_attributes(array.attributes.clone());
+    Ok(Ok(stream))
 }
 
 fn frame_type(array: &Array) -> Result<FrameType, String> {
