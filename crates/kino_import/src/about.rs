@@ -28,8 +28,8 @@ use crate::defect::{Action, Defect};
 use crate::error::Result;
 use crate::export::{EpisodeOutline, unwritable};
 use crate::files;
-use crate::hdf5::spec::find_shifts;
 use crate::open::ImportOptions;
+use crate::shift::find_shifts;
 use crate::source::{ClockSpec, EpisodeSpec, StreamSpec};
 use crate::specs;
 

@@ -63,6 +63,7 @@ mod stream_order;
 mod suggest;
 mod survey;
 mod tar;
+mod values;
 mod video;
 mod webdataset;
 mod zarr;

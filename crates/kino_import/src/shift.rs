@@ -8,8 +8,30 @@
 //! robomimic files of version 0.1 store every observation twice. What is already in `obs` needs no second copy, but
 //! only after comparing the bytes: some recorders write a `next_obs` that was captured separately.
 
+use kino_codec::FrameType;
+
 use crate::error::{Result, invalid};
-use crate::source::{EpisodeSpec, block_frames};
+use crate::source::{EpisodeSpec, StreamSpec, block_frames};
+
+/// Marks each `next_obs/x` that may be `obs/x` shifted by one step.
+pub(crate) fn find_shifts(streams: &mut [StreamSpec]) {
+    let bases: Vec<_> = streams
+        .iter()
+        .map(|stream| {
+            let name = stream.name.strip_prefix("next_")?;
+            streams.iter().position(|base| {
+                let (a, b) = (stream, base);
+                let is_numbers = a.frame != FrameType::Text;
+                is_numbers
+                    && b.name == name
+                    && (&a.frame, a.frames, a.carried) == (&b.frame, b.frames, b.carried)
+            })
+        })
+        .collect();
+    for (stream, base) in streams.iter_mut().zip(bases) {
+        stream.shift_of = base.filter(|_| stream.name.starts_with("next_obs/"));
+    }
+}
 
 /// Whether frames `0..n-1` of `stream` are bit-identical to frames `1..n` of the stream it may be shifted from.
 ///

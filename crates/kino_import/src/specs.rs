@@ -1,6 +1,7 @@
 //! What every importer does with its specs: know the common names, give each stream a clock, and explain why no episode
 //! is left.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 
@@ -50,6 +51,16 @@ pub(crate) fn set_rates(
         }
     }
     Ok(())
+}
+
+/// The most frequent of some lengths; the larger one of two that are equally frequent.
+pub(crate) fn most_common(lengths: impl Iterator<Item = u64>) -> Option<u64> {
+    let mut counts: BTreeMap<u64, usize> = BTreeMap::new();
+    for len in lengths {
+        *counts.entry(len).or_default() += 1;
+    }
+    let most = counts.into_iter().max_by_key(|&(len, count)| (count, len));
+    most.map(|(len, _)| len)
 }
 
 /// Whether a value is a valid rate.

@@ -7,7 +7,6 @@
 //! | another first axis, or none, and small | attribute |
 //! | another first axis, large | defect, skipped |
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use kino_codec::FrameType;
@@ -22,8 +21,9 @@ use crate::folder::frames::{Caches, FolderStream};
 use crate::folder::glob;
 use crate::folder::mapping::{Mapping, StreamRequest};
 use crate::folder::table::Table;
-use crate::hdf5::{is_kind, kind_of, nest, number};
 use crate::source::{EpisodeSpec, StreamSpec};
+use crate::specs;
+use crate::values::{self, is_kind, kind_of};
 
 /// An array of at most this many elements can become an attribute.
 const SMALL_ELEMENTS: u64 = 4096;
@@ -73,7 +73,7 @@ impl<'a> SpecBuilder<'a> {
         let mut clocks = Vec::new();
         for (field, request) in wanted {
             let frames = field.rows.unwrap_or(0);
-            let times = match self.known_clock((&field, request), &fields, &mut clocks) {
+            let times = match self.known_clock(&field, request, &fields, &mut clocks) {
                 Ok(times) => times,
                 Err(ImportError::Corrupt { what, object, .. }) => {
                     note(&object, what, Action::Dropped);
@@ -127,7 +127,7 @@ impl<'a> SpecBuilder<'a> {
         fields: &[Field],
         note: &mut dyn FnMut(&str, String, Action),
     ) -> Result<(Vec<(Field, Option<&'a StreamRequest>)>, Map<String, Value>)> {
-        let rows = common_rows(fields);
+        let rows = specs::most_common(fields.iter().filter_map(|field| field.rows));
         let (mut streams, mut attributes) = (Vec::new(), Map::new());
         for field in fields {
             if field.rows.is_some() && field.rows == rows {
@@ -255,18 +255,6 @@ impl<'a> SpecBuilder<'a> {
     }
 }
 
-/// The row count of most fields; the larger count if two are equally frequent.
-fn common_rows(fields: &[Field]) -> Option<u64> {
-    let mut counts: HashMap<u64, usize> = HashMap::new();
-    for rows in fields.iter().filter_map(|field| field.rows) {
-        *counts.entry(rows).or_default() += 1;
-    }
-    let most = counts
-        .into_iter()
-        .max_by_key(|&(rows, count)| (count, rows));
-    most.map(|(rows, _)| rows)
-}
-
 /// Columns of one table as one vector; `None` if no type represents all of them exactly.
 fn joined(fields: &[&Field]) -> Option<Field> {
     let mut all: Vec<usize> = Vec::new();
@@ -324,16 +312,11 @@ fn to_json(field: &Field) -> Result<Option<Value>> {
         return Ok(None);
     }
     let bytes = field.place.read_whole()?;
-    let values = match header.element.dtype() {
-        Some(dtype) => bytes
-            .chunks_exact(dtype.size())
-            .map(|bytes| number(dtype, bytes))
-            .collect(),
-        None => {
-            let texts = header.element.texts(&bytes);
-            let texts = texts.map_err(|what| ImportError::corrupt(path, &field.name, what))?;
-            texts.into_iter().map(Value::from).collect()
-        }
-    };
-    Ok(Some(nest(values, &header.shape)))
+    if let Some(dtype) = header.element.dtype() {
+        return Ok(Some(values::numbers(dtype, &bytes, &header.shape)));
+    }
+    let texts = header.element.texts(&bytes);
+    let texts = texts.map_err(|what| ImportError::corrupt(path, &field.name, what))?;
+    let texts = texts.into_iter().map(Value::from).collect();
+    Ok(Some(values::nest(texts, &header.shape)))
 }

@@ -19,9 +19,10 @@ use crate::hdf5::mapping::Episodes;
 use crate::hdf5::objects::Objects;
 use crate::hdf5::robomimic::{self, Splits};
 use crate::hdf5::setup::Setup;
-use crate::hdf5::spec::{Request, Streams, find_shifts};
+use crate::hdf5::spec::{Request, Streams};
 use crate::hdf5::tree::{Leaf, Node, below};
 use crate::hdf5::{Contents, frames, stem, times};
+use crate::shift::find_shifts;
 use crate::source::{ClockSpec, EpisodeSpec};
 
 /// Builds the specs of a file's episodes.
@@ -115,9 +116,10 @@ impl SpecBuilder<'_, '_> {
     ) -> Result<Option<EpisodeSpec>> {
         let mapping = self.setup.mapping;
         let mut draft = Streams::default();
-        let requests = match mapping.streams.is_empty() {
-            true => self.guessed(episode, &mut draft)?,
-            false => self.mapped(episode, &mut draft)?,
+        let requests = if mapping.streams.is_empty() {
+            self.guessed(episode, &mut draft)?
+        } else {
+            self.mapped(episode, &mut draft)?
         };
         for request in requests {
             self.used.insert(request.leaf.path.clone());
@@ -210,9 +212,10 @@ impl SpecBuilder<'_, '_> {
             return Ok(whole);
         }
         let is_given = self.setup.options.rate_hz.is_some() || self.setup.mapping.clock.is_some();
-        let clocks = match is_given {
-            true => Clocks::Given,
-            false => Clocks::Find,
+        let clocks = if is_given {
+            Clocks::Given
+        } else {
+            Clocks::Find
         };
         let mut leaves = self.objects.below(&episode.base).to_vec();
         if let Episodes::Rows(_, marker) = self.by {
@@ -338,13 +341,13 @@ impl SpecBuilder<'_, '_> {
                 continue;
             }
             let path = leaf.path.clone();
-            match is_small(&leaf) || leaf.rows() == Some(1) {
-                true => aside.aside(self.file, leaf, path)?,
-                false if self.setup.mapping.streams.is_empty() => {
-                    let what = self.left_over(&leaf, rows);
-                    aside.skip(self.file, &leaf, what);
-                }
-                false => drop(self.unnamed.insert(path)),
+            if is_small(&leaf) || leaf.rows() == Some(1) {
+                aside.aside(self.file, leaf, path)?;
+            } else if self.setup.mapping.streams.is_empty() {
+                let what = self.left_over(&leaf, rows);
+                aside.skip(self.file, &leaf, what);
+            } else {
+                self.unnamed.insert(path);
             }
         }
         contents.attributes.append(&mut aside.attributes);

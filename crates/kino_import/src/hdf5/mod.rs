@@ -10,7 +10,7 @@
 //! (`header.rs`, `links.rs`, `dense.rs`) and the bytes of strings (`heap.rs`), all through `raw.rs`.
 
 mod aloha;
-pub(crate) mod attributes;
+mod attributes;
 mod clocks;
 mod dense;
 mod element;
@@ -20,7 +20,7 @@ pub(crate) mod export;
 mod file;
 mod follow;
 mod frame_type;
-pub(crate) mod frames;
+mod frames;
 mod generic;
 mod guess;
 mod header;
@@ -34,7 +34,7 @@ mod raw;
 mod robomimic;
 mod rows;
 mod setup;
-pub(crate) mod spec;
+mod spec;
 mod suggest;
 mod times;
 mod tree;
@@ -53,8 +53,6 @@ use crate::source::{EpisodeSpec, Source, SourceInfo};
 use crate::specs;
 use file::H5File;
 use follow::Reach;
-pub(crate) use frame_type::{is_kind, kind_of};
-pub(crate) use frames::{nest, number};
 use mapping::Mapping;
 use objects::ancestors;
 use setup::Setup;

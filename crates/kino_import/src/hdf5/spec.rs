@@ -11,7 +11,6 @@
 
 use std::sync::Arc;
 
-use kino_codec::FrameType;
 use kino_dataset::{Kind, MAX_FRAMES, MAX_STREAMS};
 use serde_json::{Map, Value};
 
@@ -19,11 +18,11 @@ use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result};
 use crate::hdf5::element::Element;
 use crate::hdf5::file::H5File;
-pub(crate) use crate::hdf5::frame_type::kind_of;
 use crate::hdf5::frame_type::{Typed, advice, typed};
 use crate::hdf5::frames;
 use crate::hdf5::rows::{Form, Rows};
 use crate::hdf5::tree::{Leaf, below};
+use crate::shift::find_shifts;
 use crate::source::{ClockSpec, StreamSpec};
 
 /// A dataset of at most this many values or strings can become an attribute.
@@ -229,26 +228,6 @@ impl Streams {
     pub(crate) fn skip(&mut self, file: &H5File, leaf: &Leaf, what: String) {
         self.defects
             .push(Defect::new(file.place(&leaf.path), what, Action::Skipped));
-    }
-}
-
-/// Marks each `next_obs/x` that may be `obs/x` shifted by one step.
-pub(crate) fn find_shifts(streams: &mut [StreamSpec]) {
-    let bases: Vec<_> = streams
-        .iter()
-        .map(|stream| {
-            let name = stream.name.strip_prefix("next_")?;
-            streams.iter().position(|base| {
-                let (a, b) = (stream, base);
-                let is_numbers = a.frame != FrameType::Text;
-                is_numbers
-                    && b.name == name
-                    && (&a.frame, a.frames, a.carried) == (&b.frame, b.frames, b.carried)
-            })
-        })
-        .collect();
-    for (stream, base) in streams.iter_mut().zip(bases) {
-        stream.shift_of = base.filter(|_| stream.name.starts_with("next_obs/"));
     }
 }
 

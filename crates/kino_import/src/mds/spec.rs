@@ -18,13 +18,11 @@ use std::sync::Arc;
 use kino_codec::{Dtype, FrameType};
 use serde_json::Value;
 
-use crate::hdf5::attributes;
-use crate::hdf5::frames::{nest, number};
-use crate::hdf5::spec::kind_of;
 use crate::image::{self, Encoded};
 use crate::mds::column::Cell;
 use crate::mds::frames::{MdsStream, Samples};
 use crate::source::StreamSpec;
+use crate::values::{self, kind_of};
 
 /// A larger array is not an attribute.
 const SMALL_BYTES: usize = 32 << 10;
@@ -187,7 +185,7 @@ pub(crate) fn episode(
         Cell::Numbers(.., values) if values.len() <= SMALL_BYTES => {
             Ok(Becomes::Attribute(json(cell)))
         }
-        Cell::Text(text) => Ok(Becomes::Attribute(attributes::text(text))),
+        Cell::Text(text) => Ok(Becomes::Attribute(values::text(text))),
         Cell::Numbers(..) | Cell::List(_) => Err(format!(
             "does not have the {frames} frames of the episode, and is too large for an attribute"
         )),
@@ -199,11 +197,8 @@ pub(crate) fn episode(
 pub(crate) fn json(cell: &Cell<'_>) -> Value {
     match cell {
         Cell::Numbers(dtype, shape, values) => {
-            let values = values
-                .chunks_exact(dtype.size())
-                .map(|bytes| number(*dtype, bytes));
             let shape: Vec<_> = shape.iter().map(|&len| len as u64).collect();
-            nest(values.collect(), &shape)
+            values::numbers(*dtype, values, &shape)
         }
         Cell::Text(text) => Value::from(*text),
         Cell::Image(_) | Cell::List(_) => Value::Null,

@@ -10,8 +10,6 @@ use miniz_oxide::inflate::decompress_to_vec_zlib_with_limit;
 use serde_json::Value;
 
 use crate::error::{ImportError, Result};
-use crate::hdf5::attributes::float;
-use crate::hdf5::frames::nest;
 use crate::image;
 use crate::recent::Recent;
 use crate::rlds::example::{Example, List};
@@ -20,6 +18,7 @@ use crate::rlds::spec::{FLAT, ROWS, Reading};
 use crate::rlds::tfrecord::{self, Span};
 use crate::source::{FrameBuf, ReadFrames, Wanted};
 use crate::specs::places;
+use crate::values::{float, nest};
 
 /// A record: the values of an episode, and the bytes that they are in.
 #[derive(Debug)]

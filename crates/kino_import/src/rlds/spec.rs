@@ -15,13 +15,13 @@ use kino_codec::{Dtype, FrameType};
 use kino_dataset::Kind;
 use serde_json::Value;
 
-use crate::hdf5::spec::kind_of;
 use crate::image::{self, Encoded};
 use crate::rlds::example::{Example, List};
 use crate::rlds::frames::{self, Cached, Record, RldsStream};
 use crate::rlds::schema::{Encoding, Leaf, LeafType, Shape};
 use crate::source::{EpisodeSpec, StreamSpec};
 use crate::specs::INSTRUCTIONS;
+use crate::values::kind_of;
 
 /// An attribute has at most this many values.
 const SMALL: usize = 4096;

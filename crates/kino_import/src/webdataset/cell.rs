@@ -7,12 +7,10 @@ use std::path::PathBuf;
 use kino_codec::{Dtype, FrameType};
 use serde_json::Value;
 
-use crate::hdf5::attributes;
-use crate::hdf5::frames::{nest, number};
 use crate::npy::{self, Array, Npy};
 use crate::source::FrameBuf;
 use crate::webdataset::names::Ending;
-use crate::{image, zip};
+use crate::{image, values, zip};
 
 /// Limit on a decompressed array of an npz (1 GiB), whatever its zip claims.
 const MAX_MEMBER_BYTES: u64 = 128 << 20;
@@ -58,7 +56,7 @@ impl Reader {
 /// JSON or text as an attribute: a long one stays text, because parsed values would take many times as much.
 pub(crate) fn attribute(text: &str) -> Value {
     if text.len() <= MAX_JSON_BYTES {
-        attributes::text(text)
+        values::text(text)
     } else {
         Value::from(text)
     }
@@ -184,22 +182,12 @@ pub(crate) fn rows(npy: &Npy, at: std::ops::Range<usize>) -> Result<FrameBuf, St
 
 /// A small array as JSON.
 pub(crate) fn to_json(npy: &Npy) -> Value {
-    let (values, shape): (Vec<_>, _) = match npy {
-        Npy::Numbers(array) => {
-            let values = array.values.chunks_exact(array.dtype.size());
-            (
-                values.map(|bytes| number(array.dtype, bytes)).collect(),
-                &array.shape,
-            )
+    let lens = |shape: &[usize]| shape.iter().map(|&len| len as u64).collect::<Vec<_>>();
+    match npy {
+        Npy::Numbers(array) => values::numbers(array.dtype, &array.values, &lens(&array.shape)),
+        Npy::Texts(texts, shape) => {
+            let texts = texts.iter().map(|text| Value::from(text.as_str()));
+            values::nest(texts.collect(), &lens(shape))
         }
-        Npy::Texts(texts, shape) => (
-            texts
-                .iter()
-                .map(|text| Value::from(text.as_str()))
-                .collect(),
-            shape,
-        ),
-    };
-    let shape: Vec<_> = shape.iter().map(|&len| len as u64).collect();
-    nest(values, &shape)
+    }
 }

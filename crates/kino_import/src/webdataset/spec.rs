@@ -20,10 +20,10 @@ use kino_codec::FrameType;
 use serde_json::{Map, Value};
 
 use crate::about::About;
-use crate::hdf5::spec::kind_of;
 use crate::npy::Npy;
 use crate::source::StreamSpec;
 use crate::specs::INSTRUCTIONS;
+use crate::values::kind_of;
 use crate::webdataset::ABOUT;
 use crate::webdataset::cell::{self, Cell, Place, Reader};
 use crate::webdataset::frames::{TarStream, Tars};

@@ -49,7 +49,7 @@ pub(crate) fn open(path: &Path, options: &ImportOptions) -> Result<Source> {
     if arrays.is_empty() {
         return Err(specs::nothing_left(path, &walked.defects, next));
     }
-    let rows = spec::common_rows(&arrays);
+    let rows = specs::most_common(arrays.iter().map(Array::rows)).unwrap_or(0);
     let ranges = spec::episodes(&store, &mut walked, rows)?;
     walked.take_asides(&store)?;
     let rate_hz = spec::rate_hz(&store, &mut walked, &arrays, options)?;

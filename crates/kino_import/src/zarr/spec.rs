@@ -17,17 +17,16 @@ use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use kino_codec::FrameType;
 use serde_json::{Map, Value};
 
 use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result, invalid};
-use crate::hdf5::{kind_of, nest, number};
 use crate::jpeg;
 use crate::npy::Element;
 use crate::open::ImportOptions;
 use crate::source::StreamSpec;
 use crate::specs;
+use crate::values::{self, kind_of, number};
 use crate::zarr::array::{Array, Values};
 use crate::zarr::compressor::Compressor;
 use crate::zarr::frames::{Data, ZarrStream};
@@ -160,31 +159,19 @@ impl Walked {
 
 /// A small array as JSON: a value, or lists of lists of its shape.
 fn json_of(store: &Store, array: &Array) -> Result<Value> {
-    let values = match array.values {
-        Values::Fixed(element) => {
-            let mut bytes = read_all(store, array)?;
-            let wrong = |what| ImportError::corrupt(store.path(), &array.path, what);
-            match element {
-                Element::Number { dtype, .. } => {
-                    element.to_little(&mut bytes).map_err(wrong)?;
-                    let values = bytes.chunks_exact(dtype.size());
-                    values.map(|bytes| number(dtype, bytes)).collect()
-                }
-                _ => {
-                    let texts = element.texts(&bytes).map_err(wrong)?;
-                    texts.into_iter().map(Value::from).collect()
-                }
-            }
-        }
-        Values::Texts => {
-            return Err(ImportError::corrupt(
-                store.path(),
-                &array.path,
-                "contains variable-length strings, which are only supported under `data`",
-            ));
-        }
+    let wrong = |what| ImportError::corrupt(store.path(), &array.path, what);
+    let Values::Fixed(element) = array.values else {
+        let what = "contains variable-length strings, which are only supported under `data`";
+        return Err(wrong(what.to_owned()));
     };
-    Ok(nest(values, &array.shape))
+    let mut bytes = read_all(store, array)?;
+    if let Element::Number { dtype, .. } = element {
+        element.to_little(&mut bytes).map_err(wrong)?;
+        return Ok(values::numbers(dtype, &bytes, &array.shape));
+    }
+    let texts = element.texts(&bytes).map_err(wrong)?;
+    let texts = texts.into_iter().map(Value::from).collect();
+    Ok(values::nest(texts, &array.shape))
 }
 
 /// Every element of a small array; the caller knows that it is one.
@@ -257,18 +244,6 @@ pub(crate) fn episodes(
     Ok(episodes)
 }
 
-/// The row count of most arrays of `data`; the larger count if two are equally frequent.
-pub(crate) fn common_rows(arrays: &[Array]) -> u64 {
-    let mut counts: BTreeMap<u64, usize> = BTreeMap::new();
-    for array in arrays {
-        *counts.entry(array.rows()).or_default() += 1;
-    }
-    let most = counts
-        .into_iter()
-        .max_by_key(|&(rows, count)| (count, rows));
-    most.map_or(0, |(rows, _)| rows)
-}
-
 /// The rate, which only exported replay buffers store.
 pub(crate) fn rate_hz(
     store: &Store,
@@ -302,7 +277,7 @@ pub(crate) fn rate_hz(
 /// The spec of a stream without its episode, or why it cannot be one.
 pub(crate) fn stream(data: &Arc<Data>) -> Result<Result<StreamSpec, String>> {
     let array = &data.array;
-    let frame = match frame_type(array) {
+    let frame = match values::frame_type(array.dtype(), &array.shape) {
         Ok(frame) => frame,
         Err(what) => return Ok(Err(what)),
     };
@@ -326,24 +301,6 @@ pub(crate) fn stream(data: &Arc<Data>) -> Result<Result<StreamSpec, String>> {
     stream.carried = carried;
     stream.set_attributes(array.attributes.clone());
     Ok(Ok(stream))
-}
-
-fn frame_type(array: &Array) -> Result<FrameType, String> {
-    let inner = array.shape.get(1..).unwrap_or_default();
-    match array.dtype() {
-        Some(dtype) => {
-            let dims = inner.iter().map(|&dim| usize::try_from(dim));
-            let dims: Vec<_> = dims
-                .collect::<Result<_, _>>()
-                .map_err(|_| format!("has the shape {:?}", array.shape))?;
-            FrameType::values(dtype, &dims).map_err(|error| error.to_string())
-        }
-        None if inner.iter().all(|&dim| dim == 1) => Ok(FrameType::Text),
-        None => Err(format!(
-            "has several strings per frame: its shape is {:?}",
-            array.shape
-        )),
-    }
 }
 
 /// Which rows have a missing chunk; an error if far too few chunks exist.
@@ -381,8 +338,9 @@ pub(crate) fn absent_rows(array: &Array, keys: &HashSet<&str>) -> Result<Vec<Ran
             index[axis] = 0;
         }
     }
-    match found == 0 && total > 0 {
-        true => Err("has none of its chunks".to_owned()),
-        false => Ok(absent),
+    if found == 0 && total > 0 {
+        Err("has none of its chunks".to_owned())
+    } else {
+        Ok(absent)
     }
 }
