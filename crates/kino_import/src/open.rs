@@ -95,9 +95,10 @@ pub(crate) fn check(path: &Path, options: &ImportOptions) -> Result<&'static For
         },
         _ => files::cannot_read(path, source),
     })?;
-    match found.is_dir() {
-        true => files::check_links(path, options)?,
-        false => drop(files::open(path).map_err(|source| files::cannot_read(path, source))?),
+    if found.is_dir() {
+        files::check_links(path, options)?
+    } else {
+        drop(files::open(path).map_err(|source| files::cannot_read(path, source))?)
     }
     let format = formats::find(path, options.format.as_deref())?;
     if options.mapping.is_some() && !format.takes_mapping {

@@ -122,7 +122,7 @@ pub fn pack(
         return Err(ImportError::NothingLeft { defects });
     }
     let info = source.describe();
-    let own = settings(info, &prefix, (seed, on_defect))?;
+    let own = settings(info, &prefix, seed, on_defect)?;
     writer.settings.extend(own);
     // A quarter of the memory is for frames read ahead, the rest for frames being encoded.
     let limits = Limits {
@@ -135,7 +135,7 @@ pub fn pack(
         let mut writer = DatasetWriter::open(target, start, writer)?;
         let resumed = writer.resumed().clone();
         let interrupted = writer.interrupted();
-        let mut packing = Packing::new(&fitted, &wanted, progress, (on_defect, defects));
+        let mut packing = Packing::new(&fitted, &wanted, progress, on_defect, defects);
         let to_read = wanted.iter().copied();
         let to_read = to_read.filter(|&episode| !resumed.contains(fitted.id(episode)));
         thread::scope(|scope| {
@@ -260,7 +260,8 @@ impl<'a> Packing<'a> {
         source: &'a Fitted<'a>,
         wanted: &[usize],
         report: &'a mut dyn FnMut(Progress) -> ControlFlow<()>,
-        (on_defect, defects): (OnDefect, Vec<Defect>),
+        on_defect: OnDefect,
+        defects: Vec<Defect>,
     ) -> Self {
         let bytes = wanted.iter();
         let bytes = bytes.map(|&episode| source.episodes()[episode].bytes());
@@ -335,7 +336,7 @@ impl<'a> Packing<'a> {
     ) -> Result<()> {
         let mut episode_writer = writer.episode(self.info(episode)?)?;
         for stream in stream_order(&self.source.episodes()[episode].streams) {
-            self.stream(&mut episode_writer, ahead, (episode, stream))?;
+            self.stream(&mut episode_writer, ahead, episode, stream)?;
         }
         if self.on_defect != OnDefect::Error {
             // Codec errors must surface while the episode can still be abandoned.
@@ -372,7 +373,8 @@ impl<'a> Packing<'a> {
         &mut self,
         writer: &mut EpisodeWriter<'_>,
         ahead: &mut ReadAhead<'_>,
-        (episode, stream): (usize, usize),
+        episode: usize,
+        stream: usize,
     ) -> Result<()> {
         let streams = &self.source.episodes()[episode].streams;
         let spec = &streams[stream];

@@ -41,9 +41,10 @@ impl SourceFile {
 
     /// Its size on disk: the length of a file, or of all files in a folder.
     pub fn read_disk_bytes(&self) -> u64 {
-        match self.path.is_dir() {
-            true => folder_bytes(&self.path, &self.skipped),
-            false => self.len,
+        if self.path.is_dir() {
+            folder_bytes(&self.path, &self.skipped)
+        } else {
+            self.len
         }
     }
 
@@ -83,9 +84,10 @@ impl SourceFile {
             return Ok(hash);
         }
         let mut hasher = blake3::Hasher::new();
-        let hashed = match self.path.is_dir() {
-            true => hash_folder(&self.path, &self.skipped, &mut hasher),
-            false => files::open(&self.path).and_then(|file| hasher.update_reader(file).map(drop)),
+        let hashed = if self.path.is_dir() {
+            hash_folder(&self.path, &self.skipped, &mut hasher)
+        } else {
+            files::open(&self.path).and_then(|file| hasher.update_reader(file).map(drop))
         };
         hashed.map_err(|source| files::cannot_read(&self.path, source))?;
         Ok(self

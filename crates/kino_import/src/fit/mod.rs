@@ -104,7 +104,10 @@ pub(crate) fn fit<'a>(source: &'a Source, target: &Target) -> Result<Fitted<'a>>
     let (types, mixed) = usual_types(source.episodes(), &names, target);
     let mut fitting = Fitting {
         source,
-        defects: mixed.iter().map(mixed_defect).collect(),
+        defects: mixed
+            .iter()
+            .map(|(name, types)| mixed_defect(name, *types))
+            .collect(),
         mixed: mixed.into_iter().map(|(name, _)| name).collect(),
         types,
         names,
@@ -184,7 +187,7 @@ fn usual_types(
 }
 
 /// The defect of a stream that is skipped in every episode.
-fn mixed_defect((name, types): &(String, usize)) -> Defect {
+fn mixed_defect(name: &str, types: usize) -> Defect {
     let what = format!("has {types} types or sizes, none of them in most episodes");
     Defect::new(format!("stream `{name}`"), what, Action::Skipped)
 }

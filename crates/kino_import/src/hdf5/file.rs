@@ -173,9 +173,10 @@ impl H5File {
         if let Some(known) = parts.iter().position(|part| part.path == path) {
             return Ok(known);
         }
-        let between = match parts.len() < OPEN_FILES {
-            true => Between::Open,
-            false => Between::Closed,
+        let between = if parts.len() < OPEN_FILES {
+            Between::Open
+        } else {
+            Between::Closed
         };
         parts.push(Arc::new(Part::open(&path, between)?));
         Ok(parts.len() - 1)
