@@ -308,9 +308,10 @@ fn mean_hz(times_ns: &[i64]) -> f64 {
         return 0.0;
     };
     let seconds = last.saturating_sub(*first) as f64 / 1e9;
-    match seconds > 0.0 {
-        true => (times_ns.len() - 1) as f64 / seconds,
-        false => 0.0,
+    if seconds > 0.0 {
+        (times_ns.len() - 1) as f64 / seconds
+    } else {
+        0.0
     }
 }
 

@@ -18,7 +18,7 @@ use crate::files;
 use crate::hdf5::follow::Place;
 use crate::hdf5::raw::{self, Between, Fault, Raw, View};
 use crate::hdf5::tree::Leaf;
-use crate::source::SourceFile;
+use crate::source_file::SourceFile;
 
 /// Metadata that an open dataset keeps between reads: the index of its chunks.
 const METADATA_BYTES: usize = 256 << 10;
@@ -173,9 +173,10 @@ impl H5File {
         if let Some(known) = parts.iter().position(|part| part.path == path) {
             return Ok(known);
         }
-        let between = match parts.len() < OPEN_FILES {
-            true => Between::Open,
-            false => Between::Closed,
+        let between = if parts.len() < OPEN_FILES {
+            Between::Open
+        } else {
+            Between::Closed
         };
         parts.push(Arc::new(Part::open(&path, between)?));
         Ok(parts.len() - 1)

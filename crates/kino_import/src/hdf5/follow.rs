@@ -41,9 +41,10 @@ pub(crate) enum Reach {
 impl Reach {
     /// As the user decided.
     pub(crate) fn of(options: &ImportOptions) -> Self {
-        match options.follow_links {
-            true => Self::Anywhere,
-            false => Self::Folder,
+        if options.follow_links {
+            Self::Anywhere
+        } else {
+            Self::Folder
         }
     }
 }
@@ -119,9 +120,10 @@ impl<'a> Follower<'a> {
         }
         match link {
             Link::Soft(path) => {
-                let start = match path.starts_with('/') {
-                    true => self.root_of(group.part),
-                    false => group,
+                let start = if path.starts_with('/') {
+                    self.root_of(group.part)
+                } else {
+                    group
                 };
                 let found = self.walk(start, path, hops)?;
                 Ok(found.map_err(|why| format!("is a soft link to `{path}`, {why}")))

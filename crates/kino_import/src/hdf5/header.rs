@@ -95,12 +95,11 @@ fn read_v2(raw: &Raw, address: u64) -> Parsed<Vec<Message>> {
     collect(raw, &mut chunks, move |raw, address, len| {
         let chunk = raw.read_checked(address, len)?;
         let mut fields = Fields(&chunk);
-        match address == first {
-            true => fields.take(usize::try_from(prefix_len).unwrap_or(usize::MAX))?,
-            false => {
-                fields.expect(b"OCHK")?;
-                &[]
-            }
+        if address == first {
+            fields.take(usize::try_from(prefix_len).unwrap_or(usize::MAX))?
+        } else {
+            fields.expect(b"OCHK")?;
+            &[]
         };
         let mut messages = Vec::new();
         while fields.0.len() >= 4 + order_len {

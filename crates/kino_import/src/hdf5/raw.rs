@@ -162,9 +162,10 @@ impl<'a> Fields<'a> {
     }
 
     pub(crate) fn expect(&mut self, signature: &[u8]) -> Parsed<()> {
-        match self.take(signature.len())? == signature {
-            true => Ok(()),
-            false => Err(Fault::Damaged("a structure has the wrong signature")),
+        if self.take(signature.len())? == signature {
+            Ok(())
+        } else {
+            Err(Fault::Damaged("a structure has the wrong signature"))
         }
     }
 }

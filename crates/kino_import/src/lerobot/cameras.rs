@@ -28,7 +28,7 @@ type Looked = Result<Arc<VideoInfo>, String>;
 #[derive(Default)]
 pub(super) struct Cameras {
     videos: Option<Arc<dyn Videos>>,
-    looked: Vec<(PathBuf, Looked)>,
+    looked: Mutex<Vec<(PathBuf, Looked)>>,
     waiting: Mutex<Vec<Decoder>>,
 }
 
@@ -48,8 +48,9 @@ impl Cameras {
     }
 
     /// The metadata of a file, or what is wrong with it; an error only if there is no decoder.
-    pub(super) fn look(&mut self, path: &Path) -> Result<Looked> {
-        if let Some((_, looked)) = self.looked.iter().find(|(known, _)| known == path) {
+    pub(super) fn look(&self, path: &Path) -> Result<Looked> {
+        let mut known = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, looked)) = known.iter().find(|(known, _)| known == path) {
             return Ok(looked.clone());
         }
         let looked = match self.open(path) {
@@ -57,16 +58,16 @@ impl Cameras {
             Err(VideoError::Damaged { what }) => Err(what),
             Err(error) => return Err(no_decoder(path, &error)),
         };
-        if self.looked.len() >= LOOKED {
-            drop(self.looked.remove(0));
+        if known.len() >= LOOKED {
+            drop(known.remove(0));
         }
-        self.looked.push((path.to_owned(), looked.clone()));
+        known.push((path.to_owned(), looked.clone()));
         Ok(looked)
     }
 
     /// Drops what the walk cached.
-    pub(super) fn finish_walk(&mut self) {
-        self.looked = Vec::new();
+    pub(super) fn finish_walk(&self) {
+        *self.looked.lock().unwrap_or_else(PoisonError::into_inner) = Vec::new();
     }
 
     fn open(&self, path: &Path) -> Result<Box<dyn Video>, VideoError> {

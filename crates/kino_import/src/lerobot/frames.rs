@@ -23,18 +23,31 @@ const WAITING: usize = 64;
 /// Open tables that are cached.
 const TABLES: usize = 8;
 
-/// Columns that were read up to a row, by episode and stream.
+/// Where a column of an episode is.
+#[derive(Debug)]
+pub(super) struct ColumnAt {
+    /// Its number among all of the source.
+    pub(super) number: usize,
+    pub(super) name: String,
+    /// Its table.
+    pub(super) path: Arc<Path>,
+    /// The episode's first row.
+    pub(super) first: u64,
+}
+
+/// Columns that were read up to a row, by their number.
 ///
 /// Reading a column forward continues where it stopped, and decodes each page once.
 #[derive(Default)]
 pub(super) struct Columns {
-    waiting: Mutex<Vec<((usize, usize), Reading)>>,
+    waiting: Mutex<Vec<(usize, Reading)>>,
     /// Recently opened tables: v3.0 stores many episodes in one, and parsing a footer is slow.
     tables: Mutex<Vec<Arc<Table>>>,
 }
 
 /// A column that is being read.
 struct Reading {
+    name: String,
     table: Arc<Table>,
     cursor: Cursor,
     next: u64,
@@ -59,17 +72,18 @@ const JSON_BYTES: usize = 64 << 20;
 const MAX_JSON_ROWS: u64 = 1 << 18;
 
 impl Columns {
-    /// Reads rows of a column of the table at `path`.
+    /// Reads frames of a column; `root` is the folder of the dataset.
     pub(super) fn read(
         &self,
-        (root, path): (&Path, &Path),
-        place: (usize, usize),
-        rows: Range<u64>,
+        root: &Path,
+        at: &ColumnAt,
+        frames: Range<u64>,
         spec: &StreamSpec,
     ) -> Result<FrameBuf> {
-        let mut reading = match self.take(place, rows.start) {
+        let rows = at.first + frames.start..at.first + frames.end;
+        let mut reading = match self.take(at.number, rows.start) {
             Some(reading) => reading,
-            None => Reading::new(self.table(path)?, spec, rows.start)?,
+            None => Reading::new(self.table(&at.path)?, &at.name, spec.frames, rows.start)?,
         };
         let frames = reading.read(root, rows.clone(), spec)?;
         let count = match &frames {
@@ -85,7 +99,7 @@ impl Columns {
         if waiting.len() >= WAITING {
             waiting.remove(0);
         }
-        waiting.push((place, reading));
+        waiting.push((at.number, reading));
         Ok(frames)
     }
 
@@ -102,29 +116,29 @@ impl Columns {
         Ok(table)
     }
 
-    fn take(&self, place: (usize, usize), row: u64) -> Option<Reading> {
+    fn take(&self, number: usize, row: u64) -> Option<Reading> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let found = waiting
             .iter()
-            .position(|(at, reading)| *at == place && reading.next == row)?;
+            .position(|(at, reading)| *at == number && reading.next == row)?;
         Some(waiting.remove(found).1)
     }
 }
 
 impl Reading {
-    fn new(table: Arc<Table>, spec: &StreamSpec, row: u64) -> Result<Self> {
-        let leaf = find(&table, &spec.name)?.leaf;
-        let cursor = Cursor::new(Arc::clone(&table), &spec.name, leaf, row);
-        let share =
-            u128::from(table.len()) * u128::from(spec.frames) / u128::from(table.rows().max(1));
+    fn new(table: Arc<Table>, name: &str, frames: u64, row: u64) -> Result<Self> {
+        let leaf = find(&table, name)?.leaf;
+        let cursor = Cursor::new(Arc::clone(&table), name, leaf, row);
+        let share = u128::from(table.len()) * u128::from(frames) / u128::from(table.rows().max(1));
         let of_file = u64::try_from(share).unwrap_or(u64::MAX);
-        let of_rows = spec.frames.saturating_mul(ROW_BYTES);
+        let of_rows = frames.saturating_mul(ROW_BYTES);
         let bytes_left = of_file.saturating_mul(FILE_RATIO).saturating_add(of_rows);
         Ok(Self {
+            name: name.to_owned(),
             table,
             cursor,
             next: row,
-            left: spec.frames,
+            left: frames,
             bytes_left: bytes_left.saturating_add(1 << 20),
             texts: VecDeque::new(),
         })
@@ -132,7 +146,7 @@ impl Reading {
 
     fn read(&mut self, root: &Path, rows: Range<u64>, spec: &StreamSpec) -> Result<FrameBuf> {
         let table = Arc::clone(&self.table);
-        let column = find(&table, &spec.name)?;
+        let column = find(&table, &self.name)?;
         Ok(match (&column.form, &spec.frame) {
             (Form::Numbers { .. }, FrameType::Values(ty)) => {
                 FrameBuf::Values(self.cursor.numbers(rows.end - rows.start, ty)?)
@@ -143,7 +157,7 @@ impl Reading {
             _ => {
                 return Err(ImportError::corrupt(
                     table.path(),
-                    &spec.name,
+                    &self.name,
                     "changes its type",
                 ));
             }

@@ -17,12 +17,13 @@ use kino_codec::{Dtype, FrameType};
 use kino_dataset::Kind;
 use serde_json::{Map, Value};
 
-use super::cameras::Cameras;
 use super::cursor::Cursor;
+use super::frames::ColumnAt;
 use super::images::{self, Image};
 use super::meta::{EpisodeRow, Meta, Version};
 use super::paths::{self, Fields};
 use super::table::{Column, Form, Table};
+use super::{Dataset, LeRobotStream};
 use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result};
 use crate::files;
@@ -31,10 +32,10 @@ use crate::source::{ClockSpec, StreamSpec};
 use crate::video::{Pixels, VideoInfo};
 
 /// The origin of a stream's frames.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) enum Origin {
-    /// The column of that name in the episode's table.
-    Column,
+    /// A column of the episode's table.
+    Column(ColumnAt),
     /// Frames of a video file, relative to the source, starting at this one.
     Video { file: PathBuf, first: u64 },
     /// Where each task begins, and its text.
@@ -49,7 +50,7 @@ type Columned = (Kind, FrameType, bool);
 
 /// Builds the spec of one episode.
 pub(super) struct SpecBuilder<'a> {
-    pub(super) root: &'a Path,
+    pub(super) dataset: &'a Arc<Dataset>,
     pub(super) meta: &'a Meta,
     pub(super) row: &'a EpisodeRow,
     pub(super) id: &'a str,
@@ -58,10 +59,14 @@ pub(super) struct SpecBuilder<'a> {
     pub(super) rows: Range<u64>,
     /// Where the table is, relative to the source.
     pub(super) place: String,
-    pub(super) streams: Vec<(StreamSpec, Origin)>,
+    pub(super) streams: Vec<StreamSpec>,
+    /// The files of its cameras, relative to the source.
+    pub(super) videos: Vec<PathBuf>,
     pub(super) defects: Vec<Defect>,
     /// The user's selection.
     pub(super) part: &'a Part,
+    /// The number of columns so far, of all episodes.
+    pub(super) numbered: &'a mut usize,
 }
 
 impl SpecBuilder<'_> {
@@ -74,6 +79,7 @@ impl SpecBuilder<'_> {
     /// Adds a stream for each column.
     pub(super) fn columns(&mut self) -> Result<()> {
         let table = Arc::clone(self.table);
+        let path: Arc<Path> = Arc::from(table.path());
         let columns = table.columns().iter();
         for column in columns.filter(|column| self.part.takes_stream(&column.name)) {
             let draft = match self.column(column) {
@@ -83,9 +89,16 @@ impl SpecBuilder<'_> {
             };
             match draft {
                 Ok((kind, frame, carried)) => {
-                    let mut spec = self.stream(&column.name, kind, frame);
+                    *self.numbered += 1;
+                    let at = ColumnAt {
+                        number: *self.numbered,
+                        name: column.name.clone(),
+                        path: Arc::clone(&path),
+                        first: self.rows.start,
+                    };
+                    let mut spec = self.stream(&column.name, kind, frame, Origin::Column(at));
                     spec.carried = carried;
-                    self.streams.push((spec, Origin::Column));
+                    self.streams.push(spec);
                 }
                 Err(what) => {
                     let place = format!("{}:{}", self.place, column.name);
@@ -152,12 +165,12 @@ impl SpecBuilder<'_> {
     }
 
     fn image(&self, column: &Column) -> Result<Result<Image, String>> {
-        let file = read_image(self.root, self.table, column, self.rows.start)?;
+        let file = read_image(&self.dataset.root, self.table, column, self.rows.start)?;
         Ok(images::look(&file))
     }
 
     /// Adds a stream for each camera stored as video.
-    pub(super) fn cameras(&mut self, cameras: &mut Cameras, keys: &[String]) -> Result<()> {
+    pub(super) fn cameras(&mut self, keys: &[String]) -> Result<()> {
         for key in keys {
             if self.table.column(key).is_some() {
                 continue;
@@ -165,10 +178,10 @@ impl SpecBuilder<'_> {
             let fields = fields(self.meta, self.row, key);
             let file = match paths::fill(&self.meta.video_path, &fields) {
                 Ok(file) => file,
-                Err(what) => return Err(bad_template(self.root, "video_path", &what)),
+                Err(what) => return Err(bad_template(&self.dataset.root, "video_path", &what)),
             };
             let place = file.to_string_lossy().into_owned();
-            let path = self.root.join(&file);
+            let path = self.dataset.root.join(&file);
             if !path.is_file() {
                 let what = format!("is missing: the episode has no `{key}`");
                 self.note(place, what, Action::Skipped);
@@ -178,7 +191,7 @@ impl SpecBuilder<'_> {
                 self.note(place, what, Action::Skipped);
                 continue;
             }
-            match cameras.look(&path)? {
+            match self.dataset.cameras.look(&path)? {
                 Ok(info) => self.camera(key, file, &info),
                 Err(what) => self.note(place, what, Action::Skipped),
             }
@@ -219,11 +232,12 @@ impl SpecBuilder<'_> {
         let frame = FrameType::values(dtype, &shape).map_err(|error| error.to_string());
         match frame.and_then(images::check_size) {
             Ok(frame) => {
-                let mut spec = self.stream(key, kind, frame);
+                self.videos.push(file.clone());
+                let mut spec = self.stream(key, kind, frame, Origin::Video { file, first });
                 if kind == Kind::Depth {
                     spec.attributes = depth_words(self.meta.features.get(key));
                 }
-                self.streams.push((spec, Origin::Video { file, first }));
+                self.streams.push(spec);
             }
             Err(what) => self.note(file.to_string_lossy().into_owned(), what, Action::Skipped),
         }
@@ -303,25 +317,20 @@ impl SpecBuilder<'_> {
             let what = format!("has a task of {len} bytes, which is too long to store per frame");
             self.note(format!("{}:task_index", self.place), what, Action::Skipped);
         } else {
-            let spec = self.stream("task", Kind::Text, FrameType::Text);
-            self.streams.push((spec, Origin::Tasks(runs)));
+            let spec = self.stream("task", Kind::Text, FrameType::Text, Origin::Tasks(runs));
+            self.streams.push(spec);
         }
     }
 
-    fn stream(&self, name: &str, kind: Kind, frame: FrameType) -> StreamSpec {
-        StreamSpec {
-            name: name.to_owned(),
-            kind,
-            frame,
-            frames: self.rows.end - self.rows.start,
-            clock: ClockSpec::Regular {
-                rate_hz: self.meta.rate_hz,
-            },
-            shift_of: None,
-            carried: false,
-            unit: None,
-            attributes: Map::new(),
-        }
+    fn stream(&self, name: &str, kind: Kind, frame: FrameType, origin: Origin) -> StreamSpec {
+        let frames = self.rows.end - self.rows.start;
+        let dataset = Arc::clone(self.dataset);
+        let reader = Arc::new(LeRobotStream { dataset, origin });
+        let mut stream = StreamSpec::new(name, kind, frame, frames, reader);
+        stream.clock = ClockSpec::Regular {
+            rate_hz: self.meta.rate_hz,
+        };
+        stream
     }
 }
 

@@ -7,27 +7,22 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::cameras::Cameras;
 use super::checks::Places;
 use super::meta::{EpisodeRow, Meta, Version};
-use super::spec::{Origin, SpecBuilder};
+use super::spec::SpecBuilder;
 use super::table::Table;
-use super::{checks, paths, spec};
+use super::{Dataset, checks, paths, spec};
 use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result, invalid};
 use crate::part::{NotOpened, Part};
-use crate::source::{EpisodeSpec, StreamSpec};
-
-/// An episode, its rows in its table, and the origin of each stream.
-pub(super) type Draft = (EpisodeSpec, Range<u64>, Vec<Origin>);
+use crate::source::EpisodeSpec;
 
 /// The state of the walk through the episodes.
 pub(super) struct Walk<'a> {
-    pub(super) root: &'a Path,
+    pub(super) dataset: &'a Arc<Dataset>,
     pub(super) files: Files,
     pub(super) keys: Vec<String>,
     pub(super) defects: Vec<Defect>,
-    pub(super) cameras: Cameras,
     /// The last opened table: v3.0 stores many episodes in one.
     table: Option<OpenTable>,
     /// How many episodes have no data; the first of them are in `defects`.
@@ -35,6 +30,8 @@ pub(super) struct Walk<'a> {
     /// The user's selection, and what was not opened because of it.
     part: &'a Part,
     pub(super) not_opened: NotOpened,
+    /// The number of columns so far.
+    columns: usize,
 }
 
 /// Up to this many episodes without data are listed one by one.
@@ -77,37 +74,37 @@ impl Files {
 }
 
 impl<'a> Walk<'a> {
-    pub(super) fn new(root: &'a Path, meta: &mut Meta, cameras: Cameras, part: &'a Part) -> Self {
+    pub(super) fn new(dataset: &'a Arc<Dataset>, meta: &mut Meta, part: &'a Part) -> Self {
         let mut not_opened = NotOpened::default();
-        let (keys, others): (Vec<_>, Vec<_>) = video_keys(root, meta)
+        let (keys, others): (Vec<_>, Vec<_>) = video_keys(&dataset.root, meta)
             .into_iter()
             .partition(|key| part.takes_stream(key));
         let features = meta.features.keys().filter(|name| !part.takes_stream(name));
         not_opened.streams.extend(features.cloned().chain(others));
         Self {
-            root,
+            dataset,
             files: meta.files.drain(..).collect(),
             keys,
             part,
             not_opened,
             defects: std::mem::take(&mut meta.defects),
-            cameras,
             table: None,
             lost: 0,
+            columns: 0,
         }
     }
 
     /// Builds the spec of an episode, or records why there is none.
-    pub(super) fn episode(&mut self, meta: &Meta, row: &EpisodeRow) -> Result<Option<Draft>> {
+    pub(super) fn episode(&mut self, meta: &Meta, row: &EpisodeRow) -> Result<Option<EpisodeSpec>> {
         let id = format!("episode_{:06}", row.index);
         if !self.part.takes_episode(row.index, &id) {
             self.not_opened.episodes.insert(id);
             return Ok(None);
         }
         let file = paths::fill(&meta.data_path, &spec::fields(meta, row, ""))
-            .map_err(|what| spec::bad_template(self.root, "data_path", &what))?;
+            .map_err(|what| spec::bad_template(&self.dataset.root, "data_path", &what))?;
         let place = file.to_string_lossy().into_owned();
-        if !self.root.join(&file).is_file() {
+        if !self.dataset.root.join(&file).is_file() {
             let what = "is missing: the episode has no data".to_owned();
             return Ok(self.lose(&place, what, &id));
         }
@@ -120,7 +117,7 @@ impl<'a> Walk<'a> {
             Err(error) => return Err(error),
         };
         let mut builder = SpecBuilder {
-            root: self.root,
+            dataset: self.dataset,
             meta,
             row,
             id: &id,
@@ -128,8 +125,10 @@ impl<'a> Walk<'a> {
             rows: rows.clone(),
             place: place.clone(),
             streams: Vec::new(),
+            videos: Vec::new(),
             defects: Vec::new(),
             part: self.part,
+            numbered: &mut self.columns,
         };
         let frames = rows.end - rows.start;
         if let Some(length) = row.length.filter(|&length| length != frames) {
@@ -149,28 +148,28 @@ impl<'a> Walk<'a> {
             other => other?,
         };
         builder.columns()?;
-        builder.cameras(&mut self.cameras, &self.keys)?;
+        builder.cameras(&self.keys)?;
         builder.tasks(&runs);
         let SpecBuilder {
-            mut streams,
+            streams,
+            videos,
             mut defects,
             ..
         } = builder;
         self.defects.append(&mut defects);
-        streams.sort_by(|(a, _), (b, _)| a.name.cmp(&b.name));
-        for (_, origin) in &streams {
-            if let Origin::Video { file, .. } = origin {
-                self.files.add(file.clone());
-            }
+        for video in videos {
+            self.files.add(video);
         }
-        let (streams, origins) = streams.into_iter().unzip();
-        let file = self.files.add(file);
-        let episode = to_spec(meta, row, (id, file), (streams, &runs));
-        Ok(Some((episode, rows, origins)))
+        let mut episode = to_spec(meta, row, &runs);
+        episode.id = id;
+        episode.file = self.files.add(file);
+        episode.streams = streams;
+        episode.sort_streams();
+        Ok(Some(episode))
     }
 
     /// Records an episode without data; of very many, only the first.
-    fn lose(&mut self, place: &str, what: String, id: &str) -> Option<Draft> {
+    fn lose(&mut self, place: &str, what: String, id: &str) -> Option<EpisodeSpec> {
         self.lost += 1;
         if self.lost <= LISTED {
             self.defects
@@ -187,7 +186,7 @@ impl<'a> Walk<'a> {
         file: &Path,
     ) -> Result<(Arc<Table>, Range<u64>)> {
         if self.table.as_ref().is_none_or(|open| open.file != file) {
-            let table = Arc::new(Table::open(&self.root.join(file))?);
+            let table = Arc::new(Table::open(&self.dataset.root.join(file))?);
             let episodes = match meta.version {
                 Version::V30 => checks::episodes(&table)?,
                 _ => None,
@@ -235,7 +234,7 @@ impl<'a> Walk<'a> {
             .map(|defect| PathBuf::from(&defect.place));
         let known: HashSet<_> = named.chain(self.files.list.iter().cloned()).collect();
         for (folder, ending) in [("data", "parquet"), ("videos", "mp4")] {
-            for path in paths::files_below(self.root, folder, ending) {
+            for path in paths::files_below(&self.dataset.root, folder, ending) {
                 let place = path.to_string_lossy().into_owned();
                 if !known.contains(&path) {
                     let what = "does not belong to any listed episode";
@@ -276,12 +275,8 @@ fn numbering(
     Ok(runs)
 }
 
-fn to_spec(
-    meta: &Meta,
-    row: &EpisodeRow,
-    (id, file): (String, usize),
-    (streams, runs): (Vec<StreamSpec>, &[(u64, i64)]),
-) -> EpisodeSpec {
+/// An episode without its streams.
+fn to_spec(meta: &Meta, row: &EpisodeRow, runs: &[(u64, i64)]) -> EpisodeSpec {
     let splits = meta.splits.iter();
     let splits = splits.filter(|(_, range)| range.contains(&row.index));
     let mut attributes = Map::new();
@@ -301,7 +296,6 @@ fn to_spec(
     }
     let first = runs.first().and_then(|(_, task)| meta.tasks.get(task));
     EpisodeSpec {
-        id,
         splits: splits.map(|(name, _)| name.clone()).collect(),
         attributes,
         // In LeRobot every frame has a task: an empty one means none.
@@ -311,9 +305,8 @@ fn to_spec(
             .map(|task| (**task).to_owned()),
         success,
         licence,
-        file,
         object: format!("episode {}", row.index),
-        streams,
+        ..EpisodeSpec::default()
     }
 }
 

@@ -60,9 +60,10 @@ impl Shard {
         if hashes == Hashes::Checked {
             check(&opened, file)?;
         }
-        let shard = match file.path == info.raw.path {
-            true => Self::Raw(Mutex::new(opened), file.bytes),
-            false => Self::Unpacked(unpack(opened, info, file)?),
+        let shard = if file.path == info.raw.path {
+            Self::Raw(Mutex::new(opened), file.bytes)
+        } else {
+            Self::Unpacked(unpack(opened, info, file)?)
         };
         if shard.number(0) != Some(info.samples) {
             let what = format!(

@@ -2,16 +2,15 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
+use std::path::PathBuf;
 
 use kino_codec::{Dtype, FrameType};
 use serde_json::Value;
 
-use crate::hdf5::attributes;
-use crate::hdf5::frames::{nest, number};
 use crate::npy::{self, Array, Npy};
-use crate::source::{FrameBuf, SourceFile};
+use crate::source::FrameBuf;
 use crate::webdataset::names::Ending;
-use crate::{image, zip};
+use crate::{image, values, zip};
 
 /// Limit on a decompressed array of an npz (1 GiB), whatever its zip claims.
 const MAX_MEMBER_BYTES: u64 = 128 << 20;
@@ -41,10 +40,10 @@ pub(crate) enum Cell {
 pub(crate) struct Reader(Option<(usize, File)>);
 
 impl Reader {
-    pub(crate) fn read(&mut self, files: &[SourceFile], place: Place) -> io::Result<Vec<u8>> {
+    pub(crate) fn read(&mut self, paths: &[PathBuf], place: Place) -> io::Result<Vec<u8>> {
         let mut file = match self.0.take() {
             Some((number, file)) if number == place.file => file,
-            _ => crate::files::open(files[place.file].path())?,
+            _ => crate::files::open(&paths[place.file])?,
         };
         file.seek(SeekFrom::Start(place.start))?;
         let mut bytes = Vec::new();
@@ -56,9 +55,10 @@ impl Reader {
 
 /// JSON or text as an attribute: a long one stays text, because parsed values would take many times as much.
 pub(crate) fn attribute(text: &str) -> Value {
-    match text.len() <= MAX_JSON_BYTES {
-        true => attributes::text(text),
-        false => Value::from(text),
+    if text.len() <= MAX_JSON_BYTES {
+        values::text(text)
+    } else {
+        Value::from(text)
     }
 }
 
@@ -182,22 +182,12 @@ pub(crate) fn rows(npy: &Npy, at: std::ops::Range<usize>) -> Result<FrameBuf, St
 
 /// A small array as JSON.
 pub(crate) fn to_json(npy: &Npy) -> Value {
-    let (values, shape): (Vec<_>, _) = match npy {
-        Npy::Numbers(array) => {
-            let values = array.values.chunks_exact(array.dtype.size());
-            (
-                values.map(|bytes| number(array.dtype, bytes)).collect(),
-                &array.shape,
-            )
+    let lens = |shape: &[usize]| shape.iter().map(|&len| len as u64).collect::<Vec<_>>();
+    match npy {
+        Npy::Numbers(array) => values::numbers(array.dtype, &array.values, &lens(&array.shape)),
+        Npy::Texts(texts, shape) => {
+            let texts = texts.iter().map(|text| Value::from(text.as_str()));
+            values::nest(texts.collect(), &lens(shape))
         }
-        Npy::Texts(texts, shape) => (
-            texts
-                .iter()
-                .map(|text| Value::from(text.as_str()))
-                .collect(),
-            shape,
-        ),
-    };
-    let shape: Vec<_> = shape.iter().map(|&len| len as u64).collect();
-    nest(values, &shape)
+    }
 }

@@ -22,9 +22,10 @@ pub(crate) enum Store {
 impl Store {
     /// Opens a folder or a zip file.
     pub(crate) fn open(path: &Path) -> Result<Self> {
-        match path.is_dir() {
-            true => Ok(Self::Folder(path.to_owned())),
-            false => Zip::open(path).map(Self::Zip),
+        if path.is_dir() {
+            Ok(Self::Folder(path.to_owned()))
+        } else {
+            Zip::open(path).map(Self::Zip)
         }
     }
 
@@ -91,9 +92,10 @@ fn list(root: &Path, prefix: String, depth: usize, keys: &mut Vec<String>) -> Re
         let key = format!("{prefix}{}", entry.file_name().to_string_lossy());
         // A link to a folder may form a cycle; zarr creates none.
         let is_folder = entry.file_type().map_err(io)?.is_dir();
-        match is_folder && depth < MAX_DEPTH {
-            true => list(root, format!("{key}/"), depth + 1, keys)?,
-            false => keys.push(key),
+        if is_folder && depth < MAX_DEPTH {
+            list(root, format!("{key}/"), depth + 1, keys)?
+        } else {
+            keys.push(key)
         }
     }
     Ok(())

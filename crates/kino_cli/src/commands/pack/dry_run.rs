@@ -11,7 +11,7 @@ use super::{Args, defects};
 use crate::Outcome;
 use crate::output::{Align, Table, bytes, count, decode_us, note, print, print_json, ratio};
 
-pub(super) fn run(args: &Args, plan: &Plan, source: &dyn Source) -> Result<Outcome> {
+pub(super) fn run(args: &Args, plan: &Plan, source: &Source) -> Result<Outcome> {
     let on_defect: OnDefect = args.on_defect.parse()?;
     let found = preview(source, plan, on_defect, args.threads)?;
     let is_refused = on_defect == OnDefect::Error && found.defects.iter().any(Defect::is_fault);

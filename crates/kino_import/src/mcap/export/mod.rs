@@ -213,7 +213,7 @@ impl<'a> Cursor<'a> {
                 texts.map(String::into_bytes).collect()
             }
             Message::Files(ImageForm::Jpeg(ty)) => {
-                vec![reader.jpeg((&self.source, ty), self.next)?]
+                vec![reader.jpeg(&self.source, ty, self.next)?]
             }
             _ => {
                 let (_, block) = reader.block(&self.source, self.next)?;

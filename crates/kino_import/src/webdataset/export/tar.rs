@@ -59,7 +59,7 @@ impl Tar {
             said.push_str(&pax("size", &size.to_string()));
         }
         if !said.is_empty() {
-            self.write(&header(("", "pax"), said.len() as u64, b'x'))?;
+            self.write(&header("", "pax", said.len() as u64, b'x'))?;
             self.missing = said.len() as u64;
             self.put(said.as_bytes())?;
         }
@@ -67,7 +67,7 @@ impl Tar {
         let ends = (0..=100).rev().find(|&at| name.is_char_boundary(at));
         let cut = ends.unwrap_or(0);
         let (prefix, rest) = short.unwrap_or(("", &name[..cut]));
-        self.write(&header((prefix, rest), size.min(MAX_OCTAL), b'0'))?;
+        self.write(&header(prefix, rest, size.min(MAX_OCTAL), b'0'))?;
         self.missing = size;
         self.pad()
     }
@@ -139,7 +139,7 @@ fn pax(key: &str, value: &str) -> String {
     format!("{len} {key}={value}\n")
 }
 
-fn header((prefix, name): (&str, &str), size: u64, kind: u8) -> [u8; 512] {
+fn header(prefix: &str, name: &str, size: u64, kind: u8) -> [u8; 512] {
     let mut block = [0; 512];
     let mut put = |at: usize, bytes: &[u8]| block[at..at + bytes.len()].copy_from_slice(bytes);
     put(0, name.as_bytes());
