@@ -52,7 +52,7 @@ pub use codec::{Codec, Decoder, Encoded, EncodedPage, Page, RunEncoder, Scope};
 pub use error::{CodecError, Result};
 pub use frame::{Dtype, FrameType, MAX_FRAME_BYTES, MAX_RANK, ValueType};
 pub use frames::{FrameData, Frames, FramesMut};
-pub use jpeg::{jpeg_shape, jpeg_simd};
+pub use jpeg::{jpeg_frame_shape, jpeg_shape, jpeg_simd};
 pub use registry::{CodecEntry, codec, codecs};
 pub use scratch::Scratch;
 pub use spec::CodecSpec;

@@ -80,7 +80,7 @@ fn numbers(item: &str) -> Option<RangeInclusive<u64>> {
 fn is_match(item: &str, id: &str, number: u64) -> bool {
     id == item
         || numbers(item).is_some_and(|range| range.contains(&number))
-        || item.contains('*') && matches_pattern(item, id)
+        || item.contains(['*', '?']) && matches_pattern(item, id)
 }
 
 /// The number an id ends in.
@@ -226,7 +226,10 @@ fn is_of_excluded(place: &str, part: &Part) -> bool {
 /// Whether a place (`demos.hdf5:/data/demo_0/obs/x`) ends in a stream name that the pattern matches. A pattern of stars
 /// alone would match episode names too.
 fn names_in(place: &str, pattern: &str) -> bool {
-    if pattern.bytes().all(|byte| matches!(byte, b'*' | b'/')) {
+    if pattern
+        .bytes()
+        .all(|byte| matches!(byte, b'*' | b'?' | b'/'))
+    {
         return false;
     }
     let place = place.trim_end_matches('`');

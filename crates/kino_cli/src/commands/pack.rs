@@ -58,7 +58,7 @@ pub(crate) struct Args {
     /// Frames per second [default: the source's own rate]
     #[arg(long, value_name = "HZ")]
     rate: Option<f64>,
-    /// Only streams that match: `actions`, `obs/*`, `**` crosses `/` (repeat, or list several)
+    /// Only streams that match: `actions`, `obs/*`, `**` crosses `/`, `?` is one character (repeat, or list several)
     #[arg(long, value_name = "PATTERN", num_args = 1..)]
     streams: Vec<String>,
     /// Exclude streams that match; their files are neither needed nor opened

@@ -68,6 +68,24 @@ impl Header {
     }
 }
 
+/// The frame header of a file of any coding, also one that `jpeg:carry` cannot store; `None` if none precedes the image
+/// data.
+pub(super) fn frame_shape(file: &[u8]) -> Option<[usize; 3]> {
+    let mut rest = file.strip_prefix(&[0xff, 0xd8])?;
+    loop {
+        match take_segment(&mut rest).ok()? {
+            // C4, C8 and CC are tables that share the range of the frame headers.
+            (0xc4 | 0xc8 | 0xcc, _) => {}
+            (0xc0..=0xcf, body) => {
+                let frame = parse_frame(false, body).ok()?;
+                return Some([frame.height, frame.width, frame.channels]);
+            }
+            (0xda, _) => return None,
+            _ => {}
+        }
+    }
+}
+
 /// Takes the next marker segment: its marker and its body.
 fn take_segment<'a>(rest: &mut &'a [u8]) -> Result<(u8, &'a [u8])> {
     let truncated = || damaged("it ends before its first scan");

@@ -61,6 +61,17 @@ pub fn jpeg_shape(file: &[u8]) -> Result<[usize; 3]> {
     }
 }
 
+/// The shape `[height, width, channels]` in the frame header of an 8-bit JPEG file of any coding; `None` if it has none.
+///
+/// [`jpeg_shape`] says whether `jpeg:carry` can also store the file.
+///
+/// ```
+/// assert_eq!(kino_codec::jpeg_frame_shape(b"not an image"), None);
+/// ```
+pub fn jpeg_frame_shape(file: &[u8]) -> Option<[usize; 3]> {
+    header::frame_shape(file)
+}
+
 /// How chroma is subsampled relative to luma.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Subsampling {

@@ -33,7 +33,6 @@ use crate::error::{Result, codec_at, invalid};
 use crate::events::EventRule;
 
 pub use bound::PlanBound;
-pub(crate) use glob::glob;
 pub use glob::matches_pattern;
 
 use bound::keeps;
@@ -369,7 +368,7 @@ impl Rule {
         let name_matches = self
             .pattern
             .as_ref()
-            .is_none_or(|pattern| glob(pattern.as_bytes(), name.as_bytes()));
+            .is_none_or(|pattern| matches_pattern(pattern, name));
         name_matches && self.kind.is_none_or(|wanted| wanted == kind)
     }
 }

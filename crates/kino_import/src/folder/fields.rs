@@ -156,15 +156,16 @@ impl Found {
 
     fn arrays(&mut self, path: &Path, prefix: &str) -> Result<()> {
         let zip = Zip::open(path)?;
-        for (member, about) in zip.members() {
+        for member in zip.names() {
+            let about = zip.member(&member)?;
             let name = format!("{prefix}{}", member.trim_end_matches(".npy"));
-            let start = zip.read_start(member, Header::ENOUGH_BYTES);
+            let start = zip.read_start(&member, Header::ENOUGH_BYTES);
             let start = start.map_err(|error| error.what());
             let header = start.and_then(|start| whole_header(&start, about.len));
             self.push(name, header, |header| Place::Array {
                 path: path.to_owned(),
-                member: Some(member.clone()),
-                reading: Reading::of(&header, Some(about)),
+                member: Some(member),
+                reading: Reading::of(&header, Some(&about)),
                 header,
             });
         }

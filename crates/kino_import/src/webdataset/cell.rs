@@ -70,13 +70,11 @@ pub(crate) fn decode(ending: Ending, bytes: &[u8], array: Option<&str>) -> Resul
     match ending {
         Ending::Npy => npy::parse(bytes).map(Cell::Array),
         Ending::Npz => {
-            let members = zip::members(bytes)?;
-            let found = members
-                .iter()
-                .find(|(name, _)| Some(array_name(name)) == array);
-            let (name, member) =
-                found.ok_or_else(|| format!("has no array `{}`", array.unwrap_or_default()))?;
-            let file = zip::read(bytes, member, MAX_MEMBER_BYTES);
+            let mut names = zip::names(bytes)?.into_iter();
+            let name = names
+                .find(|name| Some(array_name(name)) == array)
+                .ok_or_else(|| format!("has no array `{}`", array.unwrap_or_default()))?;
+            let file = zip::read(bytes, &name, MAX_MEMBER_BYTES);
             let file = file.map_err(|what| format!("`{name}` {what}"))?;
             npy::parse(&file).map(Cell::Array)
         }
@@ -107,11 +105,8 @@ pub(crate) fn texts(list: &str) -> Result<Npy, String> {
 
 /// The names of the arrays of an npz.
 pub(crate) fn array_names(npz: &[u8]) -> Result<Vec<String>, String> {
-    let members = zip::members(npz)?;
-    Ok(members
-        .keys()
-        .map(|name| array_name(name).to_owned())
-        .collect())
+    let names = zip::names(npz)?.into_iter();
+    Ok(names.map(|name| array_name(&name).to_owned()).collect())
 }
 
 fn array_name(member: &str) -> &str {

@@ -23,10 +23,9 @@ impl Store {
     /// Opens a folder or a zip file.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         if path.is_dir() {
-            Ok(Self::Folder(path.to_owned()))
-        } else {
-            Zip::open(path).map(Self::Zip)
+            return Ok(Self::Folder(path.to_owned()));
         }
+        Zip::open(path).map(Self::Zip)
     }
 
     /// Its path.
@@ -57,7 +56,7 @@ impl Store {
     pub(crate) fn keys(&self) -> Result<(Vec<String>, Vec<String>)> {
         match self {
             Self::Zip(zip) => {
-                let names = zip.members().keys().cloned();
+                let names = zip.names().into_iter();
                 Ok(names.partition(|name| is_inside(name)))
             }
             Self::Folder(root) => {
@@ -93,9 +92,9 @@ fn list(root: &Path, prefix: String, depth: usize, keys: &mut Vec<String>) -> Re
         // A link to a folder may form a cycle; zarr creates none.
         let is_folder = entry.file_type().map_err(io)?.is_dir();
         if is_folder && depth < MAX_DEPTH {
-            list(root, format!("{key}/"), depth + 1, keys)?
+            list(root, format!("{key}/"), depth + 1, keys)?;
         } else {
-            keys.push(key)
+            keys.push(key);
         }
     }
     Ok(())

@@ -12,6 +12,7 @@ mod export;
 mod export_lerobot;
 mod export_libraries;
 mod fit;
+mod fixtures;
 mod folder;
 mod hdf5_layouts;
 mod layouts;
@@ -27,16 +28,10 @@ mod rlds;
 mod tars;
 mod zarr;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use fixtures::fixture;
 use kino_import::{Action, FrameBuf, ImportOptions, Source};
-
-/// A file that h5py wrote; see `fixtures/make.py`.
-fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/fixtures")
-        .join(name)
-}
 
 fn open(path: &Path) -> Source {
     kino_import::open(path, &ImportOptions::default()).unwrap()
