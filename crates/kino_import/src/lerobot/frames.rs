@@ -2,26 +2,23 @@
 
 use std::collections::VecDeque;
 use std::ops::{ControlFlow, Range};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kino_codec::FrameType;
-use serde_json::Value;
+use kino_parquet::{Column, Form, Leaf, ParquetFile, read_json};
+use serde_json::{Map, Value};
 
-use super::cursor::Cursor;
 use super::images::{self, Image};
-use super::rows;
 use super::spec::read_image;
-use super::table::{Column, Form, Table};
+use super::table;
 use crate::error::{ImportError, Result};
 use crate::jpeg;
+use crate::recent::Recent;
 use crate::source::{BLOCK_BYTES, FrameBuf, StreamSpec};
 
 /// Suspended columns: enough for one per reading thread on any machine.
 const WAITING: usize = 64;
-
-/// Open tables that are cached.
-const TABLES: usize = 8;
 
 /// Where a column of an episode is.
 #[derive(Debug)]
@@ -42,14 +39,14 @@ pub(super) struct ColumnAt {
 pub(super) struct Columns {
     waiting: Mutex<Vec<(usize, Reading)>>,
     /// Recently opened tables: v3.0 stores many episodes in one, and parsing a footer is slow.
-    tables: Mutex<Vec<Arc<Table>>>,
+    tables: Recent<PathBuf, ParquetFile>,
 }
 
 /// A column that is being read.
 struct Reading {
     name: String,
-    table: Arc<Table>,
-    cursor: Cursor,
+    table: Arc<ParquetFile>,
+    leaf: Leaf,
     next: u64,
     /// The maximum number of remaining frames: at the end it is not kept.
     left: u64,
@@ -83,7 +80,11 @@ impl Columns {
         let rows = at.first + frames.start..at.first + frames.end;
         let mut reading = match self.take(at.number, rows.start) {
             Some(reading) => reading,
-            None => Reading::new(self.table(&at.path)?, &at.name, spec.frames, rows.start)?,
+            None => {
+                let open = || table::open(&at.path);
+                let table = self.tables.get(at.path.to_path_buf(), open)?;
+                Reading::new(table, &at.name, spec.frames, rows.start)?
+            }
         };
         let frames = reading.read(root, rows.clone(), spec)?;
         let count = match &frames {
@@ -103,19 +104,6 @@ impl Columns {
         Ok(frames)
     }
 
-    fn table(&self, path: &Path) -> Result<Arc<Table>> {
-        let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(table) = tables.iter().find(|table| table.path() == path) {
-            return Ok(Arc::clone(table));
-        }
-        let table = Arc::new(Table::open(path)?);
-        if tables.len() >= TABLES {
-            tables.remove(0);
-        }
-        tables.push(Arc::clone(&table));
-        Ok(table)
-    }
-
     fn take(&self, number: usize, row: u64) -> Option<Reading> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let found = waiting
@@ -126,17 +114,18 @@ impl Columns {
 }
 
 impl Reading {
-    fn new(table: Arc<Table>, name: &str, frames: u64, row: u64) -> Result<Self> {
-        let leaf = find(&table, name)?.leaf;
-        let cursor = Cursor::new(Arc::clone(&table), name, leaf, row);
-        let share = u128::from(table.len()) * u128::from(frames) / u128::from(table.rows().max(1));
+    fn new(table: Arc<ParquetFile>, name: &str, frames: u64, row: u64) -> Result<Self> {
+        let column = find(&table, name)?;
+        let leaf = Leaf::new(Arc::clone(&table), column, row);
+        let share =
+            u128::from(table.bytes()) * u128::from(frames) / u128::from(table.rows().max(1));
         let of_file = u64::try_from(share).unwrap_or(u64::MAX);
         let of_rows = frames.saturating_mul(ROW_BYTES);
         let bytes_left = of_file.saturating_mul(FILE_RATIO).saturating_add(of_rows);
         Ok(Self {
             name: name.to_owned(),
             table,
-            cursor,
+            leaf,
             next: row,
             left: frames,
             bytes_left: bytes_left.saturating_add(1 << 20),
@@ -149,10 +138,12 @@ impl Reading {
         let column = find(&table, &self.name)?;
         Ok(match (&column.form, &spec.frame) {
             (Form::Numbers { .. }, FrameType::Values(ty)) => {
-                FrameBuf::Values(self.cursor.numbers(rows.end - rows.start, ty)?)
+                FrameBuf::Values(self.leaf.numbers(rows.end - rows.start, ty)?)
             }
             (Form::Text, FrameType::Text) => FrameBuf::Bytes(self.texts(column, rows)?),
-            (Form::Json, FrameType::Text) => FrameBuf::Bytes(self.json_texts(column, rows)?),
+            (Form::Json | Form::Texts, FrameType::Text) => {
+                FrameBuf::Bytes(self.json_texts(column, rows)?)
+            }
             (Form::Image, FrameType::Values(_)) => self.images(root, column, rows, spec)?,
             _ => {
                 return Err(ImportError::corrupt(
@@ -220,9 +211,10 @@ impl Reading {
                 pixels.append(&mut decoded);
             }
         }
-        Ok(match spec.carried {
-            true => FrameBuf::Bytes(files),
-            false => FrameBuf::Values(pixels),
+        Ok(if spec.carried {
+            FrameBuf::Bytes(files)
+        } else {
+            FrameBuf::Values(pixels)
         })
     }
 
@@ -263,21 +255,22 @@ impl Reading {
             .min(row.saturating_add(JSON_ROWS.min(self.left)));
         let is_wanted = |found: &Column| found.leaf == column.leaf;
         let (texts, mut bytes) = (&mut self.texts, 0);
-        rows::read(&self.table, &is_wanted, rows, &mut |mut row| {
+        let mut each = |mut row: Map<String, Value>| {
             let value = row.remove(&column.name).unwrap_or(Value::Null);
             let text = value.to_string().into_bytes();
             bytes += text.len();
             texts.push_back(text);
-            match bytes < JSON_BYTES {
-                true => ControlFlow::Continue(()),
-                false => ControlFlow::Break(()),
+            if bytes < JSON_BYTES {
+                return ControlFlow::Continue(());
             }
-        })
+            ControlFlow::Break(())
+        };
+        Ok(read_json(&self.table, &is_wanted, rows, &mut each)?)
     }
 
     /// Byte strings of the next rows: at least one.
     fn strings(&mut self, column: &Column, rows: u64) -> Result<Vec<Option<Vec<u8>>>> {
-        let found = self.cursor.strings(rows, BLOCK_BYTES)?;
+        let found = self.leaf.strings(rows, BLOCK_BYTES)?;
         let bytes = found.iter().flatten().map(Vec::len).sum();
         self.pay(column, bytes)?;
         Ok(found)
@@ -306,7 +299,7 @@ impl Reading {
     }
 }
 
-fn find<'a>(table: &'a Table, name: &str) -> Result<&'a Column> {
+fn find<'a>(table: &'a ParquetFile, name: &str) -> Result<&'a Column> {
     let column = table.column(name);
     column.ok_or_else(|| ImportError::corrupt(table.path(), name, "no longer exists"))
 }

@@ -12,13 +12,13 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use kino_parquet::{Column, read_json};
 use serde_json::{Map, Value};
 
 use super::json::{self, Budget};
 use super::meta::{EpisodeRow, Meta};
 use super::paths::files_below;
-use super::rows;
-use super::table::{Column, Table};
+use super::table;
 use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result};
 
@@ -87,11 +87,11 @@ impl Meta {
             }
             Ok(())
         })?;
-        match is_there {
-            true => self.files.push(PathBuf::from(name)),
-            false => self
-                .defects
-                .push(Defect::new(name, "is missing", Action::Kept)),
+        if is_there {
+            self.files.push(PathBuf::from(name));
+        } else {
+            let defect = Defect::new(name, "is missing", Action::Kept);
+            self.defects.push(defect);
         }
         Ok(())
     }
@@ -146,19 +146,16 @@ impl Meta {
         hand: &mut Hand<'_, Self>,
     ) -> Result<()> {
         let (path, mut is_too_much) = (root.join(&part), false);
-        let read = Table::open(&path).and_then(|table| {
-            rows::read(
-                &table,
-                is_wanted,
-                0..table.rows(),
-                &mut |row| match hand(self, row) {
-                    Some(()) => ControlFlow::Continue(()),
-                    None => {
-                        is_too_much = true;
-                        ControlFlow::Break(())
-                    }
-                },
-            )
+        let mut each = |row| {
+            is_too_much = hand(self, row).is_none();
+            if is_too_much {
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
+        };
+        let read = table::open(&path).and_then(|table| {
+            let rows = 0..table.rows();
+            Ok(read_json(&table, is_wanted, rows, &mut each)?)
         });
         if is_too_much {
             return Err(self.too_much(&path));

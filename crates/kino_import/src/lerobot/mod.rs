@@ -10,17 +10,13 @@
 
 mod cameras;
 mod checks;
-mod cursor;
 pub(crate) mod export;
 mod frames;
-mod headers;
 mod images;
 mod json;
 mod listing;
 mod meta;
-mod pages;
 mod paths;
-mod rows;
 mod spec;
 mod table;
 mod walk;

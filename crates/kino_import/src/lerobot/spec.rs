@@ -15,14 +15,13 @@ use std::sync::Arc;
 
 use kino_codec::{Dtype, FrameType};
 use kino_dataset::Kind;
+use kino_parquet::{Column, Form, Leaf, ParquetFile};
 use serde_json::{Map, Value};
 
-use super::cursor::Cursor;
 use super::frames::ColumnAt;
 use super::images::{self, Image};
 use super::meta::{EpisodeRow, Meta, Version};
 use super::paths::{self, Fields};
-use super::table::{Column, Form, Table};
 use super::{Dataset, LeRobotStream};
 use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result};
@@ -54,7 +53,7 @@ pub(super) struct SpecBuilder<'a> {
     pub(super) meta: &'a Meta,
     pub(super) row: &'a EpisodeRow,
     pub(super) id: &'a str,
-    pub(super) table: &'a Arc<Table>,
+    pub(super) table: &'a Arc<ParquetFile>,
     /// Its rows in the table.
     pub(super) rows: Range<u64>,
     /// Where the table is, relative to the source.
@@ -122,12 +121,12 @@ impl SpecBuilder<'_> {
 
     /// Kind, type and whether JPEG files are stored, or why it cannot be a stream.
     fn column(&self, column: &Column) -> Result<Result<Columned, String>> {
-        let is_plain = column.form != Form::Image && column.form != Form::Json;
+        let is_plain = !matches!(column.form, Form::Image | Form::Json | Form::Texts);
         if is_plain && self.table.has_nulls(column, &self.rows) {
             return Ok(Err("has nulls, which a stream cannot hold".to_owned()));
         }
         Ok(match &column.form {
-            Form::Text | Form::Json => Ok((Kind::Text, FrameType::Text, false)),
+            Form::Text | Form::Texts | Form::Json => Ok((Kind::Text, FrameType::Text, false)),
             Form::Image => self
                 .image(column)?
                 .map(|found| (found.kind, found.frame, found.carried)),
@@ -153,7 +152,7 @@ impl SpecBuilder<'_> {
             1 => vec![usize::try_from(len).unwrap_or(usize::MAX)],
             _ => {
                 let (table, row) = (Arc::clone(self.table), self.rows.start);
-                Cursor::new(table, &column.name, column.leaf, row).shape(depth, len)?
+                Leaf::new(table, column, row).shape(depth, len)?
             }
         };
         let kind = match (dtype, shape.as_slice()) {
@@ -356,21 +355,20 @@ pub(super) fn bad_template(root: &Path, name: &str, what: &str) -> ImportError {
 /// The bytes of an image: in the table itself, or in a file that the table names.
 pub(super) fn read_image(
     root: &Path,
-    table: &Arc<Table>,
+    table: &Arc<ParquetFile>,
     column: &Column,
     row: u64,
 ) -> Result<Vec<u8>> {
-    let one = |leaf| {
-        let mut cursor = Cursor::new(Arc::clone(table), &column.name, leaf, row);
-        cursor.strings(1, 0).map(|mut found| found.pop().flatten())
-    };
+    let one = |mut leaf: Leaf| leaf.strings(1, 0).map(|mut found| found.pop().flatten());
+    let bytes = || Leaf::new(Arc::clone(table), column, row);
     let corrupt = |what: String| ImportError::corrupt(table.path(), &column.name, what);
-    if let Some(bytes) = one(column.leaf)? {
+    if let Some(bytes) = one(bytes())? {
         return Ok(bytes);
     }
-    let path = match column.ty.is_primitive() {
-        true => None,
-        false => one(column.leaf + 1)?,
+    let path = if column.leaves() > 1 {
+        one(bytes().second())?
+    } else {
+        None
     };
     let path = path.ok_or_else(|| corrupt(format!("has no image in row {row}")))?;
     let path = String::from_utf8_lossy(&path).into_owned();

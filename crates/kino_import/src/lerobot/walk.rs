@@ -5,15 +5,15 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use kino_parquet::ParquetFile;
 use serde_json::{Map, Value};
 
-use super::checks::Places;
+use super::checks::IndexColumns;
 use super::meta::{EpisodeRow, Meta, Version};
 use super::spec::SpecBuilder;
-use super::table::Table;
-use super::{Dataset, checks, paths, spec};
+use super::{Dataset, paths, spec, table};
 use crate::defect::{Action, Defect};
-use crate::error::{ImportError, Result, invalid};
+use crate::error::{ImportError, Result};
 use crate::part::{NotOpened, Part};
 use crate::source::EpisodeSpec;
 
@@ -39,10 +39,34 @@ const LISTED: u64 = 1000;
 
 struct OpenTable {
     file: PathBuf,
-    table: Arc<Table>,
-    /// Where its episodes are.
+    index: IndexColumns,
+    /// Where its episodes are; `None` if it is one.
     episodes: Option<HashMap<u64, Range<u64>>>,
-    places: Places,
+}
+
+impl OpenTable {
+    fn open(root: &Path, file: &Path, version: Version) -> Result<Self> {
+        let mut index = IndexColumns::new(Arc::new(table::open(&root.join(file))?));
+        let episodes = match version {
+            Version::V30 => index.episodes()?,
+            _ => None,
+        };
+        Ok(Self {
+            file: file.to_owned(),
+            index,
+            episodes,
+        })
+    }
+}
+
+/// The rows of an episode, and what their index columns say.
+struct Index {
+    table: Arc<ParquetFile>,
+    rows: Range<u64>,
+    /// Each with the name of its column.
+    faults: Vec<(&'static str, String)>,
+    /// Where each task begins.
+    tasks: Vec<(u64, i64)>,
 }
 
 /// The files of a source, each once, in order of first use.
@@ -108,48 +132,30 @@ impl<'a> Walk<'a> {
             let what = "is missing: the episode has no data".to_owned();
             return Ok(self.lose(&place, what, &id));
         }
-        let opened = self.open_table(meta, row, &file);
-        let (table, rows) = match opened {
-            Ok(opened) => opened,
+        let index = match self.read_index(meta, row, &file) {
             Err(error @ ImportError::Corrupt { .. }) => {
                 return Ok(self.lose(&place, in_file(error), &id));
             }
-            Err(error) => return Err(error),
+            other => other?,
         };
         let mut builder = SpecBuilder {
             dataset: self.dataset,
             meta,
             row,
             id: &id,
-            table: &table,
-            rows: rows.clone(),
-            place: place.clone(),
+            table: &index.table,
+            rows: index.rows.clone(),
+            place,
             streams: Vec::new(),
             videos: Vec::new(),
             defects: Vec::new(),
             part: self.part,
             numbered: &mut self.columns,
         };
-        let frames = rows.end - rows.start;
-        if let Some(length) = row.length.filter(|&length| length != frames) {
-            let what = format!(
-                "has {frames} frames of episode {}, but meta says {length}",
-                row.index
-            );
-            builder.note(place.clone(), what, Action::Kept);
-        }
-        let mut elsewhere = Places::default();
-        let places = self.table.as_mut().map(|open| &mut open.places);
-        let places = places.unwrap_or(&mut elsewhere);
-        let runs = match numbering(&mut builder, places, &place) {
-            Err(error @ ImportError::Corrupt { .. }) => {
-                return Ok(self.lose(&place, in_file(error), &id));
-            }
-            other => other?,
-        };
+        note_index(&mut builder, &index);
         builder.columns()?;
         builder.cameras(&self.keys)?;
-        builder.tasks(&runs);
+        builder.tasks(&index.tasks);
         let SpecBuilder {
             streams,
             videos,
@@ -160,12 +166,38 @@ impl<'a> Walk<'a> {
         for video in videos {
             self.files.add(video);
         }
-        let mut episode = to_spec(meta, row, &runs);
+        let first = index.tasks.first();
+        let first = first.and_then(|(_, task)| meta.tasks.get(task));
+        let mut episode = to_spec(meta, row, first);
         episode.id = id;
         episode.file = self.files.add(file);
         episode.streams = streams;
         episode.sort_streams();
         Ok(Some(episode))
+    }
+
+    /// Finds the rows of an episode and reads their index columns.
+    fn read_index(&mut self, meta: &Meta, row: &EpisodeRow, file: &Path) -> Result<Index> {
+        let open = match self.table.take().filter(|open| open.file == file) {
+            Some(open) => open,
+            None => OpenTable::open(&self.dataset.root, file, meta.version)?,
+        };
+        let open = self.table.insert(open);
+        let table = Arc::clone(open.index.table());
+        let rows = match &open.episodes {
+            Some(episodes) => episodes.get(&row.index).cloned().unwrap_or(0..0),
+            None => 0..table.rows(),
+        };
+        if rows.is_empty() {
+            let what = format!("has no contiguous rows of episode {}", row.index);
+            return Err(ImportError::corrupt(table.path(), "episode_index", what));
+        }
+        Ok(Index {
+            faults: open.index.faults(&rows, row.index, meta.rate_hz)?,
+            tasks: open.index.tasks(&rows)?,
+            table,
+            rows,
+        })
     }
 
     /// Records an episode without data; of very many, only the first.
@@ -176,45 +208,6 @@ impl<'a> Walk<'a> {
                 .push(Defect::new(place, what, Action::Skipped).of(id));
         }
         None
-    }
-
-    /// The table of an episode and its rows in it.
-    fn open_table(
-        &mut self,
-        meta: &Meta,
-        row: &EpisodeRow,
-        file: &Path,
-    ) -> Result<(Arc<Table>, Range<u64>)> {
-        if self.table.as_ref().is_none_or(|open| open.file != file) {
-            let table = Arc::new(Table::open(&self.dataset.root.join(file))?);
-            let episodes = match meta.version {
-                Version::V30 => checks::episodes(&table)?,
-                _ => None,
-            };
-            self.table = Some(OpenTable {
-                file: file.to_owned(),
-                table,
-                episodes,
-                places: Places::default(),
-            });
-        }
-        let open = self
-            .table
-            .as_ref()
-            .ok_or_else(|| invalid("no table is open"))?;
-        let rows = match &open.episodes {
-            Some(episodes) => episodes.get(&row.index).cloned().unwrap_or(0..0),
-            None => 0..open.table.rows(),
-        };
-        if rows.is_empty() {
-            let what = format!("has no contiguous rows of episode {}", row.index);
-            return Err(ImportError::corrupt(
-                open.table.path(),
-                "episode_index",
-                what,
-            ));
-        }
-        Ok((Arc::clone(&open.table), rows))
     }
 
     /// Notes files that no episode uses.
@@ -253,30 +246,31 @@ fn in_file(error: ImportError) -> String {
     }
 }
 
-/// Records faults of the index columns; returns where each task begins.
-fn numbering(
-    builder: &mut SpecBuilder<'_>,
-    places: &mut Places,
-    place: &str,
-) -> Result<Vec<(u64, i64)>> {
-    let (rows, rate) = (builder.rows.clone(), builder.meta.rate_hz);
-    let table = builder.table;
-    for (column, what) in checks::faults((table, places), &rows, builder.row.index, rate)? {
+/// Records what is wrong with the rows of an episode.
+fn note_index(builder: &mut SpecBuilder<'_>, index: &Index) {
+    let place = builder.place.clone();
+    let (number, frames) = (builder.row.index, index.rows.end - index.rows.start);
+    let length = builder.row.length.filter(|&length| length != frames);
+    if let Some(length) = length {
+        let what = format!("has {frames} frames of episode {number}, but meta says {length}");
+        builder.note(place.clone(), what, Action::Kept);
+    }
+    for (column, what) in &index.faults {
         builder.note(format!("{place}:{column}"), what, Action::Kept);
     }
-    let runs = checks::tasks((table, places), &rows)?;
-    let unknown = runs
+    let tasks = &builder.meta.tasks;
+    let mut unknown = index
+        .tasks
         .iter()
-        .find(|(_, task)| !builder.meta.tasks.contains_key(task));
-    if let Some((frame, task)) = unknown {
+        .filter(|(_, task)| !tasks.contains_key(task));
+    if let Some((frame, task)) = unknown.next() {
         let what = format!("of frame {frame} is {task}, which is not in the list of tasks");
         builder.note(format!("{place}:task_index"), what, Action::Kept);
     }
-    Ok(runs)
 }
 
-/// An episode without its streams.
-fn to_spec(meta: &Meta, row: &EpisodeRow, runs: &[(u64, i64)]) -> EpisodeSpec {
+/// The spec of an episode, without its id, file and streams; `first` is the task of its first frame.
+fn to_spec(meta: &Meta, row: &EpisodeRow, first: Option<&Arc<str>>) -> EpisodeSpec {
     let splits = meta.splits.iter();
     let splits = splits.filter(|(_, range)| range.contains(&row.index));
     let mut attributes = Map::new();
@@ -294,15 +288,12 @@ fn to_spec(meta: &Meta, row: &EpisodeRow, runs: &[(u64, i64)]) -> EpisodeSpec {
     if let Some(stats) = &row.stats {
         attributes.insert("stats".to_owned(), (**stats).clone());
     }
-    let first = runs.first().and_then(|(_, task)| meta.tasks.get(task));
+    // In LeRobot every frame has a task: an empty one means none.
+    let task = first.or(row.tasks.first()).filter(|task| !task.is_empty());
     EpisodeSpec {
         splits: splits.map(|(name, _)| name.clone()).collect(),
         attributes,
-        // In LeRobot every frame has a task: an empty one means none.
-        task: first
-            .or(row.tasks.first())
-            .filter(|task| !task.is_empty())
-            .map(|task| (**task).to_owned()),
+        task: task.map(|task| (**task).to_owned()),
         success,
         licence,
         object: format!("episode {}", row.index),

@@ -1,4 +1,4 @@
-//! Pages of a Parquet column, checked before the parquet crate trusts them.
+//! Pages of a column, checked before the parquet crate trusts them.
 //!
 //! The crate allocates what a dictionary page claims, and a page of twenty bytes can claim two billion equal values. A
 //! page is passed on only if its counts are consistent with its bytes and the requested rows.
@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parquet::basic::Encoding;
 use parquet::column::page::{Page, PageMetadata, PageReader};
-use parquet::errors::{ParquetError, Result};
+use parquet::errors::Result;
 
-use super::headers::Headers;
+use crate::error::wrong;
+use crate::headers::Headers;
 
 /// Limit on the values of a dictionary: each takes more memory than its bytes.
 const MAX_DICTIONARY_VALUES: u32 = 1 << 21;
@@ -19,26 +20,29 @@ const MAX_DICTIONARY_VALUES: u32 = 1 << 21;
 const MAX_PAGE_VALUES: u32 = 1 << 24;
 
 /// A page reader that passes on only plausible pages.
-pub(super) struct CheckedPages {
+pub(crate) struct CheckedPages {
     inner: Box<dyn PageReader>,
-    headers: Option<Headers>,
+    headers: Headers,
     handed: u64,
     /// How many values the rows requested so far can have.
-    limit: Arc<AtomicU64>,
+    requested: Arc<AtomicU64>,
+    /// How many values all rows can have.
+    all: u64,
 }
 
 impl CheckedPages {
-    /// Without `headers`, pages may be as long as they claim.
-    pub(super) fn new(
+    pub(crate) fn new(
         inner: Box<dyn PageReader>,
-        headers: impl Into<Option<Headers>>,
-        limit: Arc<AtomicU64>,
+        headers: Headers,
+        requested: Arc<AtomicU64>,
+        all: u64,
     ) -> Self {
         Self {
             inner,
-            headers: headers.into(),
+            headers,
             handed: 0,
-            limit,
+            requested,
+            all,
         }
     }
 }
@@ -54,16 +58,19 @@ impl Iterator for CheckedPages {
 impl PageReader for CheckedPages {
     fn get_next_page(&mut self) -> Result<Option<Page>> {
         // A row ends where the next begins, so the page after the last requested one is read too.
-        if self.handed > self.limit.load(Ordering::Relaxed) {
+        if self.handed > self.requested.load(Ordering::Relaxed) {
             return Err(wrong("it has more values than its rows"));
         }
-        self.headers.as_mut().map_or(Ok(()), Headers::check)?;
+        self.headers.check()?;
         let Some(page) = self.inner.get_next_page()? else {
             return Ok(None);
         };
         check(&page)?;
         if page.is_data_page() {
             self.handed += u64::from(page.num_values());
+        }
+        if self.handed > self.all {
+            return Err(wrong("it has more values than its rows"));
         }
         Ok(Some(page))
     }
@@ -73,7 +80,7 @@ impl PageReader for CheckedPages {
     }
 
     fn skip_next_page(&mut self) -> Result<()> {
-        self.headers.as_mut().map_or(Ok(()), Headers::pass)?;
+        self.headers.pass()?;
         self.inner.skip_next_page()
     }
 
@@ -99,19 +106,16 @@ fn check(page: &Page) -> Result<()> {
         | Encoding::RLE_DICTIONARY
         | Encoding::BYTE_STREAM_SPLIT => Ok(()),
         // Their decoders allocate what the page's bytes claim.
-        other => Err(wrong(&format!(
+        other => Err(wrong(format!(
             "its encoding {other} is not supported; rewrite it with pyarrow's defaults"
         ))),
     }
 }
 
-fn wrong(what: &str) -> ParquetError {
-    ParquetError::General(what.to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::headers::tests::headers;
 
     /// Pages from a list.
     struct Listed(Vec<Page>);
@@ -149,34 +153,37 @@ mod tests {
         }
     }
 
-    fn hand(pages: Vec<Page>, limit: u64) -> Result<u32> {
-        let limit = Arc::new(AtomicU64::new(limit));
-        let pages = CheckedPages::new(Box::new(Listed(pages)), None, limit);
+    fn hand(pages: Vec<Page>, requested: u64, all: u64) -> Result<u32> {
+        let requested = Arc::new(AtomicU64::new(requested));
+        let pages = CheckedPages::new(Box::new(Listed(pages)), headers(&[]), requested, all);
         pages.map(|page| page.map(|page| page.num_values())).sum()
     }
 
     #[test]
     fn pages_that_claim_more_than_they_can_hold_are_refused() {
-        assert_eq!(hand(vec![data(9, Encoding::PLAIN)], 10).unwrap(), 9);
-        assert!(hand(vec![data(u32::MAX, Encoding::RLE_DICTIONARY)], u64::MAX).is_err());
-        assert!(hand(vec![data(9, Encoding::DELTA_BYTE_ARRAY)], 10).is_err());
+        let most = u64::MAX;
+        assert_eq!(hand(vec![data(9, Encoding::PLAIN)], 10, 10).unwrap(), 9);
+        assert!(hand(vec![data(u32::MAX, Encoding::RLE_DICTIONARY)], most, most).is_err());
+        assert!(hand(vec![data(9, Encoding::DELTA_BYTE_ARRAY)], 10, 10).is_err());
         let dictionary = Page::DictionaryPage {
             buf: vec![0; 20].into(),
             num_values: 21,
             encoding: Encoding::PLAIN,
             is_sorted: false,
         };
-        assert!(hand(vec![dictionary], 10).is_err());
+        assert!(hand(vec![dictionary], 10, 10).is_err());
     }
 
     #[test]
     fn a_row_gets_no_more_values_than_it_can_have() {
         let pages = || vec![data(1000, Encoding::RLE); 1000];
-        let error = hand(pages(), 3000).unwrap_err();
-        assert!(
-            error.to_string().contains("more values than its rows"),
-            "{error}"
-        );
-        assert_eq!(hand(pages(), 1_000_001).unwrap(), 1_000_000);
+        for (requested, all) in [(3000, u64::MAX), (u64::MAX, 999_999)] {
+            let error = hand(pages(), requested, all).unwrap_err();
+            assert!(
+                error.to_string().contains("more values than its rows"),
+                "{error}"
+            );
+        }
+        assert_eq!(hand(pages(), 1_000_001, 1_000_000).unwrap(), 1_000_000);
     }
 }

@@ -1,4 +1,4 @@
-//! Parquet page headers, checked before the parquet crate allocates what they claim.
+//! Page headers, checked before the parquet crate allocates what they claim.
 //!
 //! ```text
 //! | type | uncompressed_page_size | compressed_page_size | … |  compressed bytes …  | next header …
@@ -6,25 +6,20 @@
 //! ```
 //!
 //! A page of twenty bytes can claim two gigabytes, and zstd really produces them. A page is refused if it claims more
-//! than [`MIN_PAGE_BYTES`] and [`MAX_RATIO`] times its stored size: pages of numbers and texts are about a megabyte;
-//! those of images can be larger, but are already compressed.
+//! than [`Limits`] allow: pages of numbers and texts are about a megabyte; those of images can be larger, but are
+//! already compressed.
 
-use std::fs::File;
-use std::io::{self, BufReader, Read, Seek, SeekFrom};
-use std::path::Path;
+use std::io::{self, Read};
 
 use flate2::read::MultiGzDecoder;
 use parquet::basic::Compression;
-use parquet::errors::{ParquetError, Result};
+use parquet::errors::Result;
 use parquet::file::metadata::ColumnChunkMetaData;
+use parquet::file::reader::ChunkReader;
 
-use crate::files;
-
-/// A page may always have this many bytes.
-const MIN_PAGE_BYTES: u64 = 16 << 20;
-
-/// A longer page may be this many times its compressed size.
-const MAX_RATIO: u64 = 4;
+use crate::error::wrong;
+use crate::file::Limits;
+use crate::input::Input;
 
 /// Limit on a header; those of pyarrow have at most some kilobytes of statistics.
 const MAX_HEADER_BYTES: u64 = 1 << 20;
@@ -32,45 +27,61 @@ const MAX_HEADER_BYTES: u64 = 1 << 20;
 /// Limit on nested structs and lists.
 const MAX_DEPTH: usize = 8;
 
+const INDEX_PAGE: u64 = 1;
+
 /// The pages of one column chunk, by their headers.
-pub(super) struct Headers {
-    file: BufReader<File>,
+pub(crate) struct Headers {
+    input: Input,
     at: u64,
     end: u64,
     is_gzip: bool,
+    limits: Limits,
+}
+
+/// The sizes that a header states.
+struct Sizes {
+    /// Of the decompressed page.
+    stated: u64,
+    /// Of the page in the file.
+    stored: u64,
 }
 
 impl Headers {
-    pub(super) fn open(path: &Path, chunk: &ColumnChunkMetaData) -> Result<Self> {
+    pub(crate) fn new(input: Input, chunk: &ColumnChunkMetaData, limits: Limits) -> Self {
         let (start, len) = chunk.byte_range();
-        Ok(Self {
-            file: BufReader::with_capacity(1 << 12, files::open(path)?),
+        Self {
+            input,
             at: start,
             end: start.saturating_add(len),
             is_gzip: matches!(chunk.compression(), Compression::GZIP(_)),
-        })
+            limits,
+        }
     }
 
     /// Skips the next page.
-    pub(super) fn pass(&mut self) -> Result<()> {
+    pub(crate) fn pass(&mut self) -> Result<()> {
         self.next().map(drop)
     }
 
     /// Skips the next page, and refuses it if it would take too much memory.
-    pub(super) fn check(&mut self) -> Result<()> {
-        let Some((stated, stored)) = self.next()? else {
+    pub(crate) fn check(&mut self) -> Result<()> {
+        let Some(Sizes { stated, stored }) = self.next()? else {
             return Ok(());
         };
-        let limit = MIN_PAGE_BYTES.max(stored.saturating_mul(MAX_RATIO));
+        let Limits {
+            page_bytes,
+            page_ratio,
+            ..
+        } = self.limits;
+        let limit = page_bytes.max(stored.saturating_mul(page_ratio));
         if stated > limit {
-            return Err(wrong(&format!(
+            return Err(wrong(format!(
                 "a page claims {stated} bytes in {stored}; the limit is {limit}"
             )));
         }
         // The crate decompresses gzip to its end, whatever the page claims.
         if self.is_gzip {
-            self.file.seek(SeekFrom::Start(self.at - stored))?;
-            let packed = (&mut self.file).take(stored);
+            let packed = self.input.get_read(self.at - stored)?.take(stored);
             let mut unpacked = MultiGzDecoder::new(packed).take(limit + 1);
             if io::copy(&mut unpacked, &mut io::sink())? > limit {
                 return Err(wrong("a page decompresses to more bytes than it claims"));
@@ -79,28 +90,27 @@ impl Headers {
         Ok(())
     }
 
-    /// The claimed and stored sizes of the next page; skips it.
-    fn next(&mut self) -> Result<Option<(u64, u64)>> {
+    /// The sizes of the next page; skips it.
+    fn next(&mut self) -> Result<Option<Sizes>> {
         if self.at >= self.end {
             return Ok(None);
         }
-        self.file.seek(SeekFrom::Start(self.at))?;
-        let mut thrift = Thrift((&mut self.file).take(MAX_HEADER_BYTES));
-        let sizes = thrift.sizes()?;
-        let len = MAX_HEADER_BYTES - thrift.0.limit();
-        let [Some(kind), Some(stated), Some(stored)] = sizes else {
+        let mut thrift = Thrift(self.input.get_read(self.at)?.take(MAX_HEADER_BYTES));
+        let [Some(kind), Some(stated), Some(stored)] = thrift.sizes()? else {
             return Err(wrong("a page does not specify its size"));
         };
+        let len = MAX_HEADER_BYTES - thrift.0.limit();
         // The crate loses its position at an index page, and no writer creates any.
         if kind == INDEX_PAGE {
             return Err(wrong("a page is an index"));
         }
         self.at = self.at.saturating_add(len).saturating_add(stored);
-        Ok(Some((stated, stored)))
+        if self.at > self.end {
+            return Err(wrong("a page extends beyond its column"));
+        }
+        Ok(Some(Sizes { stated, stored }))
     }
 }
-
-const INDEX_PAGE: u64 = 1;
 
 /// The part of thrift's compact protocol that is needed to skip a struct.
 struct Thrift<R>(R);
@@ -111,8 +121,8 @@ impl<R: Read> Thrift<R> {
         let (mut sizes, mut field) = ([None; 3], 0);
         while let Some((next, kind)) = self.field(field)? {
             field = next;
-            let place = usize::try_from(field - 1).ok();
-            match (place.and_then(|place| sizes.get_mut(place)), kind) {
+            let size = usize::try_from(field - 1).ok();
+            match (size.and_then(|size| sizes.get_mut(size)), kind) {
                 (Some(size), I16..=I64) => {
                     let value = self.varint()?;
                     // Zigzag: the lowest bit is the sign.
@@ -125,17 +135,13 @@ impl<R: Read> Thrift<R> {
     }
 
     /// Number and type of the next field of a struct; none at its end.
-    fn field(&mut self, before: i64) -> Result<Option<(i64, u8)>> {
+    fn field(&mut self, before: u64) -> Result<Option<(u64, u8)>> {
         let byte = self.byte()?;
-        let (delta, kind) = (byte >> 4, byte & 15);
-        match (kind, delta) {
+        match (byte & 15, u64::from(byte >> 4)) {
             (0, _) => Ok(None),
-            (_, 0) => {
-                let value = self.varint()?;
-                let field = i64::try_from(value >> 1).unwrap_or(i64::MAX);
-                Ok(Some((if value & 1 == 0 { field } else { -1 }, kind)))
-            }
-            _ => Ok(Some((before.saturating_add(i64::from(delta)), kind))),
+            // An explicit number, which could repeat a field: no writer needs that in a header.
+            (_, 0) => Err(wrong("a page header is damaged")),
+            (kind, step) => Ok(Some((before + step, kind))),
         }
     }
 
@@ -193,10 +199,10 @@ impl<R: Read> Thrift<R> {
     }
 
     fn pass(&mut self, len: u64) -> Result<()> {
-        match io::copy(&mut (&mut self.0).take(len), &mut io::sink())? == len {
-            true => Ok(()),
-            false => Err(wrong("a page header is truncated")),
+        if io::copy(&mut (&mut self.0).take(len), &mut io::sink())? < len {
+            return Err(wrong("a page header is truncated"));
         }
+        Ok(())
     }
 }
 
@@ -204,13 +210,38 @@ impl<R: Read> Thrift<R> {
 const I16: u8 = 4;
 const I64: u8 = 6;
 
-fn wrong(what: &str) -> ParquetError {
-    ParquetError::General(what.to_owned())
-}
-
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
+    use bytes::Bytes;
+
     use super::*;
+
+    /// The headers of `bytes`, with pages of up to 1000 bytes.
+    pub(crate) fn headers(bytes: &'static [u8]) -> Headers {
+        Headers {
+            input: Input::Memory(Bytes::from_static(bytes)),
+            at: 0,
+            end: bytes.len() as u64,
+            is_gzip: false,
+            limits: Limits {
+                rows: 0,
+                page_bytes: 1000,
+                page_ratio: 4,
+            },
+        }
+    }
+
+    #[test]
+    fn pages_that_claim_too_much_are_refused() {
+        // type 0, a claimed and a stored size, the end of the header, and the stored bytes.
+        let fits = headers(&[0x15, 0, 0x15, 0xd0, 0x0f, 0x15, 0x02, 0, 9]).check();
+        assert!(fits.is_ok(), "{fits:?}");
+        let large = headers(&[0x15, 0, 0x15, 0xd2, 0x0f, 0x15, 0x02, 0, 9]).check();
+        assert!(large.is_err(), "1001 bytes in 1");
+        let beyond = headers(&[0x15, 0, 0x15, 0x02, 0x15, 0x04, 0, 9]).check();
+        assert!(beyond.is_err(), "2 bytes are stored where 1 is left");
+        assert!(headers(&[0x15, 2, 0x15, 2, 0x15, 0, 0]).check().is_err());
+    }
 
     fn sizes(bytes: &[u8]) -> Result<[Option<u64>; 3]> {
         Thrift(bytes).sizes()
@@ -242,5 +273,7 @@ mod tests {
             .is_err()
         );
         assert!(sizes(&[0x1f]).is_err(), "no such type");
+        let repeated = [0x15, 0x00, 0x15, 0x08, 0x15, 0x08, 0x05, 0x04, 0x08, 0x00];
+        assert!(sizes(&repeated).is_err(), "an explicit field number");
     }
 }
