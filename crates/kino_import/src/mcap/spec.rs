@@ -96,9 +96,10 @@ impl SpecBuilder<'_> {
         }
         streams.sort_by(|a, b| a.0.name.cmp(&b.0.name));
         let (streams, parts) = streams.into_iter().unzip();
-        let object = match *self.span == (i64::MIN..=i64::MAX) {
-            true => "/".to_owned(),
-            false => format!("/ from {} ns to {} ns", self.span.start(), self.span.end()),
+        let object = if *self.span == (i64::MIN..=i64::MAX) {
+            "/".to_owned()
+        } else {
+            format!("/ from {} ns to {} ns", self.span.start(), self.span.end())
         };
         let episode = EpisodeSpec {
             id: self.id.clone(),
@@ -241,9 +242,10 @@ pub(super) fn faults(
             (Ok(_), _) => {}
         }
         for (path, what) in &draft.lost {
-            let place = match path.is_empty() {
-                true => place.clone(),
-                false => format!("{place}, field `{path}`"),
+            let place = if path.is_empty() {
+                place.clone()
+            } else {
+                format!("{place}, field `{path}`")
             };
             push(&place, what.clone(), Action::Skipped, When::Always);
         }
