@@ -245,9 +245,10 @@ pub(super) fn faults(
             (Ok(_), _) => {}
         }
         for (path, what) in &draft.lost {
-            let place = match path.is_empty() {
-                true => place.clone(),
-                false => format!("{place}, field `{path}`"),
+            let place = if path.is_empty() {
+                place.clone()
+            } else {
+                format!("{place}, field `{path}`")
             };
             push(&place, what.clone(), Action::Skipped, When::Always);
         }

@@ -292,6 +292,27 @@ fn invalid_and_endless_schemas_are_reported() {
 }
 
 #[test]
+fn a_schema_that_is_too_long_is_not_parsed() {
+    let folder = tempfile::tempdir().unwrap();
+    // Parsed, every two bytes of these would be a value.
+    for (encoding, schema_encoding, data) in [
+        ("protobuf", "protobuf", "\n\0"),
+        ("json", "jsonschema", "[["),
+        ("cdr", "ros2msg", "#\n"),
+    ] {
+        let parts = [
+            schema(schema_encoding, &data.repeat(3 << 20)),
+            channel(encoding),
+            message(&[7]),
+        ];
+        let bytes = [MAGIC, &parts.concat(), &record(2, &[0; 20]), MAGIC].concat();
+        let error = open(folder.path(), &bytes).map(drop).unwrap_err();
+        let what = "the schema `toy/Thing` has 6291456 bytes; the limit is 4194304";
+        assert!(error.contains(what), "{error}");
+    }
+}
+
+#[test]
 fn reading_missing_frames_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let source = open(folder.path(), &file(&[])).unwrap();

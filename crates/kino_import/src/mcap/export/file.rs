@@ -12,6 +12,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
+use super::super::records::op;
 use super::super::scan::MAGIC;
 
 /// A chunk is closed at this size.
@@ -19,20 +20,6 @@ const CHUNK_BYTES: usize = 1 << 20;
 
 /// Fast: most bytes are already compressed images.
 const ZSTD_LEVEL: i32 = 1;
-
-const HEADER: u8 = 0x01;
-const FOOTER: u8 = 0x02;
-const SCHEMA: u8 = 0x03;
-const CHANNEL: u8 = 0x04;
-const MESSAGE: u8 = 0x05;
-const CHUNK: u8 = 0x06;
-const MESSAGE_INDEX: u8 = 0x07;
-const CHUNK_INDEX: u8 = 0x08;
-const STATISTICS: u8 = 0x0b;
-const METADATA: u8 = 0x0c;
-const METADATA_INDEX: u8 = 0x0d;
-const SUMMARY_OFFSET: u8 = 0x0e;
-const DATA_END: u8 = 0x0f;
 
 /// A file.
 pub(super) struct McapFile {
@@ -68,7 +55,7 @@ impl McapFile {
         let mut body = Vec::new();
         text("ros2", &mut body);
         text("kinograph", &mut body);
-        out.record(HEADER, &body)?;
+        out.record(op::HEADER, &body)?;
         Ok(Self {
             out,
             chunk: Chunk::default(),
@@ -89,7 +76,7 @@ impl McapFile {
         text(name, &mut body);
         text("ros2msg", &mut body);
         text(definition, &mut body);
-        push_record(SCHEMA, &body, &mut self.chunk.bytes);
+        push_record(op::SCHEMA, &body, &mut self.chunk.bytes);
         self.schemas.push(body);
         id
     }
@@ -102,7 +89,7 @@ impl McapFile {
         text(topic, &mut body);
         text("cdr", &mut body);
         prefixed(&[], &mut body);
-        push_record(CHANNEL, &body, &mut self.chunk.bytes);
+        push_record(op::CHANNEL, &body, &mut self.chunk.bytes);
         self.channels.push(body);
         self.counts.insert(id, 0);
         Some(id)
@@ -120,18 +107,18 @@ impl McapFile {
         body.extend_from_slice(data);
         let index = self.chunk.index.entry(channel).or_default();
         index.push((time_ns, self.chunk.bytes.len() as u64));
-        push_record(MESSAGE, &body, &mut self.chunk.bytes);
+        push_record(op::MESSAGE, &body, &mut self.chunk.bytes);
         widen(&mut self.chunk.span, time_ns);
         widen(&mut self.span, time_ns);
-        match self.chunk.bytes.len() >= CHUNK_BYTES {
-            true => self.end_block(),
-            false => Ok(()),
+        if self.chunk.bytes.len() >= CHUNK_BYTES {
+            self.end_chunk()?;
         }
+        Ok(())
     }
 
     /// Adds metadata.
     pub(super) fn metadata(&mut self, name: &str, values: &[(&str, &str)]) -> io::Result<()> {
-        self.end_block()?;
+        self.end_chunk()?;
         let (mut body, mut map) = (Vec::new(), Vec::new());
         text(name, &mut body);
         for (key, value) in values {
@@ -140,7 +127,7 @@ impl McapFile {
         }
         prefixed(&map, &mut body);
         let start = self.out.at;
-        self.out.record(METADATA, &body)?;
+        self.out.record(op::METADATA, &body)?;
         let mut index = start.to_le_bytes().to_vec();
         index.extend((self.out.at - start).to_le_bytes());
         text(name, &mut index);
@@ -148,7 +135,7 @@ impl McapFile {
         Ok(())
     }
 
-    fn end_block(&mut self) -> io::Result<()> {
+    fn end_chunk(&mut self) -> io::Result<()> {
         let chunk = std::mem::take(&mut self.chunk);
         if chunk.bytes.is_empty() {
             return Ok(());
@@ -163,7 +150,7 @@ impl McapFile {
         body.extend((stored.len() as u64).to_le_bytes());
         body.extend_from_slice(&stored);
         let start = self.out.at;
-        self.out.record(CHUNK, &body)?;
+        self.out.record(op::CHUNK, &body)?;
         let end = self.out.at;
         let mut places = Vec::new();
         for (channel, messages) in &chunk.index {
@@ -175,7 +162,7 @@ impl McapFile {
                 &pairs.flat_map(u64::to_le_bytes).collect::<Vec<_>>(),
                 &mut body,
             );
-            self.out.record(MESSAGE_INDEX, &body)?;
+            self.out.record(op::MESSAGE_INDEX, &body)?;
         }
         let mut index = first.to_le_bytes().to_vec();
         for number in [last, start, end - start] {
@@ -192,18 +179,18 @@ impl McapFile {
 
     /// Writes the summary and footer.
     pub(super) fn finish(mut self) -> io::Result<()> {
-        self.end_block()?;
+        self.end_chunk()?;
         let crc = self.out.crc.clone().finalize();
-        self.out.record(DATA_END, &crc.to_le_bytes())?;
+        self.out.record(op::DATA_END, &crc.to_le_bytes())?;
         let start = self.out.at;
         self.out.crc = crc32fast::Hasher::new();
         let statistics = vec![self.statistics()];
         let groups = [
-            (SCHEMA, &self.schemas),
-            (CHANNEL, &self.channels),
-            (STATISTICS, &statistics),
-            (CHUNK_INDEX, &self.chunks),
-            (METADATA_INDEX, &self.metadata),
+            (op::SCHEMA, &self.schemas),
+            (op::CHANNEL, &self.channels),
+            (op::STATISTICS, &statistics),
+            (op::CHUNK_INDEX, &self.chunks),
+            (op::METADATA_INDEX, &self.metadata),
         ];
         let mut offsets = Vec::new();
         for (kind, bodies) in groups.iter().filter(|(_, bodies)| !bodies.is_empty()) {
@@ -218,10 +205,10 @@ impl McapFile {
         }
         let offsets_start = self.out.at;
         for body in &offsets {
-            self.out.record(SUMMARY_OFFSET, body)?;
+            self.out.record(op::SUMMARY_OFFSET, body)?;
         }
         // The checksum covers the footer up to its own field.
-        self.out.write(&[FOOTER])?;
+        self.out.write(&[op::FOOTER])?;
         self.out.write(&20_u64.to_le_bytes())?;
         self.out.write(&start.to_le_bytes())?;
         self.out.write(&offsets_start.to_le_bytes())?;
