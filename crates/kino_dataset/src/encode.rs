@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kino_codec::{
-    Codec, CodecError, Decoder, Encoded, FrameType, Frames, FramesMut, Page, RunEncoder, Scope,
-    Scratch, ValueType,
+    Codec, CodecError, Decoder, Dtype, Encoded, FrameType, Frames, FramesMut, Page, RunEncoder,
+    Scope, Scratch, ValueType,
 };
 
 use crate::compare::{Comparison, Distortion, broken};
@@ -19,6 +19,9 @@ use crate::error::DatasetError;
 use crate::spill::Spill;
 use crate::stats::StatsPart;
 use crate::stored_stream::check_bools;
+
+/// The codec of explicit timestamps.
+pub(crate) const CLOCK_CODEC: &str = "pco:level=8";
 
 /// Frames to encode, with everything needed to do so.
 #[derive(Debug)]
@@ -51,6 +54,21 @@ pub(crate) const WHOLE_RUN_BYTES_PER_NUMBER: usize = 48;
 const PAGE_BYTES_PER_NUMBER: usize = 80;
 
 impl Block {
+    /// Explicit timestamps as int64 scalars.
+    pub(crate) fn of_times(times: &[i64]) -> Result<Self, CodecError> {
+        let frame = FrameType::values(Dtype::I64, &[])?;
+        let codec = kino_codec::codec(CLOCK_CODEC)?;
+        Ok(Self {
+            page_frames: codec.page_frames(&frame),
+            codec,
+            frame: Arc::new(frame),
+            data: BlockData::Values(times.iter().flat_map(|time| time.to_le_bytes()).collect()),
+            channels: None,
+            protected: Vec::new(),
+            learnt: None,
+        })
+    }
+
     /// Bytes of a frame of values, at least one.
     pub(crate) fn frame_bytes(&self) -> usize {
         let ty = self.frame.as_values();
