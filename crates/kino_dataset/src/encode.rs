@@ -223,9 +223,7 @@ fn pack_with(block: &Block, scratch: &mut Scratch) -> Result<Packed, CodecError>
         (FrameType::Text, BlockData::Bytes(original)) => {
             check_text(block, &*decoder, original, &mut packed, scratch)?
         }
-        (FrameType::Values(ty), data) => {
-            check_values(block, (&*decoder, ty), data, &mut packed, scratch)?
-        }
+        (FrameType::Values(ty), _) => check_values(block, &*decoder, ty, &mut packed, scratch)?,
         (FrameType::Text, _) => {
             return Err(broken(
                 &*block.codec,
@@ -264,8 +262,8 @@ fn check_text(
 
 fn check_values(
     block: &Block,
-    (decoder, ty): (&dyn Decoder, &ValueType),
-    data: &BlockData,
+    decoder: &dyn Decoder,
+    ty: &ValueType,
     packed: &mut Packed,
     scratch: &mut Scratch,
 ) -> Result<(), CodecError> {
@@ -282,7 +280,7 @@ fn check_values(
         packed.decode_time += start.elapsed();
         // As a reader does: what it would refuse is never committed.
         check_bools(ty, &decoded)?;
-        match data {
+        match &block.data {
             BlockData::Values(bytes) => {
                 let original = bytes.get(position..position + len).unwrap_or_default();
                 let error = comparison.page(first_frame, original, &decoded)?;

@@ -8,7 +8,8 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::time::Duration;
 
 use kino_format::{
-    Clock, ClockRecord, MAX_STREAMS, NONE, Schema, ShardWriter, StreamRecord, StreamSchema,
+    Clock, ClockRecord, EpisodeRecords, MAX_STREAMS, NONE, Schema, ShardWriter, StreamRecord,
+    StreamSchema,
 };
 
 use crate::attributes;
@@ -221,8 +222,11 @@ impl ShardFile {
         let summary = self
             .writer
             .end_episode(
-                (&clocks, &streams),
-                attributes_page,
+                &EpisodeRecords {
+                    clocks: &clocks,
+                    streams: &streams,
+                    attributes_page,
+                },
                 &self.schema,
                 &mut self.buffer,
             )

@@ -198,9 +198,10 @@ impl Timeline {
         }
         let (low_ns, high_ns) = (self.time_ns(low), self.time_ns(until));
         let (to_low, to_high) = (low_ns.abs_diff(time_ns), high_ns.abs_diff(time_ns));
-        match high_is_nearer(to_low, to_high) {
-            true => self.last_at_time_of(until, cursor),
-            false => low,
+        if high_is_nearer(to_low, to_high) {
+            self.last_at_time_of(until, cursor)
+        } else {
+            low
         }
     }
 
