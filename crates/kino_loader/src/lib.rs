@@ -42,9 +42,9 @@ mod samples;
 
 pub use decodes::decodes_per_frame;
 pub use engine::{
-    ArrayInfo, ArrayType, Batch, CpuShare, ImageDtype, ImageOptions, Loader, LoaderOptions,
-    Metering, Moment, Next, Normal, OnError, PerKey, Report, Run, ShuffleQuality, Size, Stage,
-    StageReport, TraceEvent, TraceLog, Trial, VectorDtype, WaitBucket, WaitReport, Watch,
+    ArrayInfo, ArrayType, Batch, CpuShare, ImageDtype, ImageOptions, Loader, LoaderOptions, Moment,
+    Next, Normal, OnError, PerKey, Report, Run, ShuffleQuality, Size, Stage, StageReport,
+    TraceEvent, TraceLog, Trial, VectorDtype, WaitBucket, WaitReport, Waits, Watch,
     available_memory, decoded_bytes, default_threads,
 };
 pub use error::{LoaderError, Result};

@@ -62,9 +62,17 @@ pub(crate) struct JobBlock {
     pub(crate) key: Option<EpisodeKey>,
 }
 
+/// Which batch it is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BatchId {
+    pub(crate) number: u64,
+    /// The index, in the order, of its first sample.
+    pub(crate) first_index: u64,
+}
+
 impl BatchJob {
     pub(crate) fn new(
-        (number, first_index): (u64, u64),
+        id: BatchId,
         samples: Vec<SampleRef>,
         fields: &Fields,
         steps: Vec<usize>,
@@ -72,8 +80,8 @@ impl BatchJob {
     ) -> Self {
         let count = samples.len();
         Self {
-            number,
-            first_index,
+            number: id.number,
+            first_index: id.first_index,
             infos: fields.infos(count, &steps),
             steps,
             filling: RwLock::new(Some(filling)),
@@ -141,7 +149,8 @@ impl SampleJob {
     /// A job that waits for one page too many, so that it cannot start before all are counted.
     pub(crate) fn new(
         batch: Arc<BatchJob>,
-        (slot, attempt): (usize, u64),
+        slot: usize,
+        attempt: u64,
         plan: SampleFrames,
         blocks: Vec<JobBlock>,
     ) -> Arc<Self> {

@@ -16,7 +16,7 @@ use kino_dataset::{DatasetError, EpisodeSamples};
 
 use super::frame_cache::EpisodeKey;
 use super::shared::Shared;
-use super::tasks::needed_by;
+use super::urgency::Urgency;
 use super::worker::Read;
 use crate::order::SampleRef;
 
@@ -172,7 +172,7 @@ pub(super) fn ask_to_open(shared: &Shared, keys: impl Iterator<Item = EpisodeKey
     let new = shared.opening.request(keys);
     // The highest cost goes first: the batch's own reads are not known until its episodes are open.
     let tasks = new.into_iter().map(|key| (u64::MAX, Read::Episode(key)));
-    shared.reads.push(needed_by(batch), tasks);
+    shared.reads.push(Urgency::needed(batch), tasks);
 }
 
 /// Opens an episode: reads from storage.

@@ -55,6 +55,7 @@ mod start;
 mod tasks;
 mod threads;
 mod trial;
+mod urgency;
 mod watch;
 mod worker;
 
@@ -70,7 +71,7 @@ pub use cpu::{CpuShare, default_threads};
 pub use fields::{ArrayInfo, ArrayType};
 pub use image::{ImageDtype, ImageOptions, Normal, PerKey};
 pub use meter::{
-    Metering, Moment, Report, Stage, StageReport, TraceEvent, TraceLog, WaitBucket, WaitReport,
+    Moment, Report, Stage, StageReport, TraceEvent, TraceLog, WaitBucket, WaitReport, Waits,
 };
 pub use options::{LoaderOptions, OnError, Run, VectorDtype};
 pub use quality::{ShuffleQuality, available_memory};
@@ -214,7 +215,7 @@ impl Loader {
             waits_for_room: AtomicBool::new(false),
             on_error: options.on_error,
             trial: options.run.trial,
-            meter: Meter::new(options.run.metering),
+            meter: Meter::new(),
             shelf: Arc::default(),
             pages: PageShelf::new(to_usize(options.memory_bytes() / SHELF_SHARE)),
             in_flight: InFlightLimit::new(

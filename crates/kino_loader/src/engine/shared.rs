@@ -284,7 +284,8 @@ fn thread_lost(name: &str) -> LoaderError {
 /// The error for a sample, by batch and slot, that could not be read and, with `Skip`, could not be replaced.
 pub(super) fn sample_error(
     shared: &Shared,
-    (batch, slot): (u64, usize),
+    batch: u64,
+    slot: usize,
     error: &DatasetError,
 ) -> LoaderError {
     let mut what = full_message(error);

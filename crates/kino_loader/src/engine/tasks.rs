@@ -5,7 +5,7 @@
 //!                                                       threads 0, 1, 2 take from it; threads 3 and 4 sleep
 //! ```
 //!
-//! The urgency follows from the batch that needs the task ([`needed_by`], [`prefetched_for`]), so the batch that the
+//! The urgency follows from the batch that needs the task (`urgency.rs`), so the batch that the
 //! model waits for comes first. Long tasks start first: started last, one would delay the batch alone. Ties are first
 //! come, first served. The queue is bounded by the batches in flight; it never drops or reorders equal tasks.
 //!
@@ -15,15 +15,7 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// Urgency of work that batch `batch` waits for. The smallest value is the most urgent.
-pub(crate) fn needed_by(batch: u64) -> u64 {
-    batch * 2
-}
-
-/// Urgency of reading the rest of an episode that batch `batch` is the first to need: just after [`needed_by`].
-pub(crate) fn prefetched_for(batch: u64) -> u64 {
-    needed_by(batch) + 1
-}
+use super::urgency::Urgency;
 
 /// A queue of tasks by urgency.
 #[derive(Debug)]
@@ -46,7 +38,7 @@ struct State<T> {
 
 #[derive(Debug)]
 struct Entry<T> {
-    urgency: u64,
+    urgency: Urgency,
     cost: u64,
     arrival: u64,
     task: T,
@@ -69,7 +61,7 @@ impl<T> Tasks<T> {
     }
 
     /// Adds tasks of one urgency, each with its cost; drops them after [`close`](Self::close).
-    pub(crate) fn push(&self, urgency: u64, tasks: impl IntoIterator<Item = (u64, T)>) {
+    pub(crate) fn push(&self, urgency: Urgency, tasks: impl IntoIterator<Item = (u64, T)>) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.closed {
             return;
@@ -167,7 +159,7 @@ impl<T> PartialOrd for Entry<T> {
 
 impl<T> Ord for Entry<T> {
     fn cmp(&self, other: &Self) -> Ordering {
-        // The heap pops the greatest entry: smallest urgency value, then greatest cost, then earliest arrival.
+        // The heap pops the greatest entry: most urgent, then greatest cost, then earliest arrival.
         (other.urgency, self.cost, other.arrival).cmp(&(self.urgency, other.cost, self.arrival))
     }
 }
@@ -182,10 +174,10 @@ mod tests {
     #[test]
     fn the_most_urgent_task_comes_first_and_ties_keep_their_order() {
         let tasks = Tasks::new(1);
-        tasks.push(5, [(3, "e"), (3, "f")]);
-        tasks.push(1, [(0, "a")]);
-        tasks.push(5, [(3, "g"), (9, "d"), (0, "h")]);
-        tasks.push(2, [(0, "b")]);
+        tasks.push(Urgency::needed(5), [(3, "e"), (3, "f")]);
+        tasks.push(Urgency::needed(1), [(0, "a")]);
+        tasks.push(Urgency::needed(5), [(3, "g"), (9, "d"), (0, "h")]);
+        tasks.push(Urgency::needed(2), [(0, "b")]);
         assert_eq!(tasks.len(), 7);
         let order: Vec<_> = (0..7).map_while(|_| tasks.pop(0)).collect();
         assert_eq!(order, ["a", "b", "d", "e", "f", "g", "h"]);
@@ -208,7 +200,7 @@ mod tests {
                     .all(|waiter| waiter.join().unwrap().is_none())
             );
         });
-        tasks.push(0, [(0, 1)]);
+        tasks.push(Urgency::needed(0), [(0, 1)]);
         assert_eq!(tasks.pop(0), None);
     }
 
@@ -228,14 +220,14 @@ mod tests {
             let all = || taken.iter().map(|one| one.load(Relaxed)).sum::<usize>();
             for turn in 0..400 {
                 tasks.set_active(1 + turn % 4);
-                tasks.push(0, [(0, ()), (0, ())]);
+                tasks.push(Urgency::needed(0), [(0, ()), (0, ())]);
                 while all() < 2 * (turn + 1) {
                     std::thread::yield_now();
                 }
             }
             tasks.set_active(1);
             let before: Vec<_> = taken.iter().map(|one| one.load(Relaxed)).collect();
-            tasks.push(0, (0..50).map(|_| (0, ())));
+            tasks.push(Urgency::needed(0), (0..50).map(|_| (0, ())));
             while all() < 850 {
                 std::thread::yield_now();
             }
