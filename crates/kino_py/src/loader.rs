@@ -158,16 +158,41 @@ fn to_json(value: &impl Serialize) -> PyResult<String> {
         .map_err(|error| invalid(format!("numbers that JSON has no form for: {error}")))
 }
 
+/// How long a training loop waited for its batches, whatever loader it uses.
+#[pyclass(frozen, module = "kinograph._core")]
+pub(crate) struct Waits {
+    inner: kino_loader::Waits,
+}
+
+#[pymethods]
+impl Waits {
+    #[new]
+    fn new() -> Self {
+        let inner = kino_loader::Waits::new();
+        Self { inner }
+    }
+
+    /// Adds a wait.
+    fn add(&self, wait_s: f64) {
+        let wait = Duration::try_from_secs_f64(wait_s);
+        self.inner.add(wait.unwrap_or_default());
+    }
+
+    /// What was counted so far, as JSON.
+    fn report(&self) -> PyResult<String> {
+        to_json(&self.inner.report())
+    }
+}
+
 /// A page of what was measured, which is JSON: a file, or a part of another page.
 #[pyfunction]
 pub(crate) fn report_html(py: Python<'_>, measured: &str, is_whole: bool) -> PyResult<String> {
     let measured: Measured = parse("what was measured", measured)?;
     Ok(py.detach(|| {
-        let page = measured.to_html_report();
         if is_whole {
-            page.to_html()
+            measured.to_html()
         } else {
-            page.to_fragment()
+            measured.to_html_fragment()
         }
     }))
 }

@@ -118,9 +118,10 @@ pub fn diagnose(
     // Measured before this process adds its own load.
     let load = load();
     let slowed = options.storage != Storage::default();
-    let subject = match slowed {
-        true => subject.on(options.storage)?,
-        false => subject.clone(),
+    let subject = if slowed {
+        subject.on(options.storage)?
+    } else {
+        subject.clone()
     };
     let step_s = match options.step_s {
         Some(step_s) => step_s,
@@ -137,7 +138,7 @@ pub fn diagnose(
         counted,
         batches: None,
     };
-    let mut fed = fed(&subject, (length, step_s), host)?;
+    let mut fed = fed(&subject, length, step_s, host)?;
     if options.step_s.is_none() {
         // The host's own step: where it is slower than alone, the loader slows it down, and that counts as waiting.
         fed.compute_ratio = fed.utilisation;
@@ -152,9 +153,10 @@ pub fn diagnose(
         step_s,
     };
     let whole = examiner.free("the loader alone", &subject, host)?;
-    let without = match fed.compute_ratio < options.target {
-        true => Some(examiner.take_apart(host)?),
-        false => None,
+    let without = if fed.compute_ratio < options.target {
+        Some(examiner.take_apart(host)?)
+    } else {
+        None
     };
     Ok(Diagnosis::of(Evidence {
         step_s,
@@ -199,13 +201,14 @@ struct Examiner<'e> {
 
 impl Examiner<'_> {
     fn free(&self, what: &str, subject: &Subject, host: &mut dyn Host) -> Result<FreeRun> {
-        self.free_for(what, (subject, self.length), host)
+        self.free_for(what, subject, self.length, host)
     }
 
     fn free_for(
         &self,
         what: &str,
-        (subject, length): (&Subject, Length),
+        subject: &Subject,
+        length: Length,
         host: &mut dyn Host,
     ) -> Result<FreeRun> {
         host.begins(what);
@@ -226,7 +229,7 @@ impl Examiner<'_> {
             batches: Some((only_fetch.taken as u64).max(8)),
             ..self.length
         };
-        let without_fetch = self.free_for("without reading", (&kept, filled), host)?;
+        let without_fetch = self.free_for("without reading", &kept, filled, host)?;
         let subject = self.subject;
         let without_decode = self.free("without decoding", &subject.without(true, false), host)?;
         let without_collate =
@@ -251,7 +254,7 @@ impl Examiner<'_> {
         let mut idle = kept.without(true, true);
         idle.options.cpu = None;
         idle.options.prefetch = None;
-        let nothing = rounds(&idle, (filled, self.step_s), host)?;
+        let nothing = rounds(&idle, filled, self.step_s, host)?;
         Ok(Differences {
             only_fetch,
             without_fetch,
