@@ -23,7 +23,7 @@ pub use bench::{
 };
 pub use doctor::{
     Cause, Change, Diagnosis, Differences, DoctorOptions, Emulated, Evidence, FedRun, FreeRun,
-    Host, Remedy, Setting, StreamCosts, Subject, Verdict, changes, diagnose, judge,
+    Host, Remedy, Setting, StreamCosts, Subject, Verdict, diagnose,
 };
 pub use error::{AdvisorError, Result};
 pub use machine::Machine;

@@ -86,7 +86,7 @@ pub use verify::{Damage, Level, Verified, verify, verify_while};
 pub use window::{
     ACTIONS, Anchor, Array, At, CountSource, Described, Description, EpisodeSamples, Goal, Include,
     LeRobot, Located, Mask, MaskArray, MaskDialect, MaskShape, NO_FRAME, NextObs, Out, Pad,
-    Polarity, Rate, Request, Resolve, Robomimic, SAME_INSTANT_NS, Sample, SampleFrames, Samples,
-    Stack, Window, WindowFrames, shared_anchor, suggest,
+    Polarity, Rate, Request, Resolve, Robomimic, Sample, SampleFrames, Samples, Stack, Window,
+    WindowFrames, shared_anchor, suggest,
 };
 pub use writer::{DatasetWriter, EpisodeInfo, Start, WriterOptions};

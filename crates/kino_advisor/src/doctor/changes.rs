@@ -78,7 +78,7 @@ pub struct Change {
 }
 
 /// The changes that would help, the best first; among equals, the least work first.
-pub fn changes(evidence: &Evidence, verdict: &Verdict) -> Vec<Change> {
+pub(super) fn changes(evidence: &Evidence, verdict: &Verdict) -> Vec<Change> {
     let mut advice = Advice {
         evidence,
         changes: Vec::new(),

@@ -32,15 +32,17 @@ use kino_dataset::{CostRecord, Storage, StreamSummary};
 use kino_loader::{ImageDtype, ShuffleQuality};
 use serde::{Deserialize, Serialize};
 
-pub use changes::{Change, Remedy, changes};
+pub use changes::{Change, Remedy};
 pub use evidence::{Differences, Evidence, FedRun, FreeRun, Setting, StreamCosts};
 pub use run::{Emulated, Host, Subject};
-pub use verdict::{Cause, Verdict, judge};
+pub use verdict::{Cause, Verdict};
 
+use changes::changes;
 pub(crate) use fed::fed;
 use fed::{rounds, step_alone};
 pub(crate) use run::{BusyCore, Length, free};
 pub(crate) use text::quantile;
+use verdict::judge;
 
 use crate::error::{Result, invalid};
 use crate::machine::{cores, load, memory_bytes};

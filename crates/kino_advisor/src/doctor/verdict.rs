@@ -63,7 +63,7 @@ pub struct Verdict {
 }
 
 /// Derives the verdict from the evidence.
-pub fn judge(evidence: &Evidence) -> Verdict {
+pub(super) fn judge(evidence: &Evidence) -> Verdict {
     let cause = cause(evidence);
     let met = matches!(cause, Cause::Nothing | Cause::SlowStep);
     Verdict {

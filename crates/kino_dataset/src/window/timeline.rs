@@ -24,7 +24,7 @@ use super::frames::Out;
 use super::request::{Pad, Resolve, Window};
 
 /// Two times at most this far apart are one instant.
-pub const SAME_INSTANT_NS: u64 = 1000;
+pub(super) const SAME_INSTANT_NS: u64 = 1000;
 
 /// A clock with at least one frame, ready to be searched.
 #[derive(Debug, Clone)]

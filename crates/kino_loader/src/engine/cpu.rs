@@ -92,7 +92,7 @@ impl CpuShare {
 }
 
 /// The default number of decode threads: all cores but one, which the training loop needs to launch kernels.
-pub fn default_threads() -> usize {
+pub(super) fn default_threads() -> usize {
     available().saturating_sub(1).max(1)
 }
 

@@ -67,7 +67,7 @@ use std::time::{Duration, Instant};
 use kino_dataset::Samples;
 
 pub use caching::decoded_bytes;
-pub use cpu::{CpuShare, default_threads};
+pub use cpu::CpuShare;
 pub use fields::{ArrayInfo, ArrayType};
 pub use image::{ImageDtype, ImageOptions, Normal, PerKey};
 pub use meter::{
