@@ -1,11 +1,11 @@
 //! The loader: batches from Rust's threads, handed over without a copy.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use kino_advisor::Measured;
 use kino_dataset::ByteSize;
 use kino_loader::{Batch, LoaderOptions, Next, OPTIONS, Watch};
+use parking_lot::{Mutex, MutexGuard};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde::Serialize;
@@ -101,7 +101,7 @@ impl Loader {
 
 impl Loader {
     fn lock(&self) -> MutexGuard<'_, Option<kino_loader::Loader>> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 
     /// A forked process has the object but not its threads: it would wait for ever.
@@ -119,8 +119,7 @@ impl Drop for Loader {
     fn drop(&mut self) {
         if self.check_process().is_err() {
             // Its threads belong to the other process: there is nothing to wait for, and locks may be held forever.
-            let inner = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner);
-            std::mem::forget(inner.take());
+            std::mem::forget(self.inner.get_mut().take());
         }
     }
 }

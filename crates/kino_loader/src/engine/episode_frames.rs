@@ -12,7 +12,7 @@
 //! it, and keeps its frames as long as this value lives.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use kino_dataset::{DatasetError, EpisodeSamples, StoredStream};
 
@@ -158,7 +158,7 @@ impl EpisodeFrames {
         if cell.decoded.get().is_some() {
             return false;
         }
-        let mut waiting = cell.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = cell.waiting.lock();
         // Checked again under the lock, which the decoding thread takes to collect the waiting jobs.
         if cell.decoded.get().is_some() {
             return false;
@@ -214,7 +214,7 @@ impl EpisodeFrames {
         match self.source(stream).and_then(|source| source.fetch(&slices)) {
             Ok(bytes) => {
                 let len = bytes.len() as u64;
-                *span.bytes.lock().unwrap_or_else(PoisonError::into_inner) = Some(bytes);
+                *span.bytes.lock() = Some(bytes);
                 Fetched {
                     pages: pages.collect(),
                     bytes: len,
@@ -333,11 +333,11 @@ impl EpisodeFrames {
                 span: cell.span,
             });
             if span.left.fetch_sub(1, Ordering::Relaxed) == 1 {
-                let mut bytes = span.bytes.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut bytes = span.bytes.lock();
                 freed = bytes.take();
             }
         }
-        let mut waiting = cell.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = cell.waiting.lock();
         let jobs = std::mem::take(&mut *waiting);
         (jobs, freed.map_or(0, |bytes| bytes.len() as u64))
     }

@@ -59,12 +59,13 @@ mod urgency;
 mod watch;
 mod worker;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use kino_dataset::Samples;
+use parking_lot::{Condvar, Mutex};
 
 pub use caching::decoded_bytes;
 pub use cpu::CpuShare;

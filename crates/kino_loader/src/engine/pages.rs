@@ -7,10 +7,11 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use bytes::Bytes;
 use kino_dataset::{DatasetError, EpisodeSamples, PageSlice, StoredStream, Stream};
+use parking_lot::Mutex;
 
 use super::collate::SampleJob;
 use super::episode_frames::Decoded;
@@ -129,10 +130,7 @@ pub(super) struct PageCell {
 
 impl Span {
     pub(super) fn fetched(&self) -> Option<Bytes> {
-        self.bytes
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.bytes.lock().clone()
     }
 }
 

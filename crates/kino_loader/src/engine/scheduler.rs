@@ -9,7 +9,7 @@
 //! more urgent is to be done, so that the first batches of a new group find their frames ready.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use kino_dataset::{DatasetError, SampleFrames, Samples};
 
@@ -173,10 +173,7 @@ impl Scheduler {
             if !self.is_at_end() && self.may_scout(shared) {
                 return Todo::Scout;
             }
-            flight = shared
-                .room
-                .wait(flight)
-                .unwrap_or_else(PoisonError::into_inner);
+            shared.room.wait(&mut flight);
         }
     }
 

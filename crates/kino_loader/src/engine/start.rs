@@ -1,7 +1,7 @@
 //! From scheduled samples to tasks: allocates a batch's memory, makes room for its frames, and queues work for threads.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 
 use kino_dataset::{DatasetError, EpisodeSamples, SampleFrames};
 
@@ -108,10 +108,8 @@ pub(super) fn wait_for_room(shared: &Shared, bytes: u64) -> bool {
         if shared.make_room(bytes) || shared.running.load(Ordering::SeqCst) == 0 {
             return true;
         }
-        flight = shared.meter.wait(Stage::Schedule, || {
-            let waited = shared.room.wait(flight);
-            waited.unwrap_or_else(PoisonError::into_inner)
-        });
+        let wait = || shared.room.wait(&mut flight);
+        shared.meter.wait(Stage::Schedule, wait);
     }
 }
 
@@ -120,11 +118,7 @@ pub(super) fn start(shared: &Shared, job: Arc<SampleJob>) {
     let urgency = Urgency::needed(job.batch.number);
     shared.running.fetch_add(1, Ordering::SeqCst);
     {
-        let mut jobs = job
-            .batch
-            .jobs
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut jobs = job.batch.jobs.lock();
         jobs.push(Arc::clone(&job));
     }
     let mut last = None;

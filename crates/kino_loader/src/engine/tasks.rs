@@ -13,7 +13,8 @@
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
-use std::sync::{Condvar, Mutex, PoisonError};
+
+use parking_lot::{Condvar, Mutex};
 
 use super::urgency::Urgency;
 
@@ -62,7 +63,7 @@ impl<T> Tasks<T> {
 
     /// Adds tasks of one urgency, each with its cost; drops them after [`close`](Self::close).
     pub(crate) fn push(&self, urgency: Urgency, tasks: impl IntoIterator<Item = (u64, T)>) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         if state.closed {
             return;
         }
@@ -79,22 +80,22 @@ impl<T> Tasks<T> {
             added += 1;
         }
         drop(state);
-        match added {
-            0 => {}
-            1 => self.filled.notify_one(),
-            _ => self.filled.notify_all(),
+        if added == 1 {
+            self.filled.notify_one();
+        } else if added > 1 {
+            self.filled.notify_all();
         }
     }
 
     /// How many tasks are queued.
     pub(crate) fn len(&self) -> usize {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.lock();
         state.heap.len()
     }
 
     /// Sets how many threads take tasks from now on.
     pub(crate) fn set_active(&self, active: usize) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         let before = std::mem::replace(&mut state.active, active);
         drop(state);
         if active > before {
@@ -104,7 +105,7 @@ impl<T> Tasks<T> {
 
     /// The most urgent task; blocks until there is one and `thread` is active. `None` once the queue is closed.
     pub(crate) fn pop(&self, thread: usize) -> Option<T> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         loop {
             if state.closed {
                 return None;
@@ -114,25 +115,19 @@ impl<T> Tasks<T> {
                     // This thread may have been woken for a task that an active thread must take now.
                     self.filled.notify_one();
                 }
-                state = self
-                    .called
-                    .wait(state)
-                    .unwrap_or_else(PoisonError::into_inner);
+                self.called.wait(&mut state);
                 continue;
             }
             if let Some(entry) = state.heap.pop() {
                 return Some(entry.task);
             }
-            state = self
-                .filled
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
+            self.filled.wait(&mut state);
         }
     }
 
     /// Drops all tasks and wakes every thread that waits.
     pub(crate) fn close(&self) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         state.closed = true;
         let dropped = std::mem::take(&mut state.heap);
         drop(state);

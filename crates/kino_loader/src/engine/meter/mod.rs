@@ -23,9 +23,9 @@ mod trace;
 mod waits;
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 pub use report::{Report, StageReport};
@@ -182,8 +182,7 @@ impl Meter {
             longest_wait_s: wait_s,
             ..moment()
         };
-        let timeline = self.timeline.lock();
-        timeline.unwrap_or_else(PoisonError::into_inner).add(moment);
+        self.timeline.lock().add(moment);
     }
 
     /// A page of `stored_bytes` bytes was decoded.
@@ -243,7 +242,6 @@ impl Meter {
             }
         });
         let timeline = self.timeline.lock();
-        let timeline = timeline.unwrap_or_else(PoisonError::into_inner);
         let process = process::resident_bytes();
         Report {
             elapsed_s: self.started.elapsed().as_secs_f64(),
