@@ -20,9 +20,10 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use kino_codec::FrameType;
+use parking_lot::Mutex;
 use serde_json::Map;
 
 use crate::defect::{Action, Defect};

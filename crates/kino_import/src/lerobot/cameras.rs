@@ -7,7 +7,9 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::error::{ImportError, Result};
 use crate::video::{Video, VideoError, VideoInfo, Videos};
@@ -106,7 +108,7 @@ impl Cameras {
 
     /// The decoder that stopped before a frame, or an idle one of the same file.
     fn take(&self, path: &Path, frame: u64) -> Option<Decoder> {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting.lock();
         let find = |next| {
             let is_it = |found: &Decoder| found.next == next && found.path == path;
             waiting.iter().position(is_it)
@@ -116,7 +118,7 @@ impl Cameras {
     }
 
     fn put(&self, decoder: Decoder) {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting.lock();
         let is_idle = decoder.next.is_none();
         let limit = if is_idle { IDLE } else { BUSY };
         let alike = |found: &&Decoder| found.next.is_none() == is_idle;

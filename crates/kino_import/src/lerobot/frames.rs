@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 use std::ops::{ControlFlow, Range};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use kino_codec::FrameType;
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::cursor::Cursor;
@@ -81,7 +82,7 @@ impl Columns {
         if reading.left == 0 {
             return Ok(frames);
         }
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting.lock();
         if waiting.len() >= WAITING {
             waiting.remove(0);
         }
@@ -90,7 +91,7 @@ impl Columns {
     }
 
     fn table(&self, path: &Path) -> Result<Arc<Table>> {
-        let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tables = self.tables.lock();
         if let Some(table) = tables.iter().find(|table| table.path() == path) {
             return Ok(Arc::clone(table));
         }
@@ -103,7 +104,7 @@ impl Columns {
     }
 
     fn take(&self, place: (usize, usize), row: u64) -> Option<Reading> {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting.lock();
         let found = waiting
             .iter()
             .position(|(at, reading)| *at == place && reading.next == row)?;

@@ -16,10 +16,10 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Cursor, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use miniz_oxide::inflate::stream::{InflateState, inflate};
 use miniz_oxide::{DataFormat, MZFlush};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::error::{ImportError, Result};
 use crate::files;
@@ -133,7 +133,7 @@ impl Zip {
     }
 
     fn archive(&self) -> MutexGuard<'_, Archive<File>> {
-        self.archive.lock().unwrap_or_else(PoisonError::into_inner)
+        self.archive.lock()
     }
 }
 
