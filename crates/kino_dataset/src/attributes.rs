@@ -16,9 +16,9 @@ use std::num::NonZeroUsize;
 use kino_codec::{CodecError, Encoded, FrameType, Frames, Page, Scratch, codec};
 use serde::{Deserialize, Serialize};
 
+use crate::draft::EpisodeDraft;
 use crate::error::{Result, codec_at, corrupt};
-use crate::events::{EventRule, Protected};
-use crate::writer::EpisodeInfo;
+use crate::events::Protected;
 
 /// A JSON object.
 pub type JsonMap = serde_json::Map<String, serde_json::Value>;
@@ -48,26 +48,27 @@ pub(crate) struct Kept {
 }
 
 /// The page of an episode that is being written.
-pub(crate) fn encode(
-    (info, draft): (&EpisodeInfo, &str),
-    (protected, events): (&[Protected], &[EventRule]),
-    scratch: &mut Scratch,
-) -> Result<Vec<u8>, CodecError> {
-    let events = events
-        .iter()
-        .map(|rule| serde_json::to_value(rule).unwrap_or_default());
+pub(crate) fn encode(episode: &EpisodeDraft) -> Result<Vec<u8>, CodecError> {
+    let rules = episode.events.iter();
     let attributes = Attributes {
-        id: info.id.clone(),
-        draft: draft.to_owned(),
-        attributes: info.attributes.clone(),
-        protected: protected.to_vec(),
-        events: events.collect(),
+        id: episode.info.id.clone(),
+        draft: episode.draft.clone(),
+        attributes: episode.info.attributes.clone(),
+        protected: episode.protected.clone(),
+        events: rules
+            .map(|rule| serde_json::to_value(rule).unwrap_or_default())
+            .collect(),
     };
     let text = serde_json::to_vec(&attributes).unwrap_or_default();
     let mut encoded = Encoded::default();
     let texts = [text.as_slice()];
     let frames = Frames::bytes(&FrameType::Text, &texts);
-    codec("text")?.encode(&frames, NonZeroUsize::MIN, &mut encoded, scratch)?;
+    codec("text")?.encode(
+        &frames,
+        NonZeroUsize::MIN,
+        &mut encoded,
+        &mut Scratch::new(),
+    )?;
     Ok(encoded
         .pages
         .pop()

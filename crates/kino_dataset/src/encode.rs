@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kino_codec::{
-    Codec, CodecError, Decoder, Encoded, FrameType, Frames, FramesMut, Page, RunEncoder, Scope,
-    Scratch, ValueType,
+    Codec, CodecError, Decoder, Dtype, Encoded, FrameType, Frames, FramesMut, Page, RunEncoder,
+    Scope, Scratch, ValueType,
 };
 
 use crate::compare::{Comparison, Distortion, broken};
@@ -19,6 +19,9 @@ use crate::error::DatasetError;
 use crate::spill::Spill;
 use crate::stats::StatsPart;
 use crate::stored_stream::check_bools;
+
+/// The codec of explicit timestamps.
+pub(crate) const CLOCK_CODEC: &str = "pco:level=8";
 
 /// Frames to encode, with everything needed to do so.
 #[derive(Debug)]
@@ -51,6 +54,21 @@ pub(crate) const WHOLE_RUN_BYTES_PER_NUMBER: usize = 48;
 const PAGE_BYTES_PER_NUMBER: usize = 80;
 
 impl Block {
+    /// Explicit timestamps as int64 scalars.
+    pub(crate) fn of_times(times: &[i64]) -> Result<Self, CodecError> {
+        let frame = FrameType::values(Dtype::I64, &[])?;
+        let codec = kino_codec::codec(CLOCK_CODEC)?;
+        Ok(Self {
+            page_frames: codec.page_frames(&frame),
+            codec,
+            frame: Arc::new(frame),
+            data: BlockData::Values(times.iter().flat_map(|time| time.to_le_bytes()).collect()),
+            channels: None,
+            protected: Vec::new(),
+            learnt: None,
+        })
+    }
+
     /// Bytes of a frame of values, at least one.
     pub(crate) fn frame_bytes(&self) -> usize {
         let ty = self.frame.as_values();
@@ -205,9 +223,7 @@ fn pack_with(block: &Block, scratch: &mut Scratch) -> Result<Packed, CodecError>
         (FrameType::Text, BlockData::Bytes(original)) => {
             check_text(block, &*decoder, original, &mut packed, scratch)?
         }
-        (FrameType::Values(ty), data) => {
-            check_values(block, (&*decoder, ty), data, &mut packed, scratch)?
-        }
+        (FrameType::Values(ty), _) => check_values(block, &*decoder, ty, &mut packed, scratch)?,
         (FrameType::Text, _) => {
             return Err(broken(
                 &*block.codec,
@@ -246,8 +262,8 @@ fn check_text(
 
 fn check_values(
     block: &Block,
-    (decoder, ty): (&dyn Decoder, &ValueType),
-    data: &BlockData,
+    decoder: &dyn Decoder,
+    ty: &ValueType,
     packed: &mut Packed,
     scratch: &mut Scratch,
 ) -> Result<(), CodecError> {
@@ -264,7 +280,7 @@ fn check_values(
         packed.decode_time += start.elapsed();
         // As a reader does: what it would refuse is never committed.
         check_bools(ty, &decoded)?;
-        match data {
+        match &block.data {
             BlockData::Values(bytes) => {
                 let original = bytes.get(position..position + len).unwrap_or_default();
                 let error = comparison.page(first_frame, original, &decoded)?;

@@ -13,9 +13,11 @@
 
 use std::collections::VecDeque;
 use std::iter::Peekable;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Scope;
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::error::{ImportError, Result};
 use crate::shift::is_shift;
@@ -59,7 +61,7 @@ struct Used {
 impl Budget {
     fn lock(&self) -> MutexGuard<'_, Used> {
         // Values are set atomically under the lock, so a panic elsewhere leaves them consistent.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Waits for room for a block of a stream.
@@ -70,10 +72,7 @@ impl Budget {
             && used.taken != Some(task)
             && !used.is_over
         {
-            used = self
-                .changed
-                .wait(used)
-                .unwrap_or_else(PoisonError::into_inner);
+            self.changed.wait(&mut used);
         }
         used.bytes += bytes;
         Share {
@@ -194,7 +193,7 @@ pub(crate) fn lost_thread() -> ImportError {
 }
 
 fn next<T>(waiting: &Mutex<Receiver<T>>) -> Option<T> {
-    let waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
+    let waiting = waiting.lock();
     waiting.recv().ok()
 }
 

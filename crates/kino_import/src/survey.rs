@@ -4,11 +4,11 @@
 //! and is read twice, so that a defect in a day-long recording is reported in the first minute, not the last.
 
 use std::ops::ControlFlow;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use kino_codec::{Dtype, FrameType};
 use kino_dataset::Kind;
+use parking_lot::Mutex;
 
 use crate::clock;
 use crate::defect::{Action, Defect};
@@ -51,7 +51,7 @@ pub(crate) fn look(
         }
         let defects = of_episode(source.describe(), &source.episodes()[episode]);
         if !defects.is_empty() {
-            lock(&found).push((episode, defects));
+            found.lock().push((episode, defects));
         }
         true
     };
@@ -71,18 +71,12 @@ pub(crate) fn look(
     if is_stopped {
         return Err(ImportError::Stopped);
     }
-    let mut found = found.into_inner().unwrap_or_default();
+    let mut found = found.into_inner();
     found.sort_by_key(|(episode, _)| *episode);
     let mut defects = source.describe().defects.clone();
     defects.extend_from_slice(source.defects());
     defects.extend(found.into_iter().flat_map(|(_, defects)| defects));
     Ok(defects)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 fn of_episode(info: &SourceInfo, episode: &EpisodeSpec) -> Vec<Defect> {

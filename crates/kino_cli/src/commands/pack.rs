@@ -169,9 +169,10 @@ fn import_options(args: &Args, videos: Option<Arc<dyn Videos>>) -> ImportOptions
 }
 
 fn pack(args: &Args, source: &Source, options: PackOptions) -> Result<Outcome> {
-    let before = match args.append {
-        true => Dataset::open(&args.target)?.manifest().total_bytes(),
-        false => 0,
+    let before = if args.append {
+        Dataset::open(&args.target)?.manifest().total_bytes()
+    } else {
+        0
     };
     let begin = Instant::now();
     let watch = Watch::start();
@@ -186,9 +187,10 @@ fn pack(args: &Args, source: &Source, options: PackOptions) -> Result<Outcome> {
                 count(at.episodes, "episode")
             ),
         );
-        match watch.as_ref().is_some_and(Watch::is_requested) {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
+        if watch.as_ref().is_some_and(Watch::is_requested) {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
         }
     });
     progress.finish();
@@ -321,9 +323,10 @@ fn tell_defects(defects: &[Defect]) -> Outcome {
     for group in group_defects(defects) {
         note(&format!("{}: {}", group.action.name(), group.text()));
     }
-    match defects.iter().any(Defect::is_lost) {
-        true => Outcome::Lost,
-        false => Outcome::Done,
+    if defects.iter().any(Defect::is_lost) {
+        Outcome::Lost
+    } else {
+        Outcome::Done
     }
 }
 

@@ -178,7 +178,7 @@ impl EventRule {
         }
         let moments = match self.detect {
             Detect::Transition => transition::find(self, values, columns),
-            Detect::Onset => onset::find(self, values, (columns, times)),
+            Detect::Onset => onset::find(self, values, columns, times),
         };
         let protect = |(first, last): (usize, usize)| Protected {
             event: self.name.clone(),

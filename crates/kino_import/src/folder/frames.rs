@@ -1,9 +1,10 @@
 //! Frames: rows of an array, columns of a table, or images.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use kino_codec::FrameType;
+use parking_lot::Mutex;
 
 use crate::error::{ImportError, Result};
 use crate::folder::cell::Cell;

@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use crate::error::{ImportError, Result, invalid};
 use crate::files;
@@ -125,7 +126,7 @@ impl Place {
         let mut values = match (member, forward) {
             (None, _) => read_range(path, start, len, Ending::IsFar)?,
             (Some(_), Some(forward)) => {
-                let mut forward = forward.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut forward = forward.lock();
                 forward.read(start, len)?
             }
             (Some(member), None) => Zip::open(path)?.read_range(member, start, len)?,

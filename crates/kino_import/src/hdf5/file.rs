@@ -5,13 +5,14 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hdf5_pure::{
     ChunkCacheConfig, Dataset, DatasetAccessProperties, Error, File, FileAccessProperties,
     FormatError, Group, MetadataCacheConfig,
 };
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::error::{ImportError, Result};
 use crate::files;
@@ -128,7 +129,7 @@ impl H5File {
 
     /// The file, then the targets of external links.
     pub(crate) fn to_source_files(&self) -> Vec<SourceFile> {
-        let parts = lock(&self.parts);
+        let parts = self.parts.lock();
         let paths = parts.iter().map(|part| &part.path).skip(1);
         let paths = std::iter::once(&self.path).chain(paths);
         let files = paths.zip(parts.iter());
@@ -164,12 +165,12 @@ impl H5File {
 
     /// One of the files.
     pub(crate) fn part(&self, part: usize) -> Arc<Part> {
-        Arc::clone(&lock(&self.parts)[part])
+        Arc::clone(&self.parts.lock()[part])
     }
 
     /// The index of the file at `path`, which is opened if it is new.
     pub(crate) fn part_at(&self, path: PathBuf) -> Result<usize> {
-        let mut parts = lock(&self.parts);
+        let mut parts = self.parts.lock();
         if let Some(known) = parts.iter().position(|part| part.path == path) {
             return Ok(known);
         }
@@ -184,7 +185,7 @@ impl H5File {
 
     /// The bytes of all files.
     pub(crate) fn len(&self) -> u64 {
-        let parts = lock(&self.parts);
+        let parts = self.parts.lock();
         parts.iter().map(|part| part.len).sum()
     }
 
@@ -252,7 +253,7 @@ impl H5File {
     /// A dataset to read from. Recently read ones stay open, with the HDF5 chunks that the next read of the same stream
     /// will need, so that going forward inflates each chunk once.
     pub(crate) fn dataset(&self, leaf: &Leaf) -> Result<Dataset> {
-        let mut open = lock(&self.datasets);
+        let mut open = self.datasets.lock();
         let entry = match open.iter().position(|(place, ..)| *place == leaf.place) {
             Some(idx) => open.remove(idx),
             None => (leaf.place, self.open_dataset(leaf)?, self.kept_bytes(leaf)),
@@ -269,7 +270,7 @@ impl H5File {
 
     /// Held while rows of a dataset with large chunks are read.
     pub(crate) fn one_at_a_time(&self, leaf: &Leaf) -> Option<MutexGuard<'_, ()>> {
-        (leaf.stored_chunk_bytes() > SMALL_CHUNK_BYTES / 4).then(|| lock(&self.large))
+        (leaf.stored_chunk_bytes() > SMALL_CHUNK_BYTES / 4).then(|| self.large.lock())
     }
 
     /// How much a dataset may keep decoded.
@@ -319,10 +320,6 @@ impl H5File {
             None => Ok(()),
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn wrong(path: &Path, object: &str, error: Error) -> ImportError {

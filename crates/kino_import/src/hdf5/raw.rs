@@ -12,10 +12,11 @@
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use hdf5_pure::{Error, FormatError, Source, Superblock};
+use parking_lot::Mutex;
 
 use crate::files;
 
@@ -111,7 +112,7 @@ impl Raw {
     }
 
     fn fill(&self, address: u64, bytes: &mut [u8]) -> io::Result<()> {
-        let mut kept = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.file.lock();
         let mut file = match kept.take() {
             Some(file) => file,
             None => files::open(&self.path)?,

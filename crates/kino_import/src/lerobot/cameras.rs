@@ -7,7 +7,9 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::error::{ImportError, Result};
 use crate::video::{Video, VideoError, VideoInfo, Videos};
@@ -49,7 +51,7 @@ impl Cameras {
 
     /// The metadata of a file, or what is wrong with it; an error only if there is no decoder.
     pub(super) fn look(&self, path: &Path) -> Result<Looked> {
-        let mut known = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.looked.lock();
         if let Some((_, looked)) = known.iter().find(|(known, _)| known == path) {
             return Ok(looked.clone());
         }
@@ -67,7 +69,7 @@ impl Cameras {
 
     /// Drops what the walk cached.
     pub(super) fn finish_walk(&self) {
-        *self.looked.lock().unwrap_or_else(PoisonError::into_inner) = Vec::new();
+        *self.looked.lock() = Vec::new();
     }
 
     fn open(&self, path: &Path) -> Result<Box<dyn Video>, VideoError> {
@@ -107,7 +109,7 @@ impl Cameras {
 
     /// The decoder that stopped before a frame, or an idle one of the same file.
     fn take(&self, path: &Path, frame: u64) -> Option<Decoder> {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting.lock();
         let find = |next| {
             let is_it = |found: &Decoder| found.next == next && found.path == path;
             waiting.iter().position(is_it)
@@ -117,7 +119,7 @@ impl Cameras {
     }
 
     fn put(&self, decoder: Decoder) {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting.lock();
         let is_idle = decoder.next.is_none();
         let limit = if is_idle { IDLE } else { BUSY };
         let alike = |found: &&Decoder| found.next.is_none() == is_idle;

@@ -3,10 +3,11 @@
 use std::collections::VecDeque;
 use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use kino_codec::FrameType;
 use kino_parquet::{Column, Form, Leaf, ParquetFile, read_json};
+use parking_lot::Mutex;
 use serde_json::{Map, Value};
 
 use super::images::{self, Image};
@@ -96,7 +97,7 @@ impl Columns {
         if reading.left == 0 {
             return Ok(frames);
         }
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting.lock();
         if waiting.len() >= WAITING {
             waiting.remove(0);
         }
@@ -105,7 +106,7 @@ impl Columns {
     }
 
     fn take(&self, number: usize, row: u64) -> Option<Reading> {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting.lock();
         let found = waiting
             .iter()
             .position(|(at, reading)| *at == number && reading.next == row)?;

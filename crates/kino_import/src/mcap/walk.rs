@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 
+use parking_lot::Mutex;
 use serde_json::{Map, Value as Json};
 
 use super::chunks::Chunk;
@@ -45,7 +45,7 @@ pub(super) fn walk_all(paths: &[PathBuf], mapping: &Mapping) -> Vec<Result<Conte
                 return;
             };
             let contents = walk(path, mapping);
-            let mut walked = walked.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut walked = walked.lock();
             walked.push((idx, contents));
         }
     };
@@ -56,7 +56,7 @@ pub(super) fn walk_all(paths: &[PathBuf], mapping: &Mapping) -> Vec<Result<Conte
         }
         work();
     });
-    let mut walked = walked.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut walked = walked.into_inner();
     walked.sort_by_key(|(idx, _)| *idx);
     walked.into_iter().map(|(_, contents)| contents).collect()
 }

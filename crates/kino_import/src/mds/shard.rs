@@ -9,8 +9,8 @@ use std::borrow::Cow;
 use std::fs::File;
 use std::hash::Hasher;
 use std::io::{Read, Seek, SeekFrom};
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use sha1::{Digest, Sha1};
 use twox_hash::XxHash64;
 
@@ -110,7 +110,7 @@ impl Shard {
                     return None;
                 }
                 let mut bytes = vec![0; end - start];
-                let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut file = file.lock();
                 let read = file.seek(SeekFrom::Start(start as u64));
                 read.and_then(|_| file.read_exact(&mut bytes)).ok()?;
                 Some(Cow::Owned(bytes))

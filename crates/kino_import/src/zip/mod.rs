@@ -14,11 +14,11 @@ mod forward;
 use std::fs::File;
 use std::io::{self, BufReader, Cursor, ErrorKind, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ::zip::read::{ArchiveOffset, Config, ZipFile};
 use ::zip::result::ZipError;
 use ::zip::{CompressionMethod, ZipArchive};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::error::{ImportError, Result};
 use crate::files;
@@ -176,7 +176,7 @@ impl Zip {
     }
 
     fn archive(&self) -> MutexGuard<'_, Archive<BufReader<File>>> {
-        self.archive.lock().unwrap_or_else(PoisonError::into_inner)
+        self.archive.lock()
     }
 }
 

@@ -204,9 +204,11 @@ impl Convert {
 impl Floats {
     /// Images of a size as floats; offset and scale are per channel, of values from 0 to 1.
     pub(crate) fn new(
-        (layout, number): (Layout, FloatDtype),
-        (size, channels): (Size, usize),
-        (offset, scale): (&[f32], &[f32]),
+        layout: Layout,
+        number: FloatDtype,
+        size: Size,
+        offset: &[f32],
+        scale: &[f32],
     ) -> Self {
         let repeat = |each: &[f32]| -> Vec<f32> {
             match layout {
@@ -217,7 +219,7 @@ impl Floats {
         Self {
             layout,
             number,
-            channels,
+            channels: offset.len(),
             pixels: size.height * size.width,
             offset: repeat(offset),
             scale: repeat(scale),

@@ -201,9 +201,11 @@ impl ImageOptions {
             Some(normal) => per_channel(key, channels, normal)?,
         };
         Ok(Convert::Floats(Floats::new(
-            (self.layout, number),
-            (size, channels),
-            (&offset, &scale),
+            self.layout,
+            number,
+            size,
+            &offset,
+            &scale,
         )))
     }
 
@@ -458,37 +460,38 @@ mod tests {
     }
 
     proptest! {
-        #[test]
-        fn depth_is_cropped_at_random_and_becomes_float32_row_by_row(
-            (height, width) in (1..12_usize, 1..12_usize), at: (u16, u16, u16, u16), is_normal: bool, seed: u64,
-        ) {
-            let ty = ValueType::new(Dtype::F64, &[height, width]).unwrap();
-            let cut = Size { height: usize::from(at.0) % height + 1, width: usize::from(at.1) % width + 1 };
-            let (top, left) = (usize::from(at.2) % (height - cut.height + 1), usize::from(at.3) % (width - cut.width + 1));
-            let images = ImageOptions { crop: PerKey::All(cut), random_crop: true, ..ImageOptions::default() };
-            let form = images.form("depth", Kind::Depth, &ty).unwrap();
-            prop_assert_eq!((form.ty.shape(), form.cut), (&[cut.height, cut.width][..], Some(cut)));
-            let normal = Normal { offset: vec![0.25], scale: vec![3.0] };
-            let convert = match is_normal {
-                true => images.convert("depth", &form, Some(&normal)).unwrap(),
-                false => Convert::ToFloat32(Dtype::F64),
-            };
-            let values: Vec<f64> = noise(height * width, seed | 1).iter().map(|&byte| f64::from(byte) / 7.0).collect();
-            let frame: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-            let part = Part { top, left, size: cut, columns: width, pixel_bytes: 8 };
-            let mut place = vec![0xa5; convert.bytes(&form.ty)];
-            convert.put(&frame, Some(part), &mut place);
-            let mut wanted = Vec::new();
-            for y in top..top + cut.height {
-                for x in left..left + cut.width {
-                    let value = values[y * width + x];
-                    let value = if is_normal { (value - 0.25) / 3.0 } else { value };
-                    wanted.extend(to_f32(value).to_le_bytes());
+            #[test]
+            fn depth_is_cropped_at_random_and_becomes_float32_row_by_row(
+                (height, width) in (1..12_usize, 1..12_usize), at: (u16, u16, u16, u16), is_normal: bool, seed: u64,
+            ) {
+                let ty = ValueType::new(Dtype::F64, &[height, width]).unwrap();
+                let cut = Size { height: usize::from(at.0) % height + 1, width: usize::from(at.1) % width + 1 };
+                let (top, left) = (usize::from(at.2) % (height - cut.height + 1), usize::from(at.3) % (width - cut.width + 1));
+                let images = ImageOptions { crop: PerKey::All(cut), random_crop: true, ..ImageOptions::default() };
+                let form = images.form("depth", Kind::Depth, &ty).unwrap();
+                prop_assert_eq!((form.ty.shape(), form.cut), (&[cut.height, cut.width][..], Some(cut)));
+                let normal = Normal { offset: vec![0.25], scale: vec![3.0] };
+                let convert = if is_normal {
+    images.convert("depth", &form, Some(&normal)).unwrap()
+    } else {
+    Convert::ToFloat32(Dtype::F64)
+    };
+                let values: Vec<f64> = noise(height * width, seed | 1).iter().map(|&byte| f64::from(byte) / 7.0).collect();
+                let frame: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+                let part = Part { top, left, size: cut, columns: width, pixel_bytes: 8 };
+                let mut place = vec![0xa5; convert.bytes(&form.ty)];
+                convert.put(&frame, Some(part), &mut place);
+                let mut wanted = Vec::new();
+                for y in top..top + cut.height {
+                    for x in left..left + cut.width {
+                        let value = values[y * width + x];
+                        let value = if is_normal { (value - 0.25) / 3.0 } else { value };
+                        wanted.extend(to_f32(value).to_le_bytes());
+                    }
                 }
+                prop_assert_eq!(place, wanted);
             }
-            prop_assert_eq!(place, wanted);
         }
-    }
 
     #[test]
     fn what_cannot_be_is_refused_with_the_reason() {

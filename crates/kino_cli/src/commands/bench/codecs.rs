@@ -283,18 +283,14 @@ fn to_json(args: &Args, results: &[(&CostSample, Rows)]) -> Result<Value> {
     for (sample, rows) in results {
         for (_, row) in rows {
             let Ok(row) = row else { continue };
-            let mut add = |what: &str, figure, better| {
+            let mut add = |what: &str, value: f64, unit: &str, better| {
                 let name = format!("{} {}: {what}", sample.name, row.codec);
-                result.add(&name, figure, better);
+                result.add(&name, value, unit, better);
             };
-            add("ratio", (row.ratio(), "×"), Better::More);
-            add("encode", (row.mb_s(row.encode), "MB/s"), Better::More);
-            add("decode", (row.mb_s(row.decode), "MB/s"), Better::More);
-            add(
-                "frame",
-                (row.random.as_secs_f64() * 1e6, "µs"),
-                Better::Less,
-            );
+            add("ratio", row.ratio(), "×", Better::More);
+            add("encode", row.mb_s(row.encode), "MB/s", Better::More);
+            add("decode", row.mb_s(row.decode), "MB/s", Better::More);
+            add("frame", row.random.as_secs_f64() * 1e6, "µs", Better::Less);
         }
     }
     let streams = results.iter().map(|(sample, rows)| {

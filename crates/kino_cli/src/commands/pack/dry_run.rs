@@ -37,12 +37,13 @@ pub(super) fn run(args: &Args, plan: &Plan, source: &Source) -> Result<Outcome> 
         bail!("no episode would be left; see the list above");
     }
     tell(&found.defects);
-    match is_refused {
-        true => note(
+    if is_refused {
+        note(
             "the source has defects, so nothing would be packed; fix them, or pass `--on-defect drop-episode` or \
              `--on-defect keep` to import the rest",
-        ),
-        false => note("nothing was written: this was a dry run"),
+        )
+    } else {
+        note("nothing was written: this was a dry run")
     }
     Ok(
         match (is_refused, found.defects.iter().any(Defect::is_lost)) {

@@ -85,12 +85,13 @@ impl Summary<'_> {
                 bytes(added)
             );
         }
-        let (verdict, advice) = match added > source {
-            true => (
+        let (verdict, advice) = if added > source {
+            (
                 format!("{} LARGER", ratio(added, source)),
                 "\nTo make it smaller: `--quality 90` stores images as JPEG, and a plan can use `av1` (docs/guide/plans.md).",
-            ),
-            false => (format!("{} smaller", ratio(source, added)), ""),
+            )
+        } else {
+            (format!("{} smaller", ratio(source, added)), "")
         };
         format!(
             "{} on disk → {}: {verdict}, {smaller}{whole}{advice}\n",
