@@ -96,11 +96,10 @@ fn read_v2(raw: &Raw, address: u64) -> Parsed<Vec<Message>> {
         let chunk = raw.read_checked(address, len)?;
         let mut fields = Fields(&chunk);
         if address == first {
-            fields.take(usize::try_from(prefix_len).unwrap_or(usize::MAX))?
+            fields.take(usize::try_from(prefix_len).unwrap_or(usize::MAX))?;
         } else {
             fields.expect(b"OCHK")?;
-            &[]
-        };
+        }
         let mut messages = Vec::new();
         while fields.0.len() >= 4 + order_len {
             let (kind, len) = (u16::from(fields.u8()?), fields.len(2)?);

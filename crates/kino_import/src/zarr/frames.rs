@@ -12,6 +12,9 @@ use crate::source::{FrameBuf, ReadFrames, Wanted};
 use crate::zarr::array::{Array, Values};
 use crate::zarr::store::Store;
 
+/// Chunks that were decoded last, by the number of their array and their index in it.
+pub(crate) type Decoded = Recent<(usize, Vec<u64>), Vec<u8>>;
+
 /// An array with the rows of all episodes.
 #[derive(Debug)]
 pub(crate) struct Data {
@@ -19,8 +22,7 @@ pub(crate) struct Data {
     /// Its number among the arrays of the store.
     pub(crate) number: usize,
     pub(crate) store: Arc<Store>,
-    /// Chunks that were decoded last, by the number of their array and their index in it.
-    pub(crate) decoded: Arc<Recent<(usize, Vec<u64>), Vec<u8>>>,
+    pub(crate) decoded: Arc<Decoded>,
 }
 
 /// A stream: rows of an array, from the first one of its episode.

@@ -329,7 +329,7 @@ fn episodes_are_found_by_marks_and_by_gaps() {
         "[episodes]\nby = \"gap\"\ngap_s = 2.0",
     );
     for source in [&marked, &gaps] {
-        let ids = ids(&source);
+        let ids = ids(source);
         assert_eq!(ids, ["ros2_session/0", "ros2_session/1"]);
     }
     for (a, b) in marked.episodes().iter().zip(gaps.episodes()) {
