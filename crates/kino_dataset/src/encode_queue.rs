@@ -23,9 +23,6 @@ use crate::events::{EventRule, Protected};
 use crate::receipts::Receipts;
 use crate::writer::EpisodeInfo;
 
-/// The codec of explicit timestamps.
-pub(crate) const CLOCK_CODEC: &str = "pco:level=8";
-
 /// More worker threads than this are surely a typing error.
 const MAX_THREADS: usize = 1024;
 

@@ -452,7 +452,7 @@ fn settled(draft: &EpisodeDraft) -> Result<Settled> {
 /// Explicit timestamps as a block of int64 scalars.
 fn clock_block(times: &[i64]) -> Result<Block, CodecError> {
     let frame = FrameType::values(kino_codec::Dtype::I64, &[])?;
-    let codec = kino_codec::codec(crate::encode_queue::CLOCK_CODEC)?;
+    let codec = kino_codec::codec(kino_codec::CLOCK_CODEC)?;
     let page_frames = codec.page_frames(&frame);
     let data = BlockData::Values(times.iter().flat_map(|time| time.to_le_bytes()).collect());
     Ok(Block {

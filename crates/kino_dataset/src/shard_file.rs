@@ -7,14 +7,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::time::Duration;
 
-use kino_codec::Scratch;
+use kino_codec::{CLOCK_CODEC, Scratch};
 use kino_format::{
     Clock, ClockRecord, MAX_STREAMS, NONE, Schema, ShardWriter, StreamRecord, StreamSchema,
 };
 
 use crate::attributes;
 use crate::compare::Distortion;
-use crate::encode_queue::{CLOCK_CODEC, EpisodeDraft, Run, StreamDraft};
+use crate::encode_queue::{EpisodeDraft, Run, StreamDraft};
 use crate::error::{Result, codec_at, format_at, io_at};
 use crate::hash::Hash;
 use crate::manifest::ShardRef;

@@ -33,6 +33,7 @@ pub use byte_size::ByteSize;
 pub use clock::{Clock, RegularClock};
 pub use error::{FormatError, Result};
 pub use index::{EpisodeIndex, PageSlice, Segment};
+pub use kino_codec::Kind;
 pub use layout::{
     FORMAT_VERSION, MAX_DECODED_PAGE_BYTES, MAX_EPISODES, MAX_FRAMES, MAX_PAGE_BYTES,
     MAX_PAGE_FRAMES, MAX_SCHEMA_BYTES, MAX_STREAMS, page_checksum,
@@ -40,5 +41,5 @@ pub use layout::{
 pub use open::{DirectoryEntry, OpenShard, Shard, Step};
 pub use printable::{escape, escape_line, is_unprintable};
 pub use records::{ClockRecord, NONE, PageRecord, StreamRecord};
-pub use schema::{Kind, Schema, StreamSchema};
+pub use schema::{Schema, StreamSchema};
 pub use write::{EpisodeSummary, ShardWriter};

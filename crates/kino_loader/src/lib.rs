@@ -42,7 +42,7 @@ mod samples;
 
 pub use decodes::decodes_per_frame;
 pub use engine::{
-    ArrayInfo, ArrayType, Batch, CpuShare, ImageDtype, ImageOptions, Loader, LoaderOptions,
+    ArrayInfo, ArrayType, Batch, CpuShare, ImageDtype, ImageOptions, Layout, Loader, LoaderOptions,
     Metering, Moment, Next, Normal, OnError, PerKey, Report, Run, ShuffleQuality, Size, Stage,
     StageReport, TraceEvent, TraceLog, Trial, VectorDtype, WaitBucket, WaitReport, Watch,
     available_memory, decoded_bytes, default_threads,

@@ -68,7 +68,7 @@ use kino_dataset::Samples;
 pub use caching::decoded_bytes;
 pub use cpu::{CpuShare, default_threads};
 pub use fields::{ArrayInfo, ArrayType};
-pub use image::{ImageDtype, ImageOptions, Normal, PerKey};
+pub use image::{ImageDtype, ImageOptions, Layout, Normal, PerKey};
 pub use meter::{
     Metering, Moment, Report, Stage, StageReport, TraceEvent, TraceLog, WaitBucket, WaitReport,
 };
