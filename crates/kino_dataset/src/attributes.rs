@@ -13,7 +13,7 @@
 
 use std::num::NonZeroUsize;
 
-use kino_codec::{CodecError, Encoded, FrameType, Frames, Page, Scratch, codec};
+use kino_codec::{ATTRIBUTES_CODEC, CodecError, Encoded, FrameType, Frames, Page, Scratch, codec};
 use serde::{Deserialize, Serialize};
 
 use crate::draft::EpisodeDraft;
@@ -63,12 +63,8 @@ pub(crate) fn encode(episode: &EpisodeDraft) -> Result<Vec<u8>, CodecError> {
     let mut encoded = Encoded::default();
     let texts = [text.as_slice()];
     let frames = Frames::bytes(&FrameType::Text, &texts);
-    codec("text")?.encode(
-        &frames,
-        NonZeroUsize::MIN,
-        &mut encoded,
-        &mut Scratch::new(),
-    )?;
+    let scratch = &mut Scratch::new();
+    codec(ATTRIBUTES_CODEC)?.encode(&frames, NonZeroUsize::MIN, &mut encoded, scratch)?;
     Ok(encoded
         .pages
         .pop()
@@ -79,7 +75,7 @@ pub(crate) fn encode(episode: &EpisodeDraft) -> Result<Vec<u8>, CodecError> {
 /// Parses the (untrusted) bytes of a page.
 pub(crate) fn decode(place: &str, bytes: &[u8], scratch: &mut Scratch) -> Result<Kept> {
     let mut texts = Vec::new();
-    let decoder = codec("text")
+    let decoder = codec(ATTRIBUTES_CODEC)
         .and_then(|codec| codec.decoder(&FrameType::Text, &[]))
         .map_err(codec_at(place))?;
     decoder

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kino_codec::{
-    Codec, CodecError, Decoder, Dtype, Encoded, FrameType, Frames, FramesMut, Page, RunEncoder,
+    CLOCK_CODEC, Codec, CodecError, Decoder, Dtype, Encoded, FrameType, Frames, Page, RunEncoder,
     Scope, Scratch, ValueType,
 };
 
@@ -19,9 +19,6 @@ use crate::error::DatasetError;
 use crate::spill::Spill;
 use crate::stats::StatsPart;
 use crate::stored_stream::check_bools;
-
-/// The codec of explicit timestamps.
-pub(crate) const CLOCK_CODEC: &str = "pco:level=8";
 
 /// Frames to encode, with everything needed to do so.
 #[derive(Debug)]
@@ -244,7 +241,7 @@ fn check_text(
     let mut texts = Vec::new();
     let start = Instant::now();
     for page in &packed.encoded.pages {
-        decoder.decode_text(page_of(page), 0..page.frames, &mut texts, scratch)?;
+        decoder.decode_text(page.page(), 0..page.frames, &mut texts, scratch)?;
     }
     packed.decode_time = start.elapsed();
     if texts
@@ -275,8 +272,7 @@ fn check_values(
         let len = page.frames * ty.frame_bytes();
         decoded.resize(len, 0);
         let start = Instant::now();
-        let mut dest = FramesMut::packed(ty, page.frames, &mut decoded)?;
-        decoder.decode(page_of(page), 0..page.frames, &mut dest, scratch)?;
+        decoder.decode(page.page(), 0..page.frames, &mut decoded, scratch)?;
         packed.decode_time += start.elapsed();
         // As a reader does: what it would refuse is never committed.
         check_bools(ty, &decoded)?;
@@ -296,11 +292,4 @@ fn check_values(
     }
     packed.stats = stats;
     Ok(())
-}
-
-fn page_of(page: &kino_codec::EncodedPage) -> Page<'_> {
-    Page {
-        bytes: &page.bytes,
-        frames: page.frames,
-    }
 }

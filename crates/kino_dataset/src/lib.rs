@@ -59,7 +59,10 @@ mod writer;
 
 pub use attributes::JsonMap;
 pub use commit::{Committed, SourceRecord};
-pub use costs::{Cost, CostRecord, CostSample, Effort, Measured, candidates, cpu_name, measure};
+pub use costs::{
+    Cost, CostRecord, CostSample, Effort, Measured, candidates, carriers, classic, comparable,
+    cpu_name, measure,
+};
 pub use dataset::Dataset;
 pub use emulate::{SlowStorage, Stall, Storage};
 pub use episode::Episode;

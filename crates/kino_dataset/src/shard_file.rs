@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::time::Duration;
 
+use kino_codec::CLOCK_CODEC;
 use kino_format::{
     Clock, ClockRecord, EpisodeRecords, MAX_STREAMS, NONE, Schema, ShardWriter, StreamRecord,
     StreamSchema,
@@ -15,7 +16,6 @@ use kino_format::{
 use crate::attributes;
 use crate::compare::Distortion;
 use crate::draft::{EpisodeDraft, StreamDraft};
-use crate::encode::CLOCK_CODEC;
 use crate::encode_queue::Run;
 use crate::error::{Result, codec_at, format_at, io_at};
 use crate::hash::Hash;

@@ -42,8 +42,8 @@ mod samples;
 
 pub use decodes::decodes_per_frame;
 pub use engine::{
-    ArrayInfo, ArrayType, Batch, CpuShare, ImageDtype, ImageOptions, Loader, LoaderOptions, Moment,
-    Next, Normal, OnError, PerKey, Report, Run, ShuffleQuality, Size, Stage, StageReport,
+    ArrayInfo, ArrayType, Batch, CpuShare, ImageDtype, ImageOptions, Layout, Loader, LoaderOptions,
+    Moment, Next, Normal, OnError, PerKey, Report, Run, ShuffleQuality, Size, Stage, StageReport,
     TraceEvent, TraceLog, Trial, VectorDtype, WaitBucket, WaitReport, Waits, Watch,
     available_memory, decoded_bytes,
 };

@@ -316,7 +316,7 @@ fn whole_episodes_are_padded_to_the_longest_of_the_batch() {
 
 #[test]
 fn images_come_in_the_layout_and_numbers_that_are_asked_for() {
-    use kino_codec::Layout;
+    use kino_loader::Layout;
     use kino_loader::{ImageDtype, ImageOptions, Normal};
     let (_folder, dataset) = recording::open(2);
     let request = r#"{"anchor": {"stream": "front"}, "windows": [{"stream": "front", "at": {"steps": [0]}}]}"#;

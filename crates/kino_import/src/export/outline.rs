@@ -121,7 +121,7 @@ impl Outline {
                 kind: schema.kind,
                 frame: stream.frame_type().clone(),
                 frames: stream.len(),
-                is_jpeg: schema.codec.starts_with("jpeg"),
+                is_jpeg: is_jpeg(&schema.codec),
                 mean_hz,
                 clock,
             });
@@ -301,6 +301,12 @@ impl EpisodeOutline {
     pub(crate) fn frames(&self) -> usize {
         self.streams.first().map_or(0, |stream| stream.frames)
     }
+}
+
+/// Whether the pages of such a codec are JPEG files.
+fn is_jpeg(codec: &str) -> bool {
+    let files = kino_codec::describe(codec).and_then(|codec| codec.files);
+    files.is_some_and(|files| files.format == "JPEG")
 }
 
 fn mean_hz(times_ns: &[i64]) -> f64 {

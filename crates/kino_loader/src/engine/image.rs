@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use kino_codec::{Layout, ValueType};
+use kino_codec::ValueType;
 use kino_dataset::Kind;
 use serde::{Deserialize, Serialize};
 
@@ -30,10 +30,20 @@ pub struct ImageOptions {
     /// from the order's seed and the sample's index (`spec/order.md`).
     pub random_crop: bool,
     /// Channels last or first.
-    #[serde(with = "layout")]
     pub layout: Layout,
     /// The dtype.
     pub dtype: ImageDtype,
+}
+
+/// The order of the channels of an image in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Layout {
+    /// Pixel after pixel, channels interleaved: as stored.
+    #[default]
+    Hwc,
+    /// Channel after channel, one plane each.
+    Chw,
 }
 
 /// What is requested of all images, or of those under some keys.
@@ -85,28 +95,6 @@ pub(crate) struct Form {
     pub(crate) cut: Option<Size>,
     /// What they are then, before their numbers and layout change.
     pub(crate) ty: ValueType,
-}
-
-/// `hwc` and `chw` in JSON.
-mod layout {
-    use kino_codec::Layout;
-    use serde::de::Error as _;
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    pub(super) fn serialize<S: Serializer>(layout: &Layout, out: S) -> Result<S::Ok, S::Error> {
-        out.serialize_str(match layout {
-            Layout::Hwc => "hwc",
-            Layout::Chw => "chw",
-        })
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Layout, D::Error> {
-        match String::deserialize(from)?.as_str() {
-            "hwc" => Ok(Layout::Hwc),
-            "chw" => Ok(Layout::Chw),
-            other => Err(D::Error::unknown_variant(other, &["hwc", "chw"])),
-        }
-    }
 }
 
 impl<T: Copy> PerKey<T> {
@@ -191,7 +179,7 @@ impl ImageOptions {
                 )));
             }
             ImageDtype::U8 if self.layout == Layout::Hwc => return Ok(Convert::Copy),
-            ImageDtype::U8 => return Ok(Convert::chw(ty, form.cut.is_some())),
+            ImageDtype::U8 => return Ok(Convert::chw(ty)),
             ImageDtype::F32 => FloatDtype::F32,
             ImageDtype::F16 => FloatDtype::F16,
             ImageDtype::Bf16 => FloatDtype::Bf16,

@@ -70,7 +70,7 @@ use parking_lot::{Condvar, Mutex};
 pub use caching::decoded_bytes;
 pub use cpu::CpuShare;
 pub use fields::{ArrayInfo, ArrayType};
-pub use image::{ImageDtype, ImageOptions, Normal, PerKey};
+pub use image::{ImageDtype, ImageOptions, Layout, Normal, PerKey};
 pub use meter::{
     Moment, Report, Stage, StageReport, TraceEvent, TraceLog, WaitBucket, WaitReport, Waits,
 };

@@ -172,7 +172,9 @@ fn error(stream: &StreamUsage) -> String {
     match stream.psnr_db() {
         Some(psnr) => format!("{psnr:.1} dB"),
         None if stream.max_abs_error > 0.0 => format!("{:.3e}", stream.max_abs_error),
-        None if stream.schema.codec == "jpeg:carry" => "JPEG unchanged".to_owned(),
-        None => "lossless".to_owned(),
+        None => match kino_codec::codec(&stream.schema.codec).map(|codec| codec.carries()) {
+            Ok(Some(format)) => format!("{format} unchanged"),
+            _ => "lossless".to_owned(),
+        },
     }
 }
