@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kino_codec::{
-    CLOCK_CODEC, Codec, CodecError, Decoder, Dtype, Encoded, FrameType, Frames, Page, RunEncoder,
-    Scope, Scratch, ValueType,
+    CLOCK_CODEC, Codec, CodecError, Decoder, Dtype, Encoded, FrameType, Frames, RunEncoder, Scope,
+    Scratch, ValueType,
 };
 
 use crate::compare::{Comparison, Distortion, broken};
