@@ -89,13 +89,22 @@ def hdf5() -> None:
             group.create_dataset(f"x{number}", data=np.arange(2.0))
             group.attrs[f"note{number}"] = "n" * 3
 
+    def labs(file: h5py.File) -> None:
+        robomimic(file)
+        file.attrs["lang"] = "lift"
+        file["ends"] = [1, 3]
+        file["t"] = [0, 10, 25]
+        file["x"] = np.arange(6.0).reshape(3, 2)
+        file["cameras"] = np.ones((3, 2, 3, 2, 2), np.uint8)
+
+    write("labs", labs)
     write("robomimic", robomimic)
-    write("robomimic_v2", robomimic, libver="latest")
-    write("chunked", lambda file: robomimic(file, chunks=True, compression="gzip", fletcher32=True), libver="latest")
+    write("robomimic_v2", robomimic, libver=("v110", "v110"))
+    write("chunked", lambda file: robomimic(file, chunks=True, compression="gzip", fletcher32=True), libver=("v110", "v110"))
     write("act", act)
     write("generic", generic)
-    write("generic_v2", generic, libver="latest")
-    write("dense", many, libver="latest")
+    write("generic_v2", generic, libver=("v110", "v110"))
+    write("dense", many, libver=("v110", "v110"))
 
 
 def mcap() -> None:
@@ -134,7 +143,7 @@ def mcap() -> None:
          header + "uint32 height\nuint32 width\nstring encoding\nuint8 is_bigendian\nuint32 step\nuint8[] data" + more, picture)
     seed("import_mcap_messages", "ros2_types", b"\0toy/msg/All",
          "bool a\nint8 B=3\nuint8[2] c\nint16[<=3] d\nfloat32 e 0.5\nstring<=9 f\nwstring g\nPoint[] h\n"
-         "================\nMSG: toy/Point\nfloat64 x\nfloat64 y", cdr("BBBxI1h2xfI2sx", 1, 2, 3, 1, 7, 0.5, 2, b"a\0"))
+         "================\nMSG: toy/Point\nfloat64 x\nfloat64 y", cdr("BBBxI1h2xfI2s2xIII4xdd", 1, 2, 3, 1, 7, 0.5, 2, b"a\0", 0, 1, 0, 1, 2))
 
     def field(number: int, wire: int, value: bytes | int) -> bytes:
         def varint(value: int) -> bytes:
@@ -163,8 +172,6 @@ def mcap() -> None:
     schema = json.dumps({"type": "object", "properties": {"a": {"type": "number"}, "b": {"type": "array", "items": {"type": "number"}}}})
     body = json.dumps({"timestamp": {"sec": 1, "nsec": 5}, "a": 1.5, "b": [1, 2, 3], "c": {"d": True, "e": "text"}, "data": "AAAA"})
     seed("import_mcap_messages", "json", b"\2Reading", schema, body, body)
-    seed("import_mcap_messages", "json_image", b"\2foxglove.CompressedImage", "{}",
-         json.dumps({"timestamp": {"sec": 1, "nsec": 5}, "format": "png", "data": __import__("base64").b64encode(image("PNG", size=(2, 2))).decode()}))
 
 
 def zarr() -> None:
@@ -179,20 +186,20 @@ def zarr() -> None:
     seed("import_zarr", "fortran", array([3, 2], ">f4").replace('"C"', '"F"'), values, *ends)
     seed("import_zarr", "split", array([3, 2], "<f4").replace('"chunks": [3, 2]', '"chunks": [2, 2]'), values[:16], *ends)
     # One byte chooses type (% 5) and compressor (/ 5); one frame per chunk.
-    row = np.arange(3, dtype=np.float32).tobytes()
+    row = np.arange(60, dtype=np.float32).tobytes()
     for idx, chunk in enumerate([row, None, zlib.compress(row), gzip.compress(row, mtime=0), zstandard.compress(row),
-                                 struct.pack("<I", 12) + lz4.block.compress(row, store_size=False)]):
+                                 struct.pack("<I", 240) + lz4.block.compress(row, store_size=False)]):
         if chunk is not None:
             seed("import_zarr_chunk", f"compressor_{idx}", bytes([idx * 5]) + chunk)
     for cname in ["blosclz", "lz4", "lz4hc", "zlib", "zstd"]:
         for shuffle in range(3):
-            chunk = (FIXTURES / f"zarr/compressors.zarr/data/blosc_{cname}_{shuffle}/1.0").read_bytes()
+            chunk = (FIXTURES / f"zarr/compressors.zarr/data/blosc_{cname}_{shuffle}/0.0").read_bytes()
             seed("import_zarr_chunk", f"blosc_{cname}_{shuffle}", bytes([5]) + chunk)
-    seed("import_zarr_chunk", "blosc_stored", bytes([5]) + struct.pack("<BBBBIII", 2, 1, 2, 4, 12, 12, 28) + row)
+    seed("import_zarr_chunk", "blosc_stored", bytes([5]) + struct.pack("<BBBBIII", 2, 1, 2, 4, 240, 240, 256) + row)
     seed("import_zarr_chunk", "text", bytes([2]) + struct.pack("<II", 1, 4) + b"lift")
     seed("import_zarr_chunk", "fixed_text", bytes([3]) + "lift".encode("utf-32-le") + bytes(16))
-    seed("import_zarr_chunk", "delta", bytes([4]) + struct.pack(">2h", 1, 5))
-    seed("import_zarr_chunk", "jpeg", bytes([7 * 5 + 1]) + image("JPEG"))
+    seed("import_zarr_chunk", "bool", bytes([4, 0, 1, 1, 0]))
+    seed("import_zarr_chunk", "jpeg", bytes([7 * 5 + 1]) + image("JPEG", size=(32, 32)))
     with zipfile.ZipFile(FIXTURES / "zarr/umi.zarr.zip") as umi:
         seed("import_zarr_chunk", "jpeg_xl", bytes([6 * 5 + 1]) + umi.read("data/camera0_rgb/0.0.0.0"))
 
@@ -238,7 +245,8 @@ def folders() -> None:
 
 def tars() -> None:
     members = {"ep0_t0.front.png": image("PNG", size=(4, 4)), "ep0_t0.state.npy": npy(np.arange(2.0)), "ep0_t0.json": b'{"fps": 10, "success": true}',
-               "ep0_t0.task.txt": b"lift", "ep0_t0.cls": b"3", "ep0_t1.front.png": image("PNG", size=(4, 4)), "ep0_t1.state.npy": npy(np.ones(2))}
+               "ep0_t0.task.txt": b"lift", "ep0_t0.cls": b"3", "ep0_t1.front.png": image("PNG", size=(4, 4)), "ep0_t1.state.npy": npy(np.ones(2)),
+               "ep0_t1.json": b"{}", "ep0_t1.task.txt": b"", "ep0_t1.cls": b"4"}
     arrays = {"env_args.json": b'{"env_name": "Lift", "env_kwargs": {"control_freq": 20}}',
               "demo_0.npz": (HERE / "seeds/import_zip/npz_stored").read_bytes()[1:]}
     whole = {"ep0.front.0.jpg": image("JPEG", size=(8, 8)), "ep0.front.1.jpg": image("JPEG", size=(8, 8)), "ep0.action.npy": npy(np.zeros((2, 3))),
@@ -319,7 +327,7 @@ def mds() -> None:
 
     columns = {"action": ("ndarray:float32:2", 8), "episode": ("str", None), "front": ("png", None), "step": ("int", 8), "state": ("ndarray", None),
                "note": ("json", None)}
-    state = bytes([10, 1, 2]) + np.arange(2.0).tobytes()
+    state = bytes([66, 1 << 2, 2]) + np.arange(2.0).tobytes()
     row = lambda step: [(struct.pack("<2f", step, 1), True), (b"ep0", False), (image("PNG", size=(4, 4)), False), (struct.pack("<q", step), True),
                         (state, False), (b'{"a": 1}', False)]
     plain = shard([row(0), row(1)])
@@ -327,8 +335,8 @@ def mds() -> None:
     seed("import_mds", "zstd", index(columns, 2, True), plain)
     columns = {"action": ("ndarray:float64", None), "front": ("list[jpeg]", None), "name": ("str", None), "pkl": ("pkl", None)}
     pictures = [image("JPEG", size=(8, 8))] * 2
-    listed = struct.pack("<I", 2) + struct.pack("<2I", *map(len, pictures)) + b"".join(pictures)
-    array = bytes([1, 2, 2]) + np.arange(4.0).tobytes()
+    listed = struct.pack("<2I", 0, 2) + struct.pack("<2I", *map(len, pictures)) + b"".join(pictures)
+    array = bytes([2 << 2, 2, 2]) + np.arange(4.0).tobytes()
     seed("import_mds", "episodes", index(columns, 1, False), shard([[(array, False), (listed, False), (b"ep0", False), (b"N.", False)]]))
 
 
@@ -363,23 +371,30 @@ def lerobot() -> None:
 
 
 def texts() -> None:
-    seed("mapping_hdf5", "groups", 'episodes = "data/demo_*"\nrate_hz = 20.0\ntask = { from = "lang" }\nsplit = { from = "/@split" }\nlicence = "CC-BY-4.0"\n\n'
+    seed("mapping_hdf5", "groups", 'episodes = "data/demo_*"\nrate_hz = 20.0\ntask = { from = "/@lang" }\nsplit = "train"\nsuccess = { from = "num_samples" }\nlicence = "CC-BY-4.0"\n\n'
          '[[stream]]\nfrom = "obs/*"\n\n[[stream]]\nname = "a"\nfrom = "/data/{episode}/actions"\nkind = "vector"\noptional = true\n')
-    seed("mapping_hdf5", "rows", 'episode_ends = "/data/demo_0/actions"\ntimestamps = "t"\ntimestamps_unit = "ms"\n\n[[stream]]\nname = "front"\n'
-         'from = "/data/demo_0/obs/front_image"\nkind = "image"\nlayout = "chw"\nindex = 0\nunit = "m"\n')
+    seed("mapping_hdf5", "rows", 'episode_ends = "ends"\ntimestamps = "t"\ntimestamps_unit = "ms"\n\n[[stream]]\nname = "front"\n'
+         'from = "cameras"\nkind = "image"\nlayout = "chw"\nindex = 0\nunit = "m"\n')
     seed("mapping_folder", "takes", 'episodes = "session_*/take_*"\ntimestamps = "states.csv/time_s"\ntimestamps_unit = "s"\ntask = "open"\n\n'
          '[[stream]]\nname = "joints"\nfrom = "states.csv/joint.*"\nkind = "vector"\n\n[[stream]]\nname = "front"\nfrom = "front"\nrate_hz = 5.0\n')
     seed("mapping_folder", "rate", 'episodes = "**"\nrate_hz = 10\n[[stream]]\nname = "s"\nfrom = "state.npy"\n')
     seed("mapping_mcap", "topic", 'task = { topic = "/episode", field = "data" }\nothers = "keep"\n\n[episodes]\nby = "topic"\ntopic = "/episode"\nfield = "data"\n'
          'start = "start"\nstop = "stop"\n\n[[stream]]\nname = "joints"\ntopic = "/joints"\nfields = ["position"]\nkind = "vector"\nclock = "log"\n')
     seed("mapping_mcap", "gap", '[episodes]\nby = "gap"\ngap_s = 0.15\n\n[[stream]]\nname = "c"\ntopic = "/camera"\nfield = "data"\nclock = "publish"\n')
-    seed("plan", "bounds", 'quality = 90\n\n[[rule]]\nstreams = "obs/*"\ncodec = "zstd:level=3"\npage_frames = 8\nprotect = ["*"]\n\n[[rule]]\nkind = "vector"\nabs = 1e-3\n\n'
-         '[[event]]\nname = "grasp"\nstream = "action"\n')
-    seed("request", "steps", '{"anchor": {"stream": "action"}, "windows": [{"stream": "action", "at": {"steps": [-1, 0, 1]}, "pad": "edge"}]}')
-    seed("request", "seconds", '{"anchor": {"rate_hz": 10}, "windows": [{"stream": "joints", "at": {"ns": [-100000000, 0]}, "resolve": {"nearest": {"within_ns": 50000000}}}], "include": ["task"]}')
-    seed("request", "lerobot", '{"delta_timestamps": {"action": [0.0, 0.1], "joints": [-0.1, 0.0]}, "tolerance_s": 0.05}')
-    seed("request", "robomimic", '{"seq_length": 3, "frame_stack": 2, "obs_keys": ["joints"], "dataset_keys": ["action"], "pad_seq_length": true}')
-    seed("selection", "filter", 'success and frames >= 7 and task in ["lift", "can"] and not `odd name` and operator != null and has("joints")')
+    seed("plan", "rules", 'quality = 90\n\n[[stream]]\nmatch = "obs/*"\ncodec = "zstd:level=3"\npage_frames = 8\n\n[[stream]]\nkind = "vector"\nbound = "abs(1e-3)"\n'
+         'protect = ["grip", "*"]\n\n[[event]]\nname = "grip"\nstream = "action"\nelements = [6]\ndetect = "transition"\nbefore_s = 0.2\n')
+    seed("plan", "bounds", '[[stream]]\nkind = "depth"\nbound = "mm(1)"\nunit_mm = 0.5\n[[stream]]\nkind = "image"\nbound = "psnr(42)"\n[[stream]]\nbound = "lossless"\n'
+         '[[event]]\nname = "touch"\nstream = "**"\ndetect = "onset"\nthreshold = 2.0\nhold = 3\n')
+    seed("request", "steps", '{"anchor": {"stream": "actions"}, "windows": [{"stream": "actions", "at": {"steps": [-1, 0, 1]}, "before": "zero", "after": "drop"}], "skip_first": 1}')
+    seed("request", "times", '{"anchor": {"rate_hz": [29, 2]}, "windows": [{"key": "j", "stream": "obs/joints", "at": {"times_ns": [-100000000, 0]}, '
+         '"resolve": {"linear": {"max_staleness_ns": 50000000}}, "latency_ns": 5}, {"stream": "actions", "at": "last", "stack": "single"}], "masks": "octo", "include": ["episode"]}')
+    seed("request", "whole", '{"anchor": "episode", "windows": [{"stream": "actions", "at": "all"}, {"stream": "obs/joints", "at": {"from_end": 2}, "resolve": "hold"}], "masks": "off"}')
+    seed("request", "lerobot", '{"anchor": null, "keys": ["actions"], "delta_timestamps": [["actions", [0.0, 0.1]]], "tolerance_s": 0.05}')
+    seed("request", "robomimic", '{"dataset_keys": ["actions"], "obs_keys": ["joints"], "seq_length": 3, "frame_stack": 2, "after": "edge", "before": "edge", "masks": "pad_mask", "goal": "last", "next_obs": "load"}')
+    seed("stats", "points", '{"frames":2,"count":[2],"nonfinite":[0],"mean":[1.5],"std":[0.5],"min":[1.0],"max":[2.0],"quantiles":{"q01":[1.0],"q50":[1.5]},"sketch":{"points":[[1.0,2.0]]}}\n'
+         '{"frames":1,"count":[1],"nonfinite":[1],"mean":[1.5],"std":[0.0],"min":[1.5],"max":[1.5],"quantiles":{},"sketch":{"points":[[1.5]]}}')
+    seed("stats", "counts", '{"frames":2,"count":[3],"nonfinite":[0],"mean":[1.5],"std":[0.5],"min":[1.0],"max":[2.0],"quantiles":{},"sketch":{"counts":[[[1,2],[5,1]]]}}')
+    seed("selection", "filter", 'success and frames >= 7 and task in ["lift", "can"] and not `odd name` and operator != null and has("obs/joints")')
     seed("selection", "json", '{"splits": ["train"], "episodes": ["ep-1", "ep-0"], "filter": "operator < 1.5"}')
     seed("selection", "rows", '{"split": "valid", "episodes": [2]}')
     seed("part", "lists", "joint* note\n*.1\n0-1,episode_2 2")

@@ -4,7 +4,7 @@
 #   scripts/fuzz.sh [TARGET...]
 #   FUZZ_SECONDS=1200 FUZZ_RUNS=10000000 FUZZ_CSV=bench/results/fuzz.csv scripts/fuzz.sh
 #
-# Inputs start from fuzz/seeds/TARGET and grow in FUZZ_CORPUS (default: fuzz/corpus). An input that fails is kept in
+# Inputs start from fuzz/seeds/TARGET or golden files and grow in FUZZ_CORPUS (default: fuzz/corpus). An input that fails is kept in
 # fuzz/artifacts/TARGET. FUZZ_CSV (default: target/bench/fuzz.csv) gets a line per target, which replaces its last one.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -38,12 +38,22 @@ malloc_limit() {
     esac
 }
 
+# The folders whose files a target starts from.
+seeds() {
+    local golden=crates/kino_dataset/tests/golden/v1
+    case $1 in
+        shard) echo crates/kino_format/tests/golden ;;
+        table) echo "$golden"/*/episodes ;;
+        manifest) echo "$golden"/*/versions ;;
+        *) [[ ! -d fuzz/seeds/$1 ]] || echo "fuzz/seeds/$1" ;;
+    esac
+}
+
 run_target() {
-    local target=$1 log=$TMPDIR/log started=$SECONDS options=()
+    local target=$1 log=$TMPDIR/log started=$SECONDS options=() folders
     mkdir -p "$corpus/$target" "fuzz/artifacts/$target"
     [[ -e fuzz/dicts/$target.dict ]] && options+=("-dict=fuzz/dicts/$target.dict")
-    local folders=("$corpus/$target")
-    [[ -d fuzz/seeds/$target ]] && folders+=("fuzz/seeds/$target")
+    read -ra folders <<<"$corpus/$target $(seeds "$target")"
     local code=0
     "$built/$target" -max_total_time="$seconds" -runs="$runs" -timeout=20 -rss_limit_mb=2048 \
         -malloc_limit_mb="$(malloc_limit "$target")" -print_final_stats=1 \
@@ -56,7 +66,6 @@ run_target() {
     inputs=$(find "$corpus/$target" -type f | wc -l)
     findings=$(find "fuzz/artifacts/$target" -type f | wc -l)
     write_line "$target" "$target,${executed:-0},$((SECONDS - started)),${edges:-0},$inputs,$findings"
-    # shellcheck disable=SC2016
     [[ $code == 0 ]] || { tail -n 60 "$log"; return 1; }
 }
 

@@ -33,8 +33,8 @@ fn write(folder: &std::path::Path) -> kino_dataset::Result<()> {
         };
         let uneven = (0..frames).map(|idx| (idx * 33_000_000 + idx % 3 * 1_000_000) as i64);
         for (name, times) in [
-            ("action", rate),
-            ("joints", Times::Explicit(uneven.collect())),
+            ("actions", rate),
+            ("obs/joints", Times::Explicit(uneven.collect())),
         ] {
             let frame = FrameType::values(Dtype::F32, &[2]).expect("a vector");
             episode.stream(&StreamInfo {

@@ -9,15 +9,11 @@ use libfuzzer_sys::fuzz_target;
 
 /// Data type, shape of a row, filters.
 const TYPES: [(&str, &str, &str); 5] = [
-    ("<f4", ", 3", "null"),
-    ("|u1", ", 16, 16, 3", "null"),
+    ("<f4", ", 60", "null"),
+    ("|u1", ", 32, 32, 3", "null"),
     ("|O", "", r#"[{"id": "vlen-utf8"}]"#),
     ("<U8", "", "null"),
-    (
-        ">i2",
-        ", 2",
-        r#"[{"id": "delta", "dtype": ">i2", "astype": ">i2"}]"#,
-    ),
+    ("|b1", ", 4", "null"),
 ];
 
 const COMPRESSORS: [&str; 8] = [

@@ -11,7 +11,7 @@ static RECORDING: LazyLock<Recording> = LazyLock::new(|| {
     let recording = Recording::mapped("hdf5");
     recording.put(
         "demo.hdf5",
-        include_bytes!("../seeds/import_hdf5/robomimic"),
+        include_bytes!("../seeds/import_hdf5/labs"),
     );
     recording
 });
