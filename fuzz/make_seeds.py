@@ -97,6 +97,40 @@ def hdf5() -> None:
         file["x"] = np.arange(6.0).reshape(3, 2)
         file["cameras"] = np.ones((3, 2, 3, 2, 2), np.uint8)
 
+    def attributes(file: h5py.File) -> None:
+        demo = file.create_group("data/demo_0")
+        demo["actions"] = np.arange(3.0)
+        for number in range(12):
+            demo.attrs[f"n{number}"] = number
+
+    def stored(fill, **options) -> bytearray:
+        out = io.BytesIO()
+        with h5py.File(out, "w", **options) as file:
+            fill(file)
+        return bytearray(out.getvalue())
+
+    # A tree that claims 60,000 levels and whose root is its own child; the target corrects its checksum.
+    file = stored(attributes, libver=("v110", "v110"))
+    tree, node = file.index(b"BTHD\0\x08"), len(file)
+    struct.pack_into("<H", file, tree + 12, 60_000)
+    struct.pack_into("<QH", file, tree + 16, node, 1)
+    child = struct.pack("<QB8x", node, 1)
+    file += b"BTIN\0\x08" + bytes(17) + 2 * child + bytes(500)
+    struct.pack_into("<Q", file, 28, len(file))
+    seed("import_hdf5", "high_tree", bytes(file))
+
+    # A tree of chunks with eight levels, in which each node has ten times the same child.
+    file = stored(lambda file: file.create_dataset("data/demo_0/actions", data=np.zeros((2, 2)), chunks=(1, 2)))
+    tree, start = file.index(b"TREE\x01"), len(file)
+    struct.pack_into("<Q", file, file.index(struct.pack("<Q", tree)), start)
+    for level in range(8, -1, -1):
+        children, below = (10 if level else 0), start + (9 - level) * 456
+        entries = struct.pack("<II3QQ", 16, 0, 0, 0, 0, below) * children
+        node = b"TREE\x01" + struct.pack("<BH", level, children) + b"\xff" * 16 + entries
+        file += (node + struct.pack("<II3Q", 16, 0, 2, 0, 0)).ljust(456, b"\0")
+    struct.pack_into("<Q", file, 40, len(file))
+    seed("import_hdf5", "shared_chunks", bytes(file))
+
     write("labs", labs)
     write("robomimic", robomimic)
     write("robomimic_v2", robomimic, libver=("v110", "v110"))
@@ -207,9 +241,10 @@ def zarr() -> None:
 def zips() -> None:
     def npz(compression: int) -> bytes:
         out = io.BytesIO()
-        with zipfile.ZipFile(out, "w", compression) as archive:
+        with zipfile.ZipFile(out, "w") as archive:
             for name in ["state", "action"]:
-                archive.writestr(f"{name}.npy", npy(np.arange(6.0).reshape(3, 2)))
+                member = zipfile.ZipInfo(f"{name}.npy")
+                archive.writestr(member, npy(np.arange(6.0).reshape(3, 2)), compression)
         return out.getvalue()
 
     seed("import_zip", "npz_stored", b"\1" + npz(zipfile.ZIP_STORED))
@@ -217,10 +252,10 @@ def zips() -> None:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
         for name in ["", "data/", "meta/"]:
-            archive.writestr(f"{name}.zgroup", '{"zarr_format": 2}')
+            archive.writestr(zipfile.ZipInfo(f"{name}.zgroup"), '{"zarr_format": 2}')
         parts = (HERE / "seeds/import_zarr/plain").read_bytes().split(NEXT)
         for name, part in zip(["data/x/.zarray", "data/x/0.0", "meta/episode_ends/.zarray", "meta/episode_ends/0"], parts, strict=False):
-            archive.writestr(name, part)
+            archive.writestr(zipfile.ZipInfo(name), part)
     seed("import_zip", "zarr", b"\0" + out.getvalue())
 
 
