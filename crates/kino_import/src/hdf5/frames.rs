@@ -294,11 +294,10 @@ fn half(bits: u64) -> f64 {
     }
 }
 
-/// Lists are nested at most this deep; NumPy's arrays have at most 64 axes.
+/// Lists are nested at most this deep. NumPy's arrays have at most 64 axes, and JSON is read to a depth of 128.
 const MAX_AXES: usize = 64;
 
-/// Values in the shape of their dataset; as one list if it has more axes than an array can have, because dropping lists
-/// that are nested by the thousand overflows the stack.
+/// Values in the shape of their dataset; as one list if a file claims more axes than an array can have.
 pub(crate) fn nest(mut values: Vec<Value>, shape: &[u64]) -> Value {
     if shape.is_empty() {
         return values.pop().unwrap_or(Value::Null);
