@@ -1,4 +1,13 @@
-//! How a fuzzer's bytes become a call to a decoder.
+//! How a fuzzer's bytes become a call to a decoder, a recording, or a small dataset that text is applied to.
+//!
+//! ```text
+//! lib.rs         codec_*                a page and how to decode it
+//! recording.rs   import_*, mapping_*    files of a recording, which is opened and read
+//! dataset.rs     request, selection     a dataset of three episodes
+//! seal.rs        import_hdf5, …         checksums that an attacker would correct too
+//! ```
+//!
+//! The input of a codec's target:
 //!
 //! ```text
 //! input = type │ first frame │ frames requested │ frames in page │ shared length │ unused │ shared │ page
@@ -6,6 +15,14 @@
 //! ```
 //!
 //! An input of the same layout with a real page at its end is a good seed: see `examples/seeds.rs`.
+
+mod dataset;
+mod recording;
+mod seal;
+
+pub use dataset::dataset;
+pub use recording::{Recording, SEPARATOR, split};
+pub use seal::{seal_hdf5, seal_tar, tfrecord};
 
 use std::num::NonZeroUsize;
 

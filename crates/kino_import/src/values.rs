@@ -63,10 +63,16 @@ pub(crate) fn numbers(dtype: Dtype, values: &[u8], shape: &[u64]) -> Value {
     nest(values.map(|bytes| number(dtype, bytes)).collect(), shape)
 }
 
-/// Values as lists of this shape.
+/// Lists are nested at most this deep. NumPy's arrays have at most 64 axes, and JSON is read to a depth of 128.
+const MAX_AXES: usize = 64;
+
+/// Values in the shape of their array; as one list if a file claims more axes than an array can have.
 pub(crate) fn nest(mut values: Vec<Value>, shape: &[u64]) -> Value {
     if shape.is_empty() {
         return values.pop().unwrap_or(Value::Null);
+    }
+    if shape.len() > MAX_AXES {
+        return Value::from(values);
     }
     for &dim in shape.iter().skip(1).rev() {
         let dim = usize::try_from(dim).unwrap_or(usize::MAX).max(1);
@@ -161,5 +167,6 @@ mod tests {
         assert_eq!(nest(values, &[6]), json!([0, 1, 2, 3, 4, 5]));
         assert_eq!(nest(vec![json!(7)], &[]), json!(7));
         assert_eq!(nest(Vec::new(), &[]), Value::Null);
+        assert_eq!(nest(vec![json!(7)], &[1; 1 << 20]), json!([7]));
     }
 }

@@ -17,7 +17,9 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::error::{ImportError, Result};
 use crate::files;
 use crate::hdf5::follow::Place;
-use crate::hdf5::raw::{self, Between, Fault, Raw, View};
+use crate::hdf5::header;
+use crate::hdf5::index;
+use crate::hdf5::raw::{self, Between, Fault, Limited, Parsed, Raw, View};
 use crate::hdf5::tree::Leaf;
 use crate::source_file::SourceFile;
 
@@ -279,6 +281,8 @@ impl H5File {
     }
 
     fn open_dataset(&self, leaf: &Leaf) -> Result<Dataset> {
+        self.check_index(leaf)
+            .map_err(|fault| self.damaged(&leaf.path, fault))?;
         let bytes = usize::try_from(self.kept_bytes(leaf)).unwrap_or(usize::MAX);
         let cache = ChunkCacheConfig::new()
             .with_max_bytes(bytes)
@@ -291,6 +295,17 @@ impl H5File {
             .map_err(|error| self.wrong(&leaf.path, error))?;
         self.check_chunks(leaf, &dataset)?;
         Ok(dataset)
+    }
+
+    /// Refuses an index of chunks that the library could not walk to its end.
+    fn check_index(&self, leaf: &Leaf) -> Parsed<()> {
+        if !leaf.is_chunked() {
+            return Ok(());
+        }
+        let raw = &self.part(leaf.place.part).raw;
+        let raw = Limited::new(raw, Limited::whole(raw));
+        let messages = header::read(&raw, leaf.place.address)?;
+        index::check_chunks(&raw, &messages)
     }
 
     /// Refuses chunks that are outside the file: the library allocates what the index claims, up to 4 GiB, before it

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use crate::error::{ImportError, Result};
 use crate::hdf5::file::H5File;
 use crate::hdf5::header::{self, Kind};
+use crate::hdf5::index;
 use crate::hdf5::links::{self, Link, Named};
-use crate::hdf5::raw::Parsed;
+use crate::hdf5::raw::{Limited, Parsed};
 use crate::open::ImportOptions;
 
 /// How many soft and external links are followed to find one object, as in HDF5 itself.
@@ -57,6 +58,8 @@ pub(crate) struct Follower<'a> {
     file: &'a H5File,
     reach: Reach,
     objects: HashMap<Place, Arc<Object>>,
+    /// How many bytes of the groups of each file may still be read.
+    left: HashMap<usize, u64>,
 }
 
 impl<'a> Follower<'a> {
@@ -65,6 +68,7 @@ impl<'a> Follower<'a> {
             file,
             reach,
             objects: HashMap::new(),
+            left: HashMap::new(),
         }
     }
 
@@ -91,14 +95,19 @@ impl<'a> Follower<'a> {
         Ok(object)
     }
 
-    fn read(&self, place: Place) -> Parsed<Object> {
+    fn read(&mut self, place: Place) -> Parsed<Object> {
         let part = self.file.part(place.part);
-        let messages = header::read(&part.raw, place.address)?;
+        let whole = Limited::whole(&part.raw);
+        let left = self.left.entry(place.part).or_insert(whole);
+        let raw = Limited::new(&part.raw, *left);
+        let messages = header::read(&raw, place.address)?;
         let kind = header::kind_of(&messages);
+        index::check_attributes(&raw, &messages)?;
         let mut links = match kind {
-            Kind::Group => links::list(&part.raw, &messages)?,
+            Kind::Group => links::list(&raw, &messages)?,
             _ => Vec::new(),
         };
+        *left = raw.left();
         links.sort_by(|(a, _), (b, _)| a.cmp(b));
         Ok(Object { kind, links })
     }

@@ -25,6 +25,7 @@ mod generic;
 mod guess;
 mod header;
 mod heap;
+mod index;
 mod labels;
 mod links;
 mod mapped;
