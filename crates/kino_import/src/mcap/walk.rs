@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use parking_lot::Mutex;
 use serde_json::{Map, Value as Json};
 
 use super::chunks::Chunk;
@@ -37,16 +37,10 @@ pub(super) struct Contents {
 /// Walks files, as many at a time as there are cores; results are in file order.
 pub(super) fn walk_all(paths: &[PathBuf], mapping: &Mapping) -> Vec<Result<Contents>> {
     let next = AtomicUsize::new(0);
-    let walked = Mutex::new(Vec::new());
+    let walked: Vec<_> = paths.iter().map(|path| (path, OnceLock::new())).collect();
     let work = || {
-        loop {
-            let idx = next.fetch_add(1, Ordering::Relaxed);
-            let Some(path) = paths.get(idx) else {
-                return;
-            };
-            let contents = walk(path, mapping);
-            let mut walked = walked.lock();
-            walked.push((idx, contents));
+        while let Some((path, contents)) = walked.get(next.fetch_add(1, Ordering::Relaxed)) {
+            contents.get_or_init(|| walk(path, mapping));
         }
     };
     thread::scope(|scope| {
@@ -56,9 +50,10 @@ pub(super) fn walk_all(paths: &[PathBuf], mapping: &Mapping) -> Vec<Result<Conte
         }
         work();
     });
-    let mut walked = walked.into_inner();
-    walked.sort_by_key(|(idx, _)| *idx);
-    walked.into_iter().map(|(_, contents)| contents).collect()
+    let walked = walked.into_iter();
+    walked
+        .filter_map(|(_, contents)| contents.into_inner())
+        .collect()
 }
 
 /// Reads every message of a file.

@@ -141,7 +141,7 @@ fn write_episode(
             .map_err(no_write)?;
     }
     let about = About::read(episode, source, Clocks::Rates)?;
-    out.metadata(ABOUT.0, &[(ABOUT.1, &about.to_json())])
+    out.metadata(ABOUT.0, ABOUT.1, &about.to_json())
         .map_err(no_write)?;
     out.finish().map_err(no_write)
 }
