@@ -190,12 +190,12 @@ fn write_field(
         "slot" => out.values(each.map(|row| Some(i32::try_from(row.slot).unwrap_or(i32::MAX)))),
         "hash" => out.values(each.map(|row| Some(hex(&row.hash)))),
         "splits" => out.lists(each.map(|row| row.splits.as_slice())),
-        "task" => out.values(each.map(|row| row.task.as_ref().map(bytes))),
+        "task" => out.values(each.map(|row| row.task.as_deref().map(bytes))),
         "success" => out.values(each.map(|row| row.success)),
-        "licence" => out.values(each.map(|row| row.licence.as_ref().map(bytes))),
-        "consent" => out.values(each.map(|row| row.consent.as_ref().map(bytes))),
-        "source" => out.values(each.map(|row| row.source.as_ref().map(bytes))),
-        "source_hash" => out.values(each.map(|row| row.source_hash.as_ref().map(bytes))),
+        "licence" => out.values(each.map(|row| row.licence.as_deref().map(bytes))),
+        "consent" => out.values(each.map(|row| row.consent.as_deref().map(bytes))),
+        "source" => out.values(each.map(|row| row.source.as_deref().map(bytes))),
+        "source_hash" => out.values(each.map(|row| row.source_hash.as_deref().map(bytes))),
         name => write_labels(out, name, field.form, rows),
     }
 }
@@ -249,8 +249,8 @@ fn signed(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-fn bytes(text: &String) -> ByteArray {
-    ByteArray::from(text.as_str())
+fn bytes(text: &str) -> ByteArray {
+    ByteArray::from(text)
 }
 
 fn hex(hash: &[u8; 32]) -> ByteArray {

@@ -63,15 +63,17 @@ impl Budget {
         inside && self.spend(VALUE_BYTES)
     }
 
-    /// Charges the members of an object; false if the budget is exceeded.
+    /// Charges the members of an object, if it has any; false if the budget is exceeded.
     pub(super) fn spend_on_all(&self, members: &Map<String, Value>) -> bool {
+        let object = if members.is_empty() { 0 } else { OBJECT_BYTES };
         let mut each = members.iter();
-        self.spend(OBJECT_BYTES)
+        self.spend(object)
             && each
                 .all(|(name, value)| self.spend(MEMBER_BYTES + name.len()) && self.spend_on(value))
     }
 
-    fn is_spent(&self) -> bool {
+    /// Whether it is exceeded.
+    pub(super) fn is_spent(&self) -> bool {
         self.left.get() == 0
     }
 

@@ -25,6 +25,8 @@ pub(super) struct Episodes<'a> {
     pub(super) outline: &'a Outline,
     pub(super) columns: &'a [Column],
     pub(super) tasks: &'a Tasks,
+    /// Frames that are written so far.
+    pub(super) frames: usize,
 }
 
 /// A stream of an episode.
@@ -35,16 +37,17 @@ struct Frames<'a> {
 
 impl Episodes<'_> {
     /// Writes an episode as one row group, and its videos to the paths from `video`; returns the statistics of its
-    /// columns. `frames` are its frames among all.
+    /// columns.
     pub(super) fn write(
-        &self,
+        &mut self,
         number: usize,
-        frames: Range<usize>,
         reader: &mut FrameReader<'_>,
         table: &mut Writer<File>,
         video: &dyn Fn(&str) -> PathBuf,
     ) -> Result<BTreeMap<String, Stats>> {
         let episode = &self.outline.episodes[number];
+        let frames = self.frames..self.frames + episode.frames();
+        self.frames = frames.end;
         let rate_hz = layout::rate_hz(self.outline);
         let mut found = BTreeMap::new();
         let mut group = table.group()?;

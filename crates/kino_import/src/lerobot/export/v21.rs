@@ -41,12 +41,12 @@ pub(crate) fn write(outline: &Outline, reader: &mut FrameReader<'_>, path: &Path
     let mut episodes = Lines::create(meta.join("episodes.jsonl"))?;
     let mut all_stats = Lines::create(meta.join("episodes_stats.jsonl"))?;
     let fields: Vec<_> = in_table(&columns).map(Column::to_field).collect();
-    let writer = Episodes {
+    let mut writer = Episodes {
         outline,
         columns: &columns,
         tasks: &tasks,
+        frames: 0,
     };
-    let mut first = 0;
     for (number, episode) in outline.episodes.iter().enumerate() {
         let folder = number as u64 / in_folder;
         let file = format!("data/chunk-{folder:03}/episode_{number:06}.parquet");
@@ -56,9 +56,7 @@ pub(crate) fn write(outline: &Outline, reader: &mut FrameReader<'_>, path: &Path
                 "videos/chunk-{folder:03}/{name}/episode_{number:06}.mp4"
             ))
         };
-        let frames = first..first + episode.frames();
-        first = frames.end;
-        let found = writer.write(number, frames, reader, &mut table, &video)?;
+        let found = writer.write(number, reader, &mut table, &video)?;
         table.finish()?;
         let said = Said::read(outline, episode)?;
         let mut line = Map::new();

@@ -44,19 +44,18 @@ pub(crate) fn write(outline: &Outline, reader: &mut FrameReader<'_>, path: &Path
     let in_folder = info::in_folder(outline);
     let mut data = DataFiles::new(path, &columns, in_folder);
     let mut rows = EpisodeRows::new(outline, &meta, &columns, in_folder)?;
-    let writer = Episodes {
+    let mut writer = Episodes {
         outline,
         columns: &columns,
         tasks: &tasks,
+        frames: 0,
     };
-    let mut first = 0;
     for (number, episode) in outline.episodes.iter().enumerate() {
-        let frames = first..first + episode.frames();
-        first = frames.end;
+        let frames = writer.frames..writer.frames + episode.frames();
         let videos = FilePlace::nth(number as u64, in_folder);
         let video = |name: &str| videos.path(&path.join("videos").join(name), "mp4");
         let table = data.table_for(frames.len())?;
-        let stats = writer.write(number, frames.clone(), reader, table, &video)?;
+        let stats = writer.write(number, reader, table, &video)?;
         let said = Said::read(outline, episode)?;
         rows.add(EpisodeRow {
             number,
