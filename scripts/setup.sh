@@ -160,10 +160,10 @@ install_nasm() {
     cp "$1" "$TOOLS/bin/nasm"
 }
 
-# libjpeg-turbo's x86 kernels are nasm source; on other CPUs they are C.
+# The x86 kernels of libjpeg-turbo, rav1e and rav1d are nasm source; on other CPUs they are C or the compiler's.
 setup_nasm() {
     case $(uname -m) in x86_64 | amd64 | i?86) ;; *) return ;; esac
-    if have nasm || have yasm || "$TOOLS/bin/nasm" -v >/dev/null 2>&1; then
+    if have nasm || "$TOOLS/bin/nasm" -v >/dev/null 2>&1; then
         rm -f "$NO_NASM"
         return
     fi
