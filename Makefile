@@ -16,7 +16,7 @@ STEP := scripts/step.sh
 FEATURES = $(shell test -e .tools/no-nasm && echo --no-default-features)
 NOTICE = scripts/setup.sh --notice
 
-.PHONY: help setup build wheel demo docs test lint check bench peers fuzz miri clean
+.PHONY: help setup build wheel sdist demo docs test lint check bench peers fuzz miri clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/\1\t\2/' | while IFS=$$'\t' read -r name what; do printf '  make %-8s %s\n' "$$name" "$$what"; done
@@ -28,13 +28,12 @@ build: setup ## build the Python package (and the command `kinograph`) into .ven
 	@$(STEP) "build the wheel" maturin develop --release --locked $(FEATURES)
 	@$(NOTICE)
 
-# The bill of materials is next to the wheel and, following PEP 770, inside it.
-SBOM := dist/kinograph.cdx.json
-wheel: setup ## build the release wheel into dist/, with its bill of materials (SBOM)
-	@rm -rf dist && mkdir -p dist
-	@$(STEP) "list the contents of the wheel" cargo xtask sbom $(SBOM)
-	@$(STEP) "build the wheel" maturin build --release --locked --out dist --sbom-include $(SBOM) $(FEATURES)
+wheel: setup ## build the release wheel into dist/, and check it on every Python found here
+	@$(STEP) "build and check the wheel" python scripts/release.py wheel $(FEATURES)
 	@$(NOTICE)
+
+sdist: setup ## build the source distribution into dist/, and install it without nasm and cmake
+	@$(STEP) "build and check the source distribution" python scripts/release.py sdist
 
 demo: build ## pack the sample recording, train a small policy from it, show where the time went
 	@python examples/demo.py

@@ -6,15 +6,16 @@
 #
 # Needs cargo, a C compiler and Python 3.10 or newer; works with or without root. Everything goes into
 # .venv and .tools, except for one system package (nasm) that it installs when run as root on Debian or Ubuntu.
-# torch takes 1.4 GB and is optional: without it, its tests are skipped and say why. KINOGRAPH_NO_TORCH=1 skips it.
+# torch is optional: without it, its tests are skipped and say why. KINOGRAPH_NO_TORCH=1 skips it.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # .venv must be created by a Python that outlives it, even if .venv is the active environment.
 PATH=${PATH//"$PWD/.venv/bin:"/}
 
 readonly VENV=.venv TOOLS=.tools
-readonly STAMP=$VENV/.setup-stamp TORCH_STAMP=$VENV/.torch-stamp NO_NASM=$TOOLS/no-nasm
+readonly STAMP=$VENV/.setup-stamp NO_TORCH=$VENV/no-torch NO_NASM=$TOOLS/no-nasm
 readonly REQUIREMENTS=scripts/requirements-dev.txt
+readonly TORCH='torch>=2.12,<3' TORCH_CPU=https://download.pytorch.org/whl/cpu
 say() { printf 'setup: %s\n' "$*" >&2; }
 die() {
     printf 'error: %s\n' "$1" >&2
@@ -95,15 +96,34 @@ setup_python() {
     printf '%s\n' "$wanted" >"$STAMP"
 }
 
-# torch for the tests. It is tried once per .venv, until the scripts or the setting change.
+# torch for the tests: the one in .venv if there is one. A failure is not repeated on every build.
 setup_torch() {
-    local wanted
-    wanted="$(cat scripts/install_torch.py scripts/elf.py | cksum) ${KINOGRAPH_NO_TORCH:-0}"
-    if [[ -e $TORCH_STAMP && $(cat "$TORCH_STAMP") == "$wanted" ]]; then
-        return
+    if [[ -n $(compgen -G "$VENV/lib/python3*/site-packages/torch") ]]; then
+        rm -f "$NO_TORCH"
+    elif [[ ${KINOGRAPH_NO_TORCH:-} == 1 ]]; then
+        no_torch "KINOGRAPH_NO_TORCH=1 was set"
+    elif [[ ! -e $NO_TORCH ]] || grep -q KINOGRAPH_NO_TORCH "$NO_TORCH"; then
+        rm -f "$NO_TORCH"
+        install_torch
     fi
-    "$VENV/bin/python" scripts/install_torch.py || say "torch could not be installed; the tests that need it are skipped"
-    printf '%s\n' "$wanted" >"$TORCH_STAMP"
+}
+
+# On Linux, PyPI has only the build with CUDA: a download of 3 GB and 5 GB on disk. The CPU build has 0.2 GB and is tried
+# first; a machine that cannot reach its index, or a platform it does not have, uses pip's own indexes.
+install_torch() {
+    local log=$TOOLS/torch.log pip=("$VENV/bin/python" -m pip install --no-cache-dir --no-compile --disable-pip-version-check)
+    say "installing torch"
+    "${pip[@]}" --timeout 10 --retries 1 --index-url "$TORCH_CPU" "$TORCH" >"$log" 2>&1 && return
+    say "the CPU build of torch is not available; installing the one of pip's indexes, on Linux with CUDA (3 GB)"
+    "${pip[@]}" "$TORCH" >"$log" 2>&1 && return
+    # Half a torch would fail tests; without torch they are skipped.
+    "$VENV/bin/python" -m pip uninstall --quiet --yes torch >>"$log" 2>&1 || true
+    no_torch "pip failed: $(grep '^ERROR' "$log" | tail -n 1)"
+}
+
+no_torch() {
+    printf '%s; to try again: rm %s && make setup\n' "$1" "$NO_TORCH" >"$NO_TORCH"
+    say "no torch; the tests that need it are skipped: $1"
 }
 
 is_root_on_debian() { [[ $(id -u) == 0 ]] && have apt-get; }
@@ -140,10 +160,10 @@ install_nasm() {
     cp "$1" "$TOOLS/bin/nasm"
 }
 
-# libjpeg-turbo's x86 kernels are nasm source; on other CPUs they are C.
+# The x86 kernels of libjpeg-turbo, rav1e and rav1d are nasm source; on other CPUs they are C or the compiler's.
 setup_nasm() {
     case $(uname -m) in x86_64 | amd64 | i?86) ;; *) return ;; esac
-    if have nasm || have yasm || "$TOOLS/bin/nasm" -v >/dev/null 2>&1; then
+    if have nasm || "$TOOLS/bin/nasm" -v >/dev/null 2>&1; then
         rm -f "$NO_NASM"
         return
     fi

@@ -4,12 +4,11 @@
     target/peers/robodm    robodm and the PyAV version that it needs, which differs from LeRobot's
     target/peers/sysroot   the libraries that FFCV is compiled against, if the machine has none (`sysroot.py`)
 
-Everything is compared on the CPU, so torch is installed without the 7 GB of its CUDA libraries (`scripts/install_torch.py`); `--cuda`
-installs them. torchcodec, which LeRobot decodes with, needs FFmpeg's shared libraries (Debian: `apt install ffmpeg`).
+torch comes from pip's indexes, on Linux with CUDA (5 GB). Everything is compared on the CPU: with
+`PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu` pip prefers the CPU build. torchcodec, which LeRobot decodes with, needs FFmpeg's shared libraries (Debian: `apt install ffmpeg`).
 A loader that cannot be installed is reported, and the comparison continues without it.
 """
 
-import argparse
 import os
 import pathlib
 import subprocess
@@ -52,15 +51,9 @@ def pip_ffcv() -> None:
 
 def main() -> None:
     """Create the environment, or update it."""
-    options = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    options.add_argument("--cuda", action="store_true", help="torch with its CUDA libraries (7 GB)")
-    arguments = options.parse_args()
     if not (VENV / "bin" / "python").exists():
         venv.create(VENV, with_pip=True)
-    if arguments.cuda:
-        pip(TORCH)
-    else:
-        run(VENV / "bin" / "python", ROOT / "scripts" / "install_torch.py", TORCH)
+    pip(TORCH)
     pip("-r", HERE / "requirements-shared.txt")
     pip("--no-deps", "-r", HERE / "requirements.txt")
     beside = ("--upgrade", "--target", WORK / "robodm")
