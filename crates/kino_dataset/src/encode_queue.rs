@@ -39,7 +39,7 @@ pub(crate) struct Job {
 /// What comes out of the queue.
 #[derive(Debug)]
 pub(crate) enum Item {
-    Block(EncodedBlock),
+    Block(Box<EncodedBlock>),
     End(Box<EpisodeDraft>),
 }
 
@@ -181,11 +181,11 @@ impl EncodeQueue {
                 "{place}: a worker thread panicked; nothing was committed. This is a bug in kinograph, please report it"
             ))),
         };
-        Some(Item::Block(EncodedBlock {
+        Some(Item::Block(Box::new(EncodedBlock {
             run: pending.run,
             first_frame: pending.first_frame,
             raw_bytes: pending.raw_bytes,
             packed,
-        }))
+        })))
     }
 }

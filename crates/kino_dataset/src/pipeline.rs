@@ -130,7 +130,7 @@ impl Pipeline {
 
     fn write(&mut self, item: Item) -> Result<()> {
         match item {
-            Item::Block(block) => self.write_block(block),
+            Item::Block(block) => self.write_block(*block),
             Item::End(draft) => {
                 let result = self.assembler.end_episode(*draft);
                 self.failed |= result.is_err();

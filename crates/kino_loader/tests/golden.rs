@@ -385,7 +385,8 @@ fn write_missing_golden_files() {
         }
     }
     if !path("states.txt").exists() {
-        let state = |golden: &Golden| golden.order().reader().state(STOPPED).unwrap().to_json() + "\n";
+        let state =
+            |golden: &Golden| golden.order().reader().state(STOPPED).unwrap().to_json() + "\n";
         let states: String = orders().iter().map(state).collect();
         std::fs::write(path("states.txt"), states).unwrap();
     }
