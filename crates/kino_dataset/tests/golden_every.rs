@@ -348,7 +348,7 @@ fn images(number: usize) -> Vec<(StreamInfo, Data)> {
     let depth = |name: &str, dtype: Dtype| {
         let frame = FrameType::values(dtype, &[12, 16]).unwrap();
         let value = |idx: usize| {
-            if idx % 37 == 0 {
+            if idx.is_multiple_of(37) {
                 0
             } else {
                 900 + idx / 16 % 12 * 3 + idx % 5

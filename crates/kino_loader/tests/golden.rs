@@ -378,8 +378,9 @@ fn reads_every_golden_order_of_whole_episodes() {
 #[test]
 #[ignore = "writes into the source tree"]
 fn write_missing_golden_files() {
-    let orders: Vec<String> = orders().iter().map(Golden::to_text).collect();
-    for (name, orders) in [("order.txt", orders), ("lengths.txt", length_orders())] {
+    let orders = orders();
+    let texts = orders.iter().map(Golden::to_text).collect();
+    for (name, orders) in [("order.txt", texts), ("lengths.txt", length_orders())] {
         if !path(name).exists() {
             std::fs::write(path(name), orders.join("\n")).unwrap();
         }
@@ -387,7 +388,7 @@ fn write_missing_golden_files() {
     if !path("states.txt").exists() {
         let state =
             |golden: &Golden| golden.order().reader().state(STOPPED).unwrap().to_json() + "\n";
-        let states: String = orders().iter().map(state).collect();
+        let states: String = orders.iter().map(state).collect();
         std::fs::write(path("states.txt"), states).unwrap();
     }
 }
