@@ -18,28 +18,36 @@ use crate::metadata::Graph;
 /// Each crate, and the crates of this workspace that it may depend on, in any way. Those at the end of the line do
 /// not see the bytes of a shard: the dataset provides what they need of it.
 const ALLOWED: &[(&str, &[&str])] = &[
-    ("kino_codec", &[]),
-    ("kino_format", &["kino_codec"]),
-    ("kino_parquet", &["kino_codec"]),
+    ("kino_sync", &[]),
+    ("kino_codec", &["kino_sync"]),
+    ("kino_format", &["kino_codec", "kino_sync"]),
+    ("kino_parquet", &["kino_codec", "kino_sync"]),
     (
         "kino_dataset",
-        &["kino_codec", "kino_format", "kino_parquet"],
+        &["kino_sync", "kino_codec", "kino_format", "kino_parquet"],
     ),
     (
         "kino_loader",
-        &["kino_codec", "kino_format", "kino_dataset"],
+        &["kino_sync", "kino_codec", "kino_format", "kino_dataset"],
     ),
     (
         "kino_import",
-        &["kino_codec", "kino_format", "kino_parquet", "kino_dataset"],
+        &[
+            "kino_sync",
+            "kino_codec",
+            "kino_format",
+            "kino_parquet",
+            "kino_dataset",
+        ],
     ),
     (
         "kino_advisor",
-        &["kino_codec", "kino_dataset", "kino_loader"],
+        &["kino_sync", "kino_codec", "kino_dataset", "kino_loader"],
     ),
     (
         "kino_cli",
         &[
+            "kino_sync",
             "kino_codec",
             "kino_dataset",
             "kino_import",
@@ -50,6 +58,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "kino_py",
         &[
+            "kino_sync",
             "kino_codec",
             "kino_dataset",
             "kino_import",

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use kino_format::ByteSize;
-use parking_lot::{Mutex, MutexGuard};
+use kino_sync::{Mutex, MutexGuard};
 
 use crate::error::{DatasetError, Result, invalid};
 

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::Scope;
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use kino_sync::{Condvar, Mutex, MutexGuard};
 
 use crate::error::{ImportError, Result};
 use crate::shift::is_shift;
@@ -72,7 +72,7 @@ impl Budget {
             && used.taken != Some(task)
             && !used.is_over
         {
-            self.changed.wait(&mut used);
+            used = self.changed.wait(used);
         }
         used.bytes += bytes;
         Share {

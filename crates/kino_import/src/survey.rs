@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use kino_codec::{Dtype, FrameType};
 use kino_dataset::Kind;
-use parking_lot::Mutex;
+use kino_sync::Mutex;
 
 use crate::clock;
 use crate::defect::{Action, Defect};

@@ -11,7 +11,7 @@ mod compare;
 #[path = "loader/recording.rs"]
 mod recording;
 
-use parking_lot::Mutex;
+use kino_sync::Mutex;
 
 use compare::{REQUEST, bind, groups, order};
 use kino_codec::{Dtype, FrameType};

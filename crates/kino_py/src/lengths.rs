@@ -1,6 +1,6 @@
 //! The order of whole episodes, batched by length.
 
-use parking_lot::Mutex;
+use kino_sync::Mutex;
 
 use kino_loader::{Cursor, EpisodeBatch, LengthReader, LengthSettings, LengthState, LoaderError};
 use numpy::PyArray1;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use kino_advisor::Measured;
 use kino_dataset::ByteSize;
 use kino_loader::{Batch, LoaderOptions, Next, OPTIONS, Watch};
-use parking_lot::{Mutex, MutexGuard};
+use kino_sync::{Mutex, MutexGuard};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde::Serialize;

@@ -1,6 +1,6 @@
 //! The order of samples, by columns of numpy arrays.
 
-use parking_lot::Mutex;
+use kino_sync::Mutex;
 
 use kino_loader::{
     LoaderError, Operation, OrderReader, SampleRef, Settings, ShuffleQuality, Source, State,

@@ -12,8 +12,8 @@ use kino_dataset::{
     Arrival, DatasetWriter, EpisodeInfo, EpisodeWriter, JsonMap, Kind, Label, Plan, Protected,
     Start, StreamInfo, Times, WriterOptions,
 };
+use kino_sync::{Mutex, MutexGuard};
 use numpy::PyReadonlyArray1;
-use parking_lot::{Mutex, MutexGuard};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 

@@ -2,11 +2,11 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
 
 use ::pco::FULL_BATCH_N;
 use ::pco::metadata::{ChunkMeta, DeltaEncoding, Mode};
 use ::pco::wrapped::{ChunkDecompressor, FileDecompressor};
+use kino_sync::{Mutex, MutexGuard};
 
 use crate::codec::{Decoder, Page, page_bytes};
 use crate::error::{CodecError, Result, corrupt};
@@ -61,9 +61,9 @@ impl<T: Element> PcoDecoder<T> {
         idle.map_or_else(|| parse_columns(self.ty.elements(), &self.shared), Ok)
     }
 
-    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Vec<Column<T>>>> {
+    fn idle(&self) -> MutexGuard<'_, Vec<Vec<Column<T>>>> {
         // A set is only ever pushed or popped whole, so a panic elsewhere leaves the list valid.
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+        self.idle.lock()
     }
 }
 

@@ -2,9 +2,9 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
 
 use ::pco::wrapped::{ChunkDecompressor, FileDecompressor};
+use kino_sync::{Mutex, MutexGuard};
 
 use crate::codec::{Decoder, Page, page_bytes};
 use crate::error::{Result, corrupt};
@@ -81,9 +81,9 @@ impl<T: Value> VectorDecoder<T> {
         idle.map_or_else(|| parse().map(|(_, classes)| classes), Ok)
     }
 
-    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Vec<Class>>> {
+    fn idle(&self) -> MutexGuard<'_, Vec<Vec<Class>>> {
         // A set is only ever pushed or popped whole, so a panic elsewhere leaves the list valid.
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+        self.idle.lock()
     }
 }
 

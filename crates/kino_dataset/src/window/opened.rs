@@ -10,7 +10,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use parking_lot::{Mutex, MutexGuard};
+use kino_sync::{Mutex, MutexGuard};
 
 use super::episode::EpisodeSamples;
 use crate::error::Result;

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use kino_codec::FrameType;
-use parking_lot::Mutex;
+use kino_sync::Mutex;
 
 use crate::error::{ImportError, Result};
 use crate::folder::cell::Cell;

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::path::Path;
 
-use parking_lot::Mutex;
+use kino_sync::Mutex;
 
 use crate::error::{ImportError, Result, invalid};
 use crate::files;

@@ -12,7 +12,7 @@ use hdf5_pure::{
     ChunkCacheConfig, Dataset, DatasetAccessProperties, Error, File, FileAccessProperties,
     FormatError, Group, MetadataCacheConfig,
 };
-use parking_lot::{Mutex, MutexGuard};
+use kino_sync::{Mutex, MutexGuard};
 
 use crate::error::{ImportError, Result};
 use crate::files;

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hdf5_pure::{Error, FormatError, Source, Superblock};
-use parking_lot::Mutex;
+use kino_sync::Mutex;
 
 use crate::files;
 

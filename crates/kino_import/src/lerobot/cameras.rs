@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use kino_sync::Mutex;
 
 use crate::error::{ImportError, Result};
 use crate::video::{Video, VideoError, VideoInfo, Videos};

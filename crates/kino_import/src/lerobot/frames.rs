@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use kino_codec::FrameType;
 use kino_parquet::{Column, Form, Leaf, ParquetFile, read_json};
-use parking_lot::Mutex;
+use kino_sync::Mutex;
 use serde_json::{Map, Value};
 
 use super::images::{self, Image};

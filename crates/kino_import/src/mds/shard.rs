@@ -10,7 +10,7 @@ use std::fs::File;
 use std::hash::Hasher;
 use std::io::{Read, Seek, SeekFrom};
 
-use parking_lot::Mutex;
+use kino_sync::Mutex;
 use sha1::{Digest, Sha1};
 use twox_hash::XxHash64;
 

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use ::zip::read::{ArchiveOffset, Config, ZipFile};
 use ::zip::result::ZipError;
 use ::zip::{CompressionMethod, ZipArchive};
-use parking_lot::{Mutex, MutexGuard};
+use kino_sync::{Mutex, MutexGuard};
 
 use crate::error::{ImportError, Result};
 use crate::files;

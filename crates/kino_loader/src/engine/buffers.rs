@@ -18,7 +18,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use parking_lot::Mutex;
+use kino_sync::Mutex;
 
 /// Fields start at a multiple of this, the alignment that SIMD instructions and DLPack prefer.
 const ALIGN: usize = 64;

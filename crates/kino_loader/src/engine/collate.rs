@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use kino_dataset::{DatasetError, Description, NO_FRAME, SampleFrames, Samples, WindowFrames};
-use parking_lot::{Mutex, MutexGuard, RwLock};
+use kino_sync::{Mutex, MutexGuard, RwLock};
 
 use super::Batch;
 use super::buffers::Filling;

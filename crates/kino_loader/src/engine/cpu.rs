@@ -12,7 +12,7 @@
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use kino_sync::Mutex;
 use serde::{Deserialize, Serialize};
 
 /// A share of the machine. In JSON a number counts cores, and text such as `"50%"` is a fraction.

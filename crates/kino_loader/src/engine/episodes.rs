@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kino_dataset::{DatasetError, EpisodeSamples};
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use kino_sync::{Condvar, Mutex, MutexGuard};
 
 use super::frame_cache::EpisodeKey;
 use super::shared::Shared;
@@ -134,7 +134,7 @@ impl Opening {
                 return None;
             }
             // The thread that opens it notifies. If it panics it does not, but then the loader stops.
-            self.opened.wait_for(&mut state, Duration::from_millis(50));
+            state = self.opened.wait_for(state, Duration::from_millis(50));
         }
         state.requested.retain(|&requested| requested != key);
         match state.steps.remove(&key)? {

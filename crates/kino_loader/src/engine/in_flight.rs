@@ -6,7 +6,7 @@
 //!
 //! Bytes admitted are always released, because decoding never blocks; so waiting here terminates.
 
-use parking_lot::{Condvar, Mutex};
+use kino_sync::{Condvar, Mutex};
 
 /// Admits bytes up to a limit.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ impl InFlightLimit {
     pub(crate) fn enter(&self, bytes: u64) -> bool {
         let mut state = self.state.lock();
         while !state.closed && state.bytes > 0 && state.bytes.saturating_add(bytes) > self.limit {
-            self.released.wait(&mut state);
+            state = self.released.wait(state);
         }
         state.bytes = state.bytes.saturating_add(bytes);
         state.peak = state.peak.max(state.bytes);

@@ -65,7 +65,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use kino_dataset::Samples;
-use parking_lot::{Condvar, Mutex};
+use kino_sync::{Condvar, Mutex};
 
 pub use caching::decoded_bytes;
 pub use cpu::CpuShare;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use kino_sync::Mutex;
 
 /// Unused buffers by length. A stream's pages have few distinct lengths, so there are few keys.
 #[derive(Debug)]

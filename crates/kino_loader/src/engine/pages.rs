@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use bytes::Bytes;
 use kino_dataset::{DatasetError, EpisodeSamples, PageSlice, StoredStream, Stream};
-use parking_lot::Mutex;
+use kino_sync::Mutex;
 
 use super::collate::SampleJob;
 use super::episode_frames::Decoded;

@@ -173,7 +173,7 @@ impl Scheduler {
             if !self.is_at_end() && self.may_scout(shared) {
                 return Todo::Scout;
             }
-            shared.room.wait(&mut flight);
+            flight = shared.room.wait(flight);
         }
     }
 

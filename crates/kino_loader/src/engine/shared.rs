@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use kino_dataset::{DatasetError, Samples};
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use kino_sync::{Condvar, Mutex, MutexGuard};
 
 use super::Batch;
 use super::OnError;
@@ -174,8 +174,7 @@ impl Shared {
                 return Waited::Later;
             }
             // Wakes up regularly to tune the thread counts: more threads may shorten the wait.
-            self.ready.wait_for(&mut flight, left.min(TUNE_EVERY));
-            drop(flight);
+            drop(self.ready.wait_for(flight, left.min(TUNE_EVERY)));
             self.tune();
             flight = self.flight();
         }

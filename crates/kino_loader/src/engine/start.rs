@@ -108,8 +108,8 @@ pub(super) fn wait_for_room(shared: &Shared, bytes: u64) -> bool {
         if shared.make_room(bytes) || shared.running.load(Ordering::SeqCst) == 0 {
             return true;
         }
-        let wait = || shared.room.wait(&mut flight);
-        shared.meter.wait(Stage::Schedule, wait);
+        let wait = || shared.room.wait(flight);
+        flight = shared.meter.wait(Stage::Schedule, wait);
     }
 }
 

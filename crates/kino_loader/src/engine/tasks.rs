@@ -14,7 +14,7 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-use parking_lot::{Condvar, Mutex};
+use kino_sync::{Condvar, Mutex};
 
 use super::urgency::Urgency;
 
@@ -115,13 +115,13 @@ impl<T> Tasks<T> {
                     // This thread may have been woken for a task that an active thread must take now.
                     self.filled.notify_one();
                 }
-                self.called.wait(&mut state);
+                state = self.called.wait(state);
                 continue;
             }
             if let Some(entry) = state.heap.pop() {
                 return Some(entry.task);
             }
-            self.filled.wait(&mut state);
+            state = self.filled.wait(state);
         }
     }
 

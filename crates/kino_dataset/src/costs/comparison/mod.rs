@@ -14,12 +14,13 @@ mod deflate;
 
 use std::num::NonZeroUsize;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use kino_codec::{
     ByteShuffle, Codec, CodecError, CodecSpec, Decoder, Dtype, Encoded, EncodedPage, FrameType,
     Frames, Page, Scratch,
 };
+use kino_sync::Mutex;
 
 use bits::BitShuffle;
 use deflate::{Deflate, Inflater, STRATEGIES};
@@ -273,7 +274,7 @@ impl Decoder for ComparedDecoder {
         dest: &mut [u8],
         scratch: &mut Scratch,
     ) -> Result<()> {
-        let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut room = self.room.lock();
         let Room { content, inflater } = &mut *room;
         content.resize(page.frames * self.frame_bytes, 0);
         self.method

@@ -25,7 +25,7 @@ mod waits;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use kino_sync::Mutex;
 use serde::{Deserialize, Serialize};
 
 pub use report::{Report, StageReport};
