@@ -16,6 +16,7 @@ __all__ = [
     "Order",
     "Samples",
     "Stream",
+    "Waits",
     "Writer",
     "doctor",
     "doctor_html",
