@@ -16,7 +16,7 @@ use crate::error::{CodecError, Result};
 pub const MAX_FRAME_BYTES: usize = 1 << 28;
 
 /// The most dimensions of a frame.
-pub const MAX_RANK: usize = 8;
+const MAX_RANK: usize = 8;
 
 /// The dtype of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -120,7 +120,7 @@ pub struct ValueType {
 }
 
 impl ValueType {
-    /// A frame of `shape`; rejects more than [`MAX_RANK`] dimensions or [`MAX_FRAME_BYTES`].
+    /// A frame of `shape`; rejects more than 8 dimensions or [`MAX_FRAME_BYTES`].
     pub fn new(dtype: Dtype, shape: &[usize]) -> Result<Self> {
         if shape.len() > MAX_RANK {
             return Err(CodecError::FrameType {

@@ -54,7 +54,7 @@ pub use bound::{AbsBound, Bound};
 pub use codec::{Codec, Decoder, Encoded, EncodedPage, Page, RunEncoder, Scope};
 pub use describe::{Description, Files, Guarantee, Parameter, Speed};
 pub use error::{CodecError, Result};
-pub use frame::{Dtype, FrameType, MAX_FRAME_BYTES, MAX_RANK, ValueType};
+pub use frame::{Dtype, FrameType, MAX_FRAME_BYTES, ValueType};
 pub use frames::{FrameData, Frames};
 pub use jpeg::{jpeg_frame_shape, jpeg_shape, jpeg_simd};
 pub use kind::Kind;
