@@ -69,7 +69,6 @@ const NOT_LINKED: &[NotLinked] = &[
         by: &["kino_codec"],
         dependencies: &[
             "tokio",
-            "object_store",
             "parquet",
             "rayon",
             "crossbeam-channel",
@@ -81,7 +80,6 @@ const NOT_LINKED: &[NotLinked] = &[
         by: &["kino_format"],
         dependencies: &[
             "tokio",
-            "object_store",
             "parquet",
             "rayon",
             "memmap2",
