@@ -18,7 +18,7 @@ NOTICE = scripts/setup.sh --notice
 # The profile of Cargo.toml: `dev` is shared with `cargo test`, `release` is what a wheel has and takes several times as long.
 PROFILE ?= dev
 
-.PHONY: help setup build wheel sdist demo docs test lint check bench peers fuzz clean
+.PHONY: help setup build wheel sdist demo docs test lint check bench peers fuzz miri clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/\1\t\2/' | while IFS=$$'\t' read -r name what; do printf '  make %-8s %s\n' "$$name" "$$what"; done
@@ -69,6 +69,9 @@ peers: setup ## compare with other loaders (docs/measurements/comparison.md); AL
 
 fuzz: setup ## a short run of every fuzz target (needs nightly Rust and cargo-fuzz)
 	@scripts/fuzz.sh
+
+miri: setup ## interpret the tests of unsafe code with Miri (needs nightly Rust with the components miri and rust-src)
+	@scripts/miri.sh
 
 clean: ## remove everything that was built or installed here
 	rm -rf .venv .tools target fuzz/target dist site python/kinograph/_core*.so

@@ -1,13 +1,89 @@
 #!/usr/bin/env bash
-# Runs every fuzz target for FUZZ_SECONDS (default: 30).
+# Runs fuzz targets, all of them or those named, each for FUZZ_SECONDS (default: 30) or FUZZ_RUNS executions.
+#
+#   scripts/fuzz.sh [TARGET...]
+#   FUZZ_SECONDS=1200 FUZZ_RUNS=10000000 FUZZ_CSV=bench/results/fuzz.csv scripts/fuzz.sh
+#
+# Inputs start from fuzz/seeds/TARGET or golden files and grow in FUZZ_CORPUS (default: fuzz/corpus). An input that fails is kept in
+# fuzz/artifacts/TARGET. FUZZ_CSV (default: target/bench/fuzz.csv) gets a line per target, which replaces its last one.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 if ! cargo +nightly fuzz --version >/dev/null 2>&1; then
     echo "error: cargo-fuzz for nightly Rust is not installed" >&2
-    echo "hint: rustup toolchain install nightly && cargo install cargo-fuzz" >&2
+    echo "hint: rustup toolchain install nightly && cargo install --locked cargo-fuzz" >&2
     exit 1
 fi
-for target in $(cargo +nightly fuzz list); do
-    scripts/step.sh "fuzz $target" cargo +nightly fuzz run "$target" -- -max_total_time="${FUZZ_SECONDS:-30}"
+
+seconds=${FUZZ_SECONDS:-30}
+runs=${FUZZ_RUNS:--1}
+corpus=${FUZZ_CORPUS:-fuzz/corpus}
+csv=${FUZZ_CSV:-target/bench/fuzz.csv}
+header=target,executions,seconds,edges,inputs,findings
+
+# Recordings are files: in memory where the system has such a folder.
+folder=/tmp
+[[ -w /dev/shm ]] && folder=/dev/shm
+TMPDIR=$(mktemp -d "$folder/kino-fuzz.XXXXXX")
+export TMPDIR
+trap 'rm -rf "$TMPDIR"' EXIT
+
+# The most that one allocation may take, in megabytes: 128 MiB is the limit of a zarr chunk, 64 MiB that of a frame.
+malloc_limit() {
+    case $1 in
+        shard) echo 24 ;;
+        table) echo 512 ;;
+        import_*) echo 256 ;;
+        *) echo 128 ;;
+    esac
+}
+
+# The folders whose files a target starts from.
+seeds() {
+    local golden=crates/kino_dataset/tests/golden/v1
+    case $1 in
+        shard) echo crates/kino_format/tests/golden ;;
+        table) echo "$golden"/*/episodes ;;
+        manifest) echo "$golden"/*/versions ;;
+        *) [[ ! -d fuzz/seeds/$1 ]] || echo "fuzz/seeds/$1" ;;
+    esac
+}
+
+run_target() {
+    local target=$1 log=$TMPDIR/log started=$SECONDS options=() folders
+    mkdir -p "$corpus/$target" "fuzz/artifacts/$target"
+    [[ -e fuzz/dicts/$target.dict ]] && options+=("-dict=fuzz/dicts/$target.dict")
+    read -ra folders <<<"$corpus/$target $(seeds "$target")"
+    local code=0
+    "$built/$target" -max_total_time="$seconds" -runs="$runs" -timeout=20 -rss_limit_mb=2048 \
+        -malloc_limit_mb="$(malloc_limit "$target")" -print_final_stats=1 \
+        -artifact_prefix="fuzz/artifacts/$target/" "${options[@]}" "${folders[@]}" >"$log" 2>&1 || code=$?
+    find "$TMPDIR" -mindepth 1 -maxdepth 1 ! -name log -exec rm -rf {} +
+    local executed edges
+    executed=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
+    edges=$(grep -oE 'cov: [0-9]+' "$log" | tail -n 1 | cut -d' ' -f2 || true)
+    local inputs findings
+    inputs=$(find "$corpus/$target" -type f | wc -l)
+    findings=$(find "fuzz/artifacts/$target" -type f | wc -l)
+    write_line "$target" "$target,${executed:-0},$((SECONDS - started)),${edges:-0},$inputs,$findings"
+    [[ $code == 0 ]] || { tail -n 60 "$log"; return 1; }
+}
+
+write_line() {
+    mkdir -p "$(dirname "$csv")"
+    local others
+    others=$(grep -v -e "^$header" -e "^$1," "$csv" 2>/dev/null || true)
+    { echo "$header"; { [[ -z $others ]] || echo "$others"; echo "$2"; } | sort; } >"$csv.new"
+    mv "$csv.new" "$csv"
+    echo "$2"
+}
+
+scripts/step.sh "build the fuzz targets" cargo +nightly fuzz build
+built=fuzz/target/$(rustc +nightly -vV | sed -n 's/^host: //p')/release
+failed=0
+[[ $# -gt 0 ]] || mapfile -t all < <(cargo +nightly fuzz list)
+for target in "${@:-${all[@]}}"; do
+    run_target "$target" || failed=1
 done
+echo "wrote $csv" >&2
+exit "$failed"

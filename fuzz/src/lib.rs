@@ -1,16 +1,33 @@
-//! How a fuzzer's bytes become a call to a decoder.
+//! How a fuzzer's bytes become a call to a decoder, a recording, or a small dataset that text is applied to.
 //!
 //! ```text
-//! input = type │ first frame │ frames requested │ frames in page │ shared length │ stride │ shared │ page
+//! lib.rs         codec_*                a page and how to decode it
+//! recording.rs   import_*, mapping_*    files of a recording, which is opened and read
+//! dataset.rs     request, selection     a dataset of three episodes
+//! seal.rs        import_hdf5, …         checksums that an attacker would correct too
+//! ```
+//!
+//! The input of a codec's target:
+//!
+//! ```text
+//! input = type │ first frame │ frames requested │ frames in page │ shared length │ unused │ shared │ page
 //!         u8     u8            u8              u16 LE           u16 LE          u8        the rest
 //! ```
 //!
 //! An input of the same layout with a real page at its end is a good seed: see `examples/seeds.rs`.
 
+mod dataset;
+mod recording;
+mod seal;
+
+pub use dataset::dataset;
+pub use recording::{Recording, SEPARATOR, split};
+pub use seal::{seal_hdf5, seal_tar, tfrecord};
+
 use std::num::NonZeroUsize;
 
 use kino_codec::{
-    Codec, Dtype, Encoded, FrameType, Frames, FramesMut, Page, Scratch, ValueType, codec,
+    Codec, Dtype, Encoded, FrameType, Frames, Page, Scratch, ValueType, codec,
 };
 
 /// Bytes before the shared part.
@@ -25,7 +42,6 @@ pub struct Input<'a> {
     pub frames: usize,
     first: usize,
     wanted: usize,
-    gap: usize,
     shared: &'a [u8],
     page: &'a [u8],
 }
@@ -33,7 +49,7 @@ pub struct Input<'a> {
 impl<'a> Input<'a> {
     /// Splits a fuzzer's bytes.
     pub fn new(data: &'a [u8]) -> Option<Self> {
-        let (&[kind, first, wanted, f0, f1, s0, s1, gap], rest) =
+        let (&[kind, first, wanted, f0, f1, s0, s1, _], rest) =
             data.split_first_chunk::<HEADER_LEN>()?;
         let shared_len = usize::from(u16::from_le_bytes([s0, s1]));
         let (shared, page) = rest.split_at_checked(shared_len)?;
@@ -42,8 +58,6 @@ impl<'a> Input<'a> {
             frames: u16::from_le_bytes([f0, f1]).into(),
             first: first.into(),
             wanted: wanted.into(),
-
-            gap: gap.into(),
             shared,
             page,
         })
@@ -117,27 +131,18 @@ impl<'a> Input<'a> {
         let Ok(decoder) = codec.decoder(&frame, self.shared) else {
             return;
         };
-        let row_stride = ty.row_bytes() + self.gap;
-        let frame_stride = row_stride * ty.rows();
-        let mut bytes = vec![0xa5; frame_stride * self.wanted + 64];
+        let mut bytes = vec![0xa5; ty.frame_bytes() * self.wanted + 64];
         let end = bytes.len() - 64;
         let (places, guard) = bytes.split_at_mut(end);
-        let strides = (frame_stride, row_stride);
-        let Ok(mut dest) = FramesMut::strided(ty, self.wanted, strides, places) else {
-            return;
-        };
         let range = self.first..self.first + self.wanted;
         let page = Page {
             bytes: self.page,
             frames: self.frames,
         };
-        let _ = decoder.decode(page, range.clone(), &mut dest, scratch);
+        let _ = decoder.decode(page, range.clone(), places, scratch);
         let _ = decoder.bitstream(page, self.first);
         let _ = decoder.decode_text(page, range, &mut Vec::new(), scratch);
         assert!(guard.iter().all(|byte| *byte == 0xa5));
-        for row in places.chunks_exact(row_stride.max(1)) {
-            assert!(row[ty.row_bytes()..].iter().all(|byte| *byte == 0xa5));
-        }
     }
 
     /// Decodes text.
@@ -202,10 +207,9 @@ pub fn shuffle(kind: u8) -> String {
     let size = vector(kind).dtype().size();
     match kind / 60 {
         0 => "1".to_owned(),
-        1 => size.to_string(),
-        2 => format!("bits{size}"),
+        1 | 2 => size.to_string(),
         3 => "2".to_owned(),
-        _ => "bits4".to_owned(),
+        _ => "4".to_owned(),
     }
 }
 

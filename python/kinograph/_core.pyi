@@ -16,6 +16,7 @@ __all__ = [
     "Order",
     "Samples",
     "Stream",
+    "Waits",
     "Writer",
     "doctor",
     "doctor_html",
@@ -158,6 +159,12 @@ class LengthOrder:
     def restore(self, state: str, force: bool) -> tuple[LengthOrder, tuple[int, int]]: ...
 
 @final
+class Waits:
+    def __new__(cls) -> Waits: ...
+    def add(self, wait_s: float) -> None: ...
+    def report(self) -> str: ...
+
+@final
 class Writer:
     def __new__(cls, path: str | PathLike[str], options: Options) -> Writer: ...
     def resumed(self) -> list[str]: ...
@@ -190,7 +197,7 @@ def doctor(
     order: Order,
     windows: list[list[Samples]],
     options: str,
-    how: tuple[float | Callable[[dict[str, Any]], object], float, float],
+    how: DoctorArgs,
 ) -> str: ...
 def doctor_html(found: str) -> str: ...
 def doctor_text(found: str) -> str: ...
@@ -213,6 +220,12 @@ class Options(TypedDict):
     threads: int
     attributes: str
     settings: dict[str, str]
+
+@type_check_only
+class DoctorArgs(TypedDict):
+    step: float | Callable[[dict[str, Any]], object]
+    target: float
+    seconds: float
 
 @type_check_only
 class PackArgs(TypedDict):

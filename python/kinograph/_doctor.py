@@ -143,9 +143,12 @@ def doctor(  # noqa: PLR0913 (each is a keyword of its own)
         batch = {key: made._to_array(*array) for key, array in arrays.items()}
         return step(batch) if step is not None else None
 
-    how = to_number("step_s", step_s) if step is None else trains
-    limits = to_number("target", target), to_number("seconds", seconds)
-    return _from_json(_core.doctor(made.order._core, *made._to_core(), (how, *limits)))
+    how: _core.DoctorArgs = {
+        "step": to_number("step_s", step_s) if step is None else trains,
+        "target": to_number("target", target),
+        "seconds": to_number("seconds", seconds),
+    }
+    return _from_json(_core.doctor(made.order._core, *made._to_core(), how))
 
 
 def _from_json(text: str) -> Diagnosis:

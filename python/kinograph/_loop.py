@@ -14,23 +14,20 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol, TypeAlias
 
+from kinograph import _core
+
 # Percentiles and plots cover this many most recent steps; sums cover all steps.
 _RECENT = 10_000
 
 # A plot of the recent steps has at most this many points.
 _MOMENTS = 512
-
-# A shorter wait does not count as a stall, as in the core.
-_STALL_S = 1e-3
-
-# Number of histogram buckets for waits, each twice as long as the one before, as in the core.
-_BUCKETS = 40
 
 
 class Clock(Protocol):
@@ -124,7 +121,7 @@ class Loop:
         self._steps = 0
         self._wait_s = self._later_wait_s = self._later_step_s = 0.0
         self._recent: deque[_Step] = deque(maxlen=_RECENT)
-        self._waits = _Waits()
+        self._waits = _core.Waits()
         self._marks = _Marks(self._clock)
         self._begun: tuple[Any, float] | None = None
 
@@ -216,7 +213,7 @@ class Loop:
             wait=_spread([wait_s for _, wait_s, _ in recent]),
             compute=compute,
             step=_spread([step_s for _, _, step_s in recent]),
-            waits=self._waits.report(),
+            waits=json.loads(self._waits.report()),
             recent=tuple(_merged(recent, began)),
         )
 
@@ -264,46 +261,6 @@ class _Marks:
         if self._last is None:
             return 1.0
         return _ratio(self._later_s, self._clock.seconds(self._origin, self._last))
-
-
-class _Waits:
-    """A histogram of waits, with the core's buckets."""
-
-    def __init__(self) -> None:
-        self._first_s: float | None = None
-        self._longest_s = 0.0
-        self._stalls, self._stall_s = 0, 0.0
-        self._buckets = [0] * _BUCKETS
-
-    def add(self, wait_s: float) -> None:
-        if self._first_s is None:
-            self._first_s = wait_s
-            return
-        # One more than the index of the bucket; a wait of zero is in the first.
-        bits = int(wait_s * 1e9).bit_length() or 1
-        self._buckets[bits - 1 if bits <= _BUCKETS else -1] += 1
-        self._longest_s = max(self._longest_s, wait_s)
-        if wait_s >= _STALL_S:
-            self._stalls += 1
-            self._stall_s += wait_s
-
-    def report(self) -> dict[str, Any]:
-        used = [idx for idx, count in enumerate(self._buckets) if count]
-        span = range(used[0], used[-1] + 1) if used else range(0)
-        return {
-            "first_s": self._first_s or 0.0,
-            "longest_s": self._longest_s,
-            "stalls": self._stalls,
-            "stall_s": self._stall_s,
-            "buckets": [
-                {
-                    "from_s": 2**idx / 1e9 if idx else 0.0,
-                    "to_s": 2 ** (idx + 1) / 1e9,
-                    "count": self._buckets[idx],
-                }
-                for idx in span
-            ],
-        }
 
 
 def _ratio(part: float, whole: float) -> float:

@@ -55,8 +55,8 @@ def pack(  # noqa: PLR0913 (each is a keyword of its own)
     Streams are named after the file's datasets, splits after its masks. Everything is lossless
     unless you pass a plan or a quality; see :class:`Writer` for these and the other options.
 
-    Select part of a recording with patterns for streams, in which ``*`` matches within one path component and ``**``
-    crosses ``/``, and with numbers, ranges or ids of episodes. Files of excluded streams and episodes are not needed:
+    Select part of a recording with patterns for streams, in which ``*`` matches within one path component, ``**``
+    crosses ``/`` and ``?`` is one character, and with numbers, ranges or ids of episodes. Files of excluded streams and episodes are not needed:
 
     >>> part = kinograph.pack(recording, "part.kino", exclude="obs/*_image", episodes="0-1")
     >>> [episode.id for episode in kinograph.open("part.kino")]

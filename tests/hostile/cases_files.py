@@ -6,30 +6,34 @@ import json
 import os
 import shutil
 import socket
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import cases_lerobot
 from harness import PACK, Case, add
 
-ROOT = Path(__file__).resolve().parents[2]
-FIXTURES = ROOT / "crates/kino_import/tests/fixtures"
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "crates/kino_import/tests/fixtures"))
+
+from pack import fixture
+
 FOLLOW = ((*PACK, "--follow-links", "--rate", "10"),)
 AT_10_HZ = ((*PACK, "--rate", "10"),)
 
 
-def copied(fixture: Path) -> Callable[[Path], Path]:
+def copied(name: str) -> Callable[[Path], Path]:
     """A copy of a valid source."""
 
     def copy(folder: Path) -> Path:
-        target = folder / fixture.name
-        if fixture.is_dir():
-            shutil.copytree(fixture, target)
+        source = fixture(name)
+        target = folder / source.name
+        if source.is_dir():
+            shutil.copytree(source, target)
         else:
             target.mkdir()
-            shutil.copy(fixture, target / fixture.name)
+            shutil.copy(source, target / source.name)
             # A second file, so that one of them may be something else.
-            shutil.copy(fixture, target / f"second{fixture.suffix}")
+            shutil.copy(source, target / f"second{source.suffix}")
         return target
 
     return copy
@@ -100,26 +104,26 @@ SOURCES: dict[str, tuple[Callable[[Path], Path], tuple[str, ...]]] = {
         cases_lerobot.toy_v3,
         ("meta/tasks.parquet", "meta/episodes/chunk-000/file-000.parquet"),
     ),
-    "hdf5": (copied(FIXTURES / "robomimic.hdf5"), ("second.hdf5",)),
+    "hdf5": (copied("robomimic.hdf5"), ("second.hdf5",)),
     "zarr": (
-        copied(FIXTURES / "zarr/pusht.zarr"),
+        copied("zarr/pusht.zarr"),
         ("meta/episode_ends/.zarray", "data/action/.zarray", "data/action/0.0"),
     ),
-    "zarr_zip": (copied(FIXTURES / "zarr/umi.zarr.zip"), ("umi.zarr.zip",)),
+    "zarr_zip": (copied("zarr/umi.zarr.zip"), ("umi.zarr.zip",)),
     "rlds": (
-        copied(FIXTURES / "rlds/toy"),
+        copied("rlds/toy"),
         (
             "1.0.0/features.json",
             "1.0.0/dataset_info.json",
             "1.0.0/toy-train.tfrecord-00000-of-00002",
         ),
     ),
-    "mds": (copied(FIXTURES / "mds/steps"), ("index.json", "shard.00001.mds")),
-    "mcap": (copied(FIXTURES / "mcap/json.mcap"), ("second.mcap",)),
-    "webdataset": (copied(FIXTURES / "webdataset/steps"), ("steps-000001.tar",)),
-    "csv": (copied(FIXTURES / "folders/csv"), ("episode_1.csv",)),
-    "npz": (copied(FIXTURES / "folders/npz"), ("episode_1.npz",)),
-    "images": (copied(FIXTURES / "folders/images"), ("episode_0/depth/frame_0006.png",)),
+    "mds": (copied("mds/steps"), ("index.json", "shard.00001.mds")),
+    "mcap": (copied("mcap/json.mcap"), ("second.mcap",)),
+    "webdataset": (copied("webdataset/steps"), ("steps-000001.tar",)),
+    "csv": (copied("folders/csv"), ("episode_1.csv",)),
+    "npz": (copied("folders/npz"), ("episode_1.npz",)),
+    "images": (copied("folders/images"), ("episode_0/depth/frame_0006.png",)),
 }
 
 ATTACKS: dict[str, tuple[Callable[[Path], None], tuple[int, ...], str]] = {

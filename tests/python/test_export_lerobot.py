@@ -10,7 +10,7 @@ import numpy as np
 import PIL.Image
 import pyarrow.parquet as pq
 import pytest
-from test_import_lerobot import EXPECTED, FIXTURES, check_stream
+from test_import_lerobot import EXPECTED, FIXTURES, check_stream, fixture
 
 import kinograph
 
@@ -84,7 +84,7 @@ def test_the_tables_of_v3_locate_episodes_and_list_tasks(tmp_path):
 
 
 def test_jpeg_files_are_exported_as_they_are(tmp_path):
-    kinograph.pack(FIXTURES.parent / "act_jpeg.hdf5", tmp_path / "a.kino")
+    kinograph.pack(fixture("act_jpeg.hdf5"), tmp_path / "a.kino")
     kinograph.export(tmp_path / "a.kino", tmp_path / "out", to="lerobot-v3", on_defect="keep")
     (episode,) = kinograph.open(tmp_path / "a.kino")
     rows, schema = rows_of(tmp_path / "out", 0)

@@ -17,13 +17,19 @@ import pytest
 import kinograph
 from kinograph import _video
 
+sys.path.insert(
+    0, str(pathlib.Path(__file__).resolve().parents[2] / "crates/kino_import/tests/fixtures")
+)
+
+from pack import fixture
+
 av = pytest.importorskip("av")
 blake3 = pytest.importorskip("blake3")
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-FIXTURES = ROOT / "crates" / "kino_import" / "tests" / "fixtures" / "lerobot"
+FIXTURES = fixture("lerobot")
 MORE = pathlib.Path(os.environ.get("KINOGRAPH_TEST_DATA", ROOT.parent / "shared" / "data"))
-EXPECTED = json.loads((FIXTURES / "expected.json").read_text())["sources"]
+EXPECTED = json.loads(fixture("lerobot/expected.json").read_text())["sources"]
 FRONT = "videos/chunk-000/observation.images.front"
 
 
@@ -491,7 +497,7 @@ def test_the_real_unitree_g1_sample_is_imported_with_an_exact_report(tmp_path):
     root = MORE / "real" / "g1_lerobot"
     if not root.exists():
         pytest.skip(f"no {root}; KINOGRAPH_TEST_DATA names the folder of recordings")
-    expected = json.loads((FIXTURES / "g1_expected.json").read_text())["sources"]["g1_lerobot"]
+    expected = json.loads(fixture("lerobot/g1_expected.json").read_text())["sources"]["g1_lerobot"]
     packed = kinograph.pack(root, tmp_path / "g1.kino", on_defect="keep")
     faults = [(d.place, d.episode, d.action) for d in packed.defects if d.action != "note"]
     missing = [

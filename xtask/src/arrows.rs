@@ -1,8 +1,8 @@
 //! The allowed dependencies between crates (the arrows), and what a crate must not pull in.
 //!
 //! ```text
-//! kino_codec ← kino_format ← kino_dataset ← kino_loader ← kino_advisor ← kino_cli ← kino_py
-//!                                         ↖ kino_import ↗
+//! kino_codec ← kino_format  ← kino_dataset ← kino_loader ← kino_advisor ← kino_cli ← kino_py
+//!            ↖ kino_parquet ↙              ↖ kino_import ↗
 //! ```
 //!
 //! The arrows keep the lower crates usable alone: a program that reads one shard needs the codecs, not an
@@ -18,24 +18,36 @@ use crate::metadata::Graph;
 /// Each crate, and the crates of this workspace that it may depend on, in any way. Those at the end of the line do
 /// not see the bytes of a shard: the dataset provides what they need of it.
 const ALLOWED: &[(&str, &[&str])] = &[
-    ("kino_codec", &[]),
-    ("kino_format", &["kino_codec"]),
-    ("kino_dataset", &["kino_codec", "kino_format"]),
+    ("kino_sync", &[]),
+    ("kino_codec", &["kino_sync"]),
+    ("kino_format", &["kino_codec", "kino_sync"]),
+    ("kino_parquet", &["kino_codec", "kino_sync"]),
+    (
+        "kino_dataset",
+        &["kino_sync", "kino_codec", "kino_format", "kino_parquet"],
+    ),
     (
         "kino_loader",
-        &["kino_codec", "kino_format", "kino_dataset"],
+        &["kino_sync", "kino_codec", "kino_format", "kino_dataset"],
     ),
     (
         "kino_import",
-        &["kino_codec", "kino_format", "kino_dataset"],
+        &[
+            "kino_sync",
+            "kino_codec",
+            "kino_format",
+            "kino_parquet",
+            "kino_dataset",
+        ],
     ),
     (
         "kino_advisor",
-        &["kino_codec", "kino_dataset", "kino_loader"],
+        &["kino_sync", "kino_codec", "kino_dataset", "kino_loader"],
     ),
     (
         "kino_cli",
         &[
+            "kino_sync",
             "kino_codec",
             "kino_dataset",
             "kino_import",
@@ -46,6 +58,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "kino_py",
         &[
+            "kino_sync",
             "kino_codec",
             "kino_dataset",
             "kino_import",
@@ -91,6 +104,7 @@ const NOT_LINKED: &[NotLinked] = &[
         by: &[
             "kino_codec",
             "kino_format",
+            "kino_parquet",
             "kino_dataset",
             "kino_loader",
             "kino_import",
@@ -104,6 +118,7 @@ const NOT_LINKED: &[NotLinked] = &[
         by: &[
             "kino_codec",
             "kino_format",
+            "kino_parquet",
             "kino_dataset",
             "kino_loader",
             "kino_import",
@@ -119,11 +134,18 @@ const NOT_LINKED: &[NotLinked] = &[
 const LINKED_IDLE: &[(&str, &str)] = &[("rav1e", "rayon")];
 
 /// Something that only certain crates may list in their `Cargo.toml`; others may link it indirectly.
-const DECLARED_ONLY_BY: &[(&str, &[&str], &str)] = &[(
-    "anyhow",
-    &["kino_cli", "xtask"],
-    "a library's errors must be an enum that a caller can match",
-)];
+const DECLARED_ONLY_BY: &[(&str, &[&str], &str)] = &[
+    (
+        "anyhow",
+        &["kino_cli", "xtask"],
+        "a library's errors must be an enum that a caller can match",
+    ),
+    (
+        "parquet",
+        &["kino_parquet"],
+        "page headers are untrusted, and checked in one place",
+    ),
+];
 
 /// Everything in the workspace that breaks a rule above.
 pub(crate) fn check(root: &Path) -> Result<Findings> {

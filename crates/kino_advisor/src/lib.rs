@@ -4,7 +4,7 @@
 //! doctor/      a loader and a step → verdict, evidence, changes           diagnose, Diagnosis
 //! bench/       costs on this machine, and comparing two results        bench_loader, bench_au, bench_storage, compare
 //! report.rs    what a loader and a training loop did → a report           Measured, LoopReport
-//! html/        data → one HTML report with tables and plots               html::HtmlReport
+//! html/        data → one HTML report with tables and plots               HtmlReport
 //! workload.rs  what a training loop requests, in a short form             Workload
 //! machine.rs   the machine that the figures were measured on              Machine
 //! ```
@@ -12,7 +12,7 @@
 mod bench;
 mod doctor;
 mod error;
-pub mod html;
+mod html;
 mod machine;
 mod report;
 mod workload;
@@ -23,7 +23,7 @@ pub use bench::{
 };
 pub use doctor::{
     Cause, Change, Diagnosis, Differences, DoctorOptions, Emulated, Evidence, FedRun, FreeRun,
-    Host, Remedy, Setting, StreamCosts, Subject, Verdict, changes, diagnose, judge,
+    Host, Remedy, Setting, StreamCosts, Subject, Verdict, diagnose,
 };
 pub use error::{AdvisorError, Result};
 pub use machine::Machine;

@@ -95,8 +95,17 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// The HTML report.
-    pub fn to_html_report(&self) -> HtmlReport {
+    /// The HTML report as a file.
+    pub fn to_html(&self) -> String {
+        self.html_report().to_html()
+    }
+
+    /// The HTML report as part of another page. Its styles do not affect the rest of that page.
+    pub fn to_html_fragment(&self) -> String {
+        self.html_report().to_fragment()
+    }
+
+    fn html_report(&self) -> HtmlReport {
         let report = self.with_loop(HtmlReport::new(&self.title).verdict(&self.verdict));
         match &self.loader {
             Some(loader) => with_loader(report, loader),
@@ -327,7 +336,7 @@ mod tests {
     #[test]
     fn a_report_has_every_plot_with_and_without_data() {
         let empty = Measured::default();
-        assert!(empty.to_html_report().to_html().contains("no data"));
+        assert!(empty.to_html().contains("no data"));
         let json = r#"{"title": "lift", "verdict": "the loop waits <1 %",
             "loop": {"steps": 9, "step": {"mean_s": 0.5}, "wait": {"mean_s": 0.1}, "compute": {"mean_s": 0.3},
                      "waits": {"first_s": 1.0, "longest_s": 0.2, "stalls": 1, "stall_s": 0.2,
@@ -335,7 +344,7 @@ mod tests {
                      "recent": [{"at_s": 1, "wait_s": 0.1, "step_s": 0.2}]},
             "loader": {"elapsed_s": 4.0, "stages": [{"stage": "decode", "busy_s": 8.0, "tasks": 3, "bytes": 5}]}}"#;
         let measured: Measured = serde_json::from_str(json).unwrap();
-        let html = measured.to_html_report().to_html();
+        let html = measured.to_html();
         for text in [
             "the loop waits &lt;1 %",
             "wait: 100 ms",

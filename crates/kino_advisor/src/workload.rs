@@ -55,9 +55,10 @@ impl Workload {
                 .map(|stream| (stream.name.clone(), 0..1))
                 .collect()
         };
-        let asked: Vec<(String, Range<i32>)> = match self.windows.is_empty() {
-            true => every(),
-            false => self.windows.clone(),
+        let asked: Vec<(String, Range<i32>)> = if self.windows.is_empty() {
+            every()
+        } else {
+            self.windows.clone()
         };
         if asked.is_empty() {
             let path = dataset.path().display();

@@ -8,7 +8,6 @@
 
 use kino_advisor::{
     Cause, Change, Diagnosis, Differences, Evidence, FedRun, FreeRun, Remedy, Setting, StreamCosts,
-    changes, judge,
 };
 use kino_dataset::Cost;
 
@@ -159,7 +158,7 @@ fn cases() -> Vec<(Cause, Evidence)> {
 #[test]
 fn every_cause_follows_from_its_figures() {
     for (cause, evidence) in cases() {
-        let verdict = judge(&evidence);
+        let verdict = Diagnosis::of(evidence.clone()).verdict;
         assert_eq!(verdict.cause, cause, "{}", verdict.sentence);
         assert!(verdict.sentence.ends_with('.') && verdict.sentence.contains('%'));
         let found = Diagnosis::of(evidence);
@@ -172,7 +171,7 @@ fn every_cause_follows_from_its_figures() {
 }
 
 fn advice(evidence: &Evidence) -> Vec<Change> {
-    changes(evidence, &judge(evidence))
+    Diagnosis::of(evidence.clone()).changes
 }
 
 #[test]

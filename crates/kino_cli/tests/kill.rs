@@ -10,10 +10,14 @@
     reason = "a test fails by panicking"
 )]
 
+#[path = "../../kino_import/tests/import/fixtures.rs"]
+mod fixtures;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use fixtures::fixture;
 use kino_dataset::{Dataset, Level, verify};
 
 fn recording() -> PathBuf {
@@ -197,9 +201,7 @@ const FORMATS: &[(&str, &[&str], usize)] = &[
 fn a_killed_import_of_any_format_can_be_resumed() {
     for (name, options, episodes) in FORMATS {
         let first = FirstPack {
-            source: &Path::new(env!("CARGO_MANIFEST_DIR"))
-                .join("../kino_import/tests/fixtures")
-                .join(name),
+            source: &fixture(name),
             options,
             episodes: *episodes,
             kills: kills(3),

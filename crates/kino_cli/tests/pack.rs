@@ -261,7 +261,7 @@ fn wrong_requests_say_what_to_do_instead() {
         ),
         (
             vec!["pack", source, "b.kino", "--plan", "plan.toml"],
-            "unknown codec `h264`; there are raw, zstd,",
+            "unknown codec `h264`; there are vector, pco, predict,",
         ),
         (
             vec!["pack", jpeg, "b.kino", "--quality", "80"],

@@ -29,7 +29,7 @@ fn interrupted(target: &Path) {
         ..PackOptions::default()
     };
     let mut calls_in_the_last = 0;
-    kino_import::pack(&*source, target, options, &mut |at| {
+    kino_import::pack(&source, target, options, &mut |at| {
         calls_in_the_last += u32::from(at.episodes_done == 2);
         match calls_in_the_last {
             10.. => ControlFlow::Break(()),

@@ -19,8 +19,7 @@ use std::ops::Range;
 use std::time::Instant;
 
 use kino_codec::{
-    Bound, Codec, Decoder, Dtype, Encoded, FrameType, Frames, FramesMut, Page, Scratch, ValueType,
-    codec,
+    Bound, Codec, Decoder, Dtype, Encoded, FrameType, Frames, Page, Scratch, ValueType, codec,
 };
 
 const PASSES: usize = 30;
@@ -192,10 +191,9 @@ impl<'a> Measured<'a> {
                 let places = &mut out[..range.len() * self.ty.frame_bytes()];
                 let mut best = f64::INFINITY;
                 for _ in 0..PASSES {
-                    let mut dest = FramesMut::packed(self.ty, range.len(), places)?;
                     let start = Instant::now();
                     run.decoder
-                        .decode(page, range.clone(), &mut dest, &mut scratch)?;
+                        .decode(page, range.clone(), places, &mut scratch)?;
                     best = best.min(start.elapsed().as_secs_f64());
                 }
                 seconds += best;
@@ -215,9 +213,8 @@ impl<'a> Measured<'a> {
                 bytes: &page.bytes,
                 frames: page.frames,
             };
-            let mut dest = FramesMut::packed(self.ty, page.frames, &mut out)?;
             run.decoder
-                .decode(source, 0..page.frames, &mut dest, &mut scratch)?;
+                .decode(source, 0..page.frames, &mut out, &mut scratch)?;
             decoded.append(&mut out);
         }
         if decoded == run.original {

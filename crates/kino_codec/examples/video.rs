@@ -15,9 +15,7 @@ use std::error::Error;
 use std::io::BufRead;
 use std::time::Instant;
 
-use kino_codec::{
-    Decoder, Encoded, EncodedPage, FrameType, Frames, FramesMut, Page, Scratch, ValueType, codec,
-};
+use kino_codec::{Decoder, Encoded, EncodedPage, FrameType, Frames, Scratch, ValueType, codec};
 
 /// Frames of a random pass.
 const RANDOM_FRAMES: usize = 40;
@@ -99,10 +97,8 @@ impl Bench {
         for page in &self.pages {
             let (places, after) = rest.split_at_mut(page.frames * self.ty.frame_bytes());
             rest = after;
-            let mut dest = FramesMut::packed(&self.ty, page.frames, places)?;
-            let source = view(page);
             self.decoder
-                .decode(source, 0..page.frames, &mut dest, &mut self.scratch)?;
+                .decode(page.page(), 0..page.frames, places, &mut self.scratch)?;
             frames += page.frames;
         }
         Ok(start.elapsed().as_secs_f64() / frames as f64)
@@ -120,10 +116,9 @@ impl Bench {
             let idx = usize::try_from(state >> 33)? % frames;
             let page = &self.pages[idx / self.page_frames];
             let place = &mut self.out[..self.ty.frame_bytes()];
-            let mut dest = FramesMut::packed(&self.ty, 1, place)?;
             let idx = idx % self.page_frames;
             self.decoder
-                .decode(view(page), idx..idx + 1, &mut dest, &mut self.scratch)?;
+                .decode(page.page(), idx..idx + 1, place, &mut self.scratch)?;
         }
         Ok(start.elapsed().as_secs_f64() / RANDOM_FRAMES as f64)
     }
@@ -145,13 +140,6 @@ impl Bench {
             stream.extend_from_slice(&rest[..len]);
         }
         Ok(stream)
-    }
-}
-
-fn view(page: &EncodedPage) -> Page<'_> {
-    Page {
-        bytes: &page.bytes,
-        frames: page.frames,
     }
 }
 

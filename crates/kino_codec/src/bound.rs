@@ -19,6 +19,17 @@ pub enum Bound {
     Unbounded,
 }
 
+impl Bound {
+    /// The parameter that sets this bound in a codec string.
+    pub fn parameter(&self) -> Option<String> {
+        match self {
+            Self::Abs(bound) => Some(format!("abs={bound}")),
+            Self::Psnr(db) => Some(format!("psnr={db}")),
+            Self::Lossless | Self::Unbounded => None,
+        }
+    }
+}
+
 impl fmt::Display for Bound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

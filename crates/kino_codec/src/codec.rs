@@ -5,12 +5,11 @@ use std::num::NonZeroUsize;
 use std::ops::Range;
 
 use crate::bound::Bound;
-use crate::error::{CodecError, Result, buffer, corrupt};
+use crate::error::{Result, buffer, corrupt};
 use crate::frame::{FrameType, MAX_FRAME_BYTES};
-use crate::frames::{Frames, FramesMut};
-use crate::scratch::{Scratch, at_least};
+use crate::frames::Frames;
+use crate::scratch::Scratch;
 use crate::spec::CodecSpec;
-use crate::view::ImagesMut;
 
 /// How much of a run a codec must see at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +38,16 @@ pub struct EncodedPage {
     pub bytes: Vec<u8>,
 }
 
+impl EncodedPage {
+    /// The page, to decode it again.
+    pub fn page(&self) -> Page<'_> {
+        Page {
+            bytes: &self.bytes,
+            frames: self.frames,
+        }
+    }
+}
+
 /// A page to decode: its bytes and the frame count from the index.
 #[derive(Debug, Clone, Copy)]
 pub struct Page<'a> {
@@ -54,13 +63,24 @@ pub trait Codec: Debug + Send + Sync {
     fn spec(&self) -> &CodecSpec;
 
     /// How much of a run [`encode`](Self::encode) must see at once.
-    fn scope(&self) -> Scope;
+    fn scope(&self) -> Scope {
+        Scope::Page
+    }
 
     /// What the codec guarantees about decoded values.
-    fn bound(&self) -> Bound;
+    fn bound(&self) -> Bound {
+        Bound::Lossless
+    }
+
+    /// The format of the files that it takes instead of values and stores as they are; `None` if it takes values.
+    fn carries(&self) -> Option<&'static str> {
+        None
+    }
 
     /// The page length, in frames, that suits this codec and frame type best.
-    fn page_frames(&self, frame: &FrameType) -> NonZeroUsize;
+    fn page_frames(&self, _frame: &FrameType) -> NonZeroUsize {
+        NonZeroUsize::MIN
+    }
 
     /// Rejects frame types that the codec cannot store, with the reason.
     fn check(&self, frame: &FrameType) -> Result<()>;
@@ -112,45 +132,43 @@ pub trait RunEncoder: Debug + Send + Sync {
 
 /// Decodes the pages of one run. Keep it while the run is read: it may be expensive to create but is cheap to use.
 pub trait Decoder: Debug + Send + Sync {
-    /// Decodes frames `range` of `page` (untrusted bytes) into the first `range.len()` slots of `dest`.
+    /// Bytes of a decoded frame; 0 for text.
+    fn frame_bytes(&self) -> usize;
+
+    /// Decodes frames `range` of `page` (untrusted bytes) into `dest`, which has exactly their size, packed.
     ///
-    /// After an error, the values in `dest` are unspecified; nothing is ever written out of bounds.
+    /// After an error, the values in `dest` are unspecified.
     fn decode(
         &self,
         page: Page<'_>,
         range: Range<usize>,
-        dest: &mut FramesMut<'_>,
+        dest: &mut [u8],
         scratch: &mut Scratch,
-    ) -> Result<()>;
+    ) -> Result<()> {
+        check_range(page, &range)?;
+        if range.len().checked_mul(self.frame_bytes()) != Some(dest.len()) {
+            return Err(buffer(format!(
+                "{} frames of {} bytes do not fit a destination of {} bytes",
+                range.len(),
+                self.frame_bytes(),
+                dest.len()
+            )));
+        }
+        if range.is_empty() {
+            return Ok(());
+        }
+        self.decode_checked(page, range, dest, scratch)
+    }
 
-    /// Decodes images `range` of `page` (untrusted bytes) into the first slots of `dest`, scaled, cropped and laid
-    /// out as its view specifies.
-    ///
-    /// By default, whole frames are decoded and the requested region is copied; each scaled pixel is the mean of the
-    /// pixels it covers. JPEG scales while it decodes, with its own filter.
-    fn decode_images(
+    /// What differs between codecs: [`decode`](Self::decode), which calls it, has compared `range` with the page and
+    /// the destination. `range` is not empty.
+    fn decode_checked(
         &self,
         page: Page<'_>,
         range: Range<usize>,
-        dest: &mut ImagesMut<'_>,
+        dest: &mut [u8],
         scratch: &mut Scratch,
-    ) -> Result<()> {
-        check_range(page, &range, dest.len())?;
-        let view = dest.view();
-        let mut image = std::mem::take(&mut scratch.image);
-        let mut decode = |place: usize, idx: usize| {
-            let stored = at_least(&mut image, view.ty().frame_bytes());
-            let mut frame = FramesMut::packed(view.ty(), 1, stored)?;
-            self.decode(page, idx..idx + 1, &mut frame, scratch)?;
-            view.put(place, stored, dest);
-            Ok(())
-        };
-        let result = range
-            .enumerate()
-            .try_for_each(|(place, idx)| decode(place, idx));
-        scratch.image = image;
-        result
-    }
+    ) -> Result<()>;
 
     /// Appends the text frames `range` of `page` to `out`; an error for numeric streams.
     fn decode_text(
@@ -160,9 +178,7 @@ pub trait Decoder: Debug + Send + Sync {
         _out: &mut Vec<String>,
         _scratch: &mut Scratch,
     ) -> Result<()> {
-        Err(CodecError::Buffer {
-            what: "this stream holds numeric values, not text".to_owned(),
-        })
+        Err(buffer("this stream holds numeric values, not text"))
     }
 
     /// The bitstream of frame `idx` as a standalone file (a JPEG file), if the codec stores one.
@@ -171,48 +187,25 @@ pub trait Decoder: Debug + Send + Sync {
     }
 }
 
-/// The check that every decoder starts with: `range` is inside the page and fits the destination.
-pub(crate) fn check_range(page: Page<'_>, range: &Range<usize>, places: usize) -> Result<()> {
-    if range.start > range.end || range.end > page.frames || range.len() > places {
-        return Err(CodecError::Buffer {
-            what: format!(
-                "frames {range:?} of a page of {} frames do not fit a destination of {places} frames",
-                page.frames
-            ),
-        });
+/// Rejects frames outside the page.
+pub(crate) fn check_range(page: Page<'_>, range: &Range<usize>) -> Result<()> {
+    if range.start > range.end || range.end > page.frames {
+        return Err(buffer(format!(
+            "frames {range:?} are outside a page of {} frames",
+            page.frames
+        )));
     }
     Ok(())
 }
 
-/// Rejects a destination for frames of another size.
-pub(crate) fn check_dest(dest: &FramesMut<'_>, frame_bytes: usize) -> Result<()> {
-    let places = dest.rows() * dest.row_bytes();
-    if places == frame_bytes {
-        return Ok(());
-    }
-    Err(buffer(format!(
-        "frames of {frame_bytes} bytes do not fit a destination with {places} bytes per frame"
-    )))
-}
-
-/// Bytes from row to row of an image of `height` rows of `row_bytes` in `dest`.
-///
-/// A packed destination may have another shape of the same size: its rows do not matter.
-pub(crate) fn image_row_stride(
-    dest: &FramesMut<'_>,
-    height: usize,
-    row_bytes: usize,
-) -> Result<usize> {
-    check_dest(dest, height * row_bytes)?;
-    if dest.has_packed_frames() {
-        Ok(row_bytes)
-    } else if dest.rows() == height {
-        Ok(dest.row_stride())
-    } else {
-        Err(buffer(format!(
-            "an image of {height} rows does not fit a destination with {} rows per frame",
-            dest.rows()
-        )))
+/// Rejects a page of several frames on behalf of a codec whose pages hold one.
+pub(crate) fn one_frame(codec: &'static str, page: Page<'_>) -> Result<()> {
+    match page.frames {
+        1 => Ok(()),
+        more => Err(corrupt(
+            codec,
+            format!("a page must have one frame, not {more}"),
+        )),
     }
 }
 
@@ -232,8 +225,8 @@ pub(crate) fn page_bytes(codec: &'static str, frames: usize, frame_bytes: usize)
         })
 }
 
-/// The frames of a new page: as requested, if readers accept that many.
-pub(crate) fn check_page_frames(page_frames: usize, frame_bytes: usize) -> Result<()> {
+/// Rejects a new page that readers would refuse for its size.
+pub(crate) fn check_page_bytes(page_frames: usize, frame_bytes: usize) -> Result<()> {
     if page_bytes("", page_frames, frame_bytes).is_ok() {
         return Ok(());
     }
@@ -242,12 +235,29 @@ pub(crate) fn check_page_frames(page_frames: usize, frame_bytes: usize) -> Resul
     )))
 }
 
-/// Rejects several frames per page on behalf of a codec whose pages hold one.
-pub(crate) fn one_frame_per_page(codec: &'static str, page_frames: NonZeroUsize) -> Result<()> {
-    match page_frames.get() {
-        1 => Ok(()),
-        more => Err(buffer(format!(
-            "`{codec}` stores one frame per page, but {more} were requested"
-        ))),
+/// Rejects pages with more frames than `codec` can store in one.
+pub(crate) fn check_page_frames(
+    codec: &'static str,
+    page_frames: NonZeroUsize,
+    most: usize,
+) -> Result<()> {
+    if page_frames.get() <= most {
+        return Ok(());
     }
+    let stores = if most == 1 {
+        "one frame per page".to_owned()
+    } else {
+        format!("at most {most} frames per page")
+    };
+    Err(buffer(format!(
+        "`{codec}` stores {stores}, but {page_frames} were requested"
+    )))
+}
+
+/// Rejects a shared part on behalf of a codec whose pages share nothing.
+pub(crate) fn no_shared(codec: &'static str, shared: &[u8]) -> Result<()> {
+    if shared.is_empty() {
+        return Ok(());
+    }
+    Err(corrupt(codec, "it shares nothing between pages"))
 }

@@ -25,6 +25,16 @@ pub enum CodecError {
         /// The known names, for the message.
         known: String,
     },
+    /// A codec that only development versions stored.
+    #[error(
+        "codec `{name}` is not supported: only development versions before 1.0 stored it; pack the recording again with {instead}"
+    )]
+    Retired {
+        /// The codec's name, or its string if the name has other parameters that are supported.
+        name: String,
+        /// What to use instead.
+        instead: String,
+    },
     /// A codec parameter is missing, misspelled or out of range.
     #[error("codec `{spec}`: {what}")]
     Parameter {

@@ -11,7 +11,7 @@
 //!
 //! A [`Codec`] is chosen by a string of name and parameters (`jpeg:q=95,sub=444`; see [`codec`]).
 //! It encodes frames to pages, and its [`Decoder`] decodes any sub-range of one page straight into
-//! the caller's strided buffer ([`FramesMut`]) without allocating per frame.
+//! the caller's buffer without allocating per frame. What each is for is in its [`Description`].
 //!
 //! Everything here is a pure function: no files, no threads, no clocks. Bytes passed to a decoder
 //! are untrusted: a wrong byte is an error, never a panic, and no size read from the bytes is
@@ -23,24 +23,27 @@ mod bound;
 mod camera;
 mod codec;
 mod depth;
+mod describe;
 mod error;
 mod frame;
 mod frames;
-mod general;
 mod jpeg;
+mod kind;
+mod pages;
 mod pco;
 mod pco_table;
 mod predict;
 mod raw;
 mod registry;
 mod scratch;
+mod shuffle;
 mod simd;
 mod spec;
 mod text;
 mod varint;
 mod vector;
-mod view;
 mod with_dtype;
+mod zstd;
 mod zstd_frame;
 
 #[cfg(test)]
@@ -49,12 +52,14 @@ mod testing;
 pub use av1::av1_simd;
 pub use bound::{AbsBound, Bound};
 pub use codec::{Codec, Decoder, Encoded, EncodedPage, Page, RunEncoder, Scope};
+pub use describe::{Description, Files, Guarantee, Parameter, Speed};
 pub use error::{CodecError, Result};
 pub use frame::{Dtype, FrameType, MAX_FRAME_BYTES, MAX_RANK, ValueType};
-pub use frames::{FrameData, Frames, FramesMut};
-pub use jpeg::{jpeg_shape, jpeg_simd};
-pub use registry::{CodecEntry, codec, codecs};
+pub use frames::{FrameData, Frames};
+pub use jpeg::{jpeg_frame_shape, jpeg_shape, jpeg_simd};
+pub use kind::Kind;
+pub use registry::{ATTRIBUTES_CODEC, CLOCK_CODEC, codec, codecs, describe};
 pub use scratch::Scratch;
+pub use shuffle::ByteShuffle;
 pub use spec::CodecSpec;
 pub use text::MAX_TEXT_BYTES;
-pub use view::{Crop, ImagesMut, Layout, Scale, Strides, View};

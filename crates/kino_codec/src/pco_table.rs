@@ -83,9 +83,10 @@ impl Table {
         bins.sort_by_key(|bin| bin.lower);
         let is_one = matches!(&*bins, [bin] if bin.offset_bits == 0);
         let is_plain = is_one && escapes.widest <= PLAIN_BITS;
-        let size_log = match is_plain {
-            true => PLAIN_SIZE_LOG,
-            false => log.max(SIZE_LOG),
+        let size_log = if is_plain {
+            PLAIN_SIZE_LOG
+        } else {
+            log.max(SIZE_LOG)
         };
         for bin in &mut bins {
             bin.weight <<= size_log - log;

@@ -9,11 +9,13 @@
 use std::num::NonZeroUsize;
 use std::ops::Range;
 
-use crate::bound::Bound;
-use crate::codec::{Codec, Decoder, Encoded, EncodedPage, Page, Scope, check_dest, check_range};
+use crate::codec::{Decoder, Page};
+use crate::describe::{Description, Guarantee, Speed};
 use crate::error::{CodecError, Result, corrupt};
 use crate::frame::{FrameType, ValueType};
-use crate::frames::{Frames, FramesMut};
+use crate::frames::Frames;
+use crate::kind::Kind;
+use crate::pages::{PageCodec, Pages};
 use crate::scratch::Scratch;
 use crate::spec::CodecSpec;
 
@@ -22,24 +24,30 @@ const NAME: &str = "raw";
 /// A page of about this many bytes is one cheap read.
 const PAGE_BYTES: usize = 64 << 10;
 
+pub(crate) const DESCRIPTION: Description = Description {
+    name: NAME,
+    summary: "any numeric values, unchanged",
+    kinds: &[Kind::Vector, Kind::Image, Kind::Depth],
+    is_default: false,
+    guarantees: &[Guarantee::Lossless],
+    is_grouped: false,
+    encode: Speed::Fast,
+    decode: Speed::Fast,
+    parameters: &[],
+    settings: |_| vec![NAME.to_owned()],
+    quality: None,
+    files: None,
+    make: Pages::<Raw>::make,
+};
+
 /// The `raw` codec.
 #[derive(Debug)]
-pub(crate) struct Raw {
-    spec: CodecSpec,
-}
-
-impl Raw {
-    pub(crate) fn new(spec: &CodecSpec) -> Result<Self> {
-        spec.allow(&[])?;
-        Ok(Self {
-            spec: CodecSpec::new(NAME, &[]),
-        })
-    }
-}
+pub(crate) struct Raw;
 
 /// How many frames of this type make a page of about `target` bytes: from 1 to 256.
-pub(crate) fn frames_per_page(ty: &ValueType, target: usize) -> NonZeroUsize {
-    let frames = target / ty.frame_bytes().max(1);
+pub(crate) fn frames_per_page(frame: &FrameType, target: usize) -> NonZeroUsize {
+    let bytes = frame.as_values().map_or(target, ValueType::frame_bytes);
+    let frames = target / bytes.max(1);
     NonZeroUsize::new(frames.clamp(1, 256)).unwrap_or(NonZeroUsize::MIN)
 }
 
@@ -52,71 +60,54 @@ pub(crate) fn values_only<'a>(codec: &'static str, frame: &'a FrameType) -> Resu
     })
 }
 
-impl Codec for Raw {
-    fn spec(&self) -> &CodecSpec {
-        &self.spec
+impl PageCodec for Raw {
+    const NAME: &'static str = NAME;
+    type Decoder = RawDecoder;
+
+    fn parse(_spec: &CodecSpec) -> Result<Self> {
+        Ok(Self)
     }
 
-    fn scope(&self) -> Scope {
-        Scope::Page
-    }
-
-    fn bound(&self) -> Bound {
-        Bound::Lossless
+    fn parameters(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
     }
 
     fn page_frames(&self, frame: &FrameType) -> NonZeroUsize {
-        frame
-            .as_values()
-            .map_or(NonZeroUsize::MIN, |ty| frames_per_page(ty, PAGE_BYTES))
+        frames_per_page(frame, PAGE_BYTES)
     }
 
-    fn check(&self, frame: &FrameType) -> Result<()> {
-        values_only(NAME, frame).map(|_| ())
+    fn max_page_frames(&self, _frame: &FrameType) -> usize {
+        usize::MAX
     }
 
-    fn encode(
-        &self,
-        frames: &Frames<'_>,
-        page_frames: NonZeroUsize,
-        out: &mut Encoded,
-        _scratch: &mut Scratch,
-    ) -> Result<()> {
-        let (ty, bytes) = frames.as_values(NAME)?;
-        for page in bytes.chunks(page_frames.get() * ty.frame_bytes()) {
-            out.pages.push(EncodedPage {
-                frames: page.len() / ty.frame_bytes(),
-                bytes: page.to_vec(),
-            });
-        }
-        Ok(())
-    }
-
-    fn decoder(&self, frame: &FrameType, shared: &[u8]) -> Result<Box<dyn Decoder>> {
-        if !shared.is_empty() {
-            return Err(corrupt(NAME, "it shares nothing between pages"));
-        }
-        Ok(Box::new(RawDecoder {
+    fn decoder(&self, frame: &FrameType) -> Result<RawDecoder> {
+        Ok(RawDecoder {
             frame_bytes: values_only(NAME, frame)?.frame_bytes(),
-        }))
+        })
+    }
+
+    fn encode_page(&self, frames: &Frames<'_>, _scratch: &mut Scratch) -> Result<Vec<u8>> {
+        Ok(frames.as_values(NAME)?.1.to_vec())
     }
 }
 
 #[derive(Debug)]
-struct RawDecoder {
+pub(crate) struct RawDecoder {
     frame_bytes: usize,
 }
 
 impl Decoder for RawDecoder {
-    fn decode(
+    fn frame_bytes(&self) -> usize {
+        self.frame_bytes
+    }
+
+    fn decode_checked(
         &self,
         page: Page<'_>,
         range: Range<usize>,
-        dest: &mut FramesMut<'_>,
+        dest: &mut [u8],
         _scratch: &mut Scratch,
     ) -> Result<()> {
-        check_range(page, &range, dest.len())?;
-        check_dest(dest, self.frame_bytes)?;
         if page.frames.checked_mul(self.frame_bytes) != Some(page.bytes.len()) {
             return Err(corrupt(
                 NAME,
@@ -128,15 +119,8 @@ impl Decoder for RawDecoder {
                 ),
             ));
         }
-        let requested = &page.bytes[range.start * self.frame_bytes..range.end * self.frame_bytes];
-        if let Some(packed) = dest.as_packed() {
-            // One copy: many frames are smaller than the cost of a copy call.
-            packed[..requested.len()].copy_from_slice(requested);
-            return Ok(());
-        }
-        for (place, frame) in requested.chunks_exact(self.frame_bytes.max(1)).enumerate() {
-            dest.put(place, frame);
-        }
+        let start = range.start * self.frame_bytes;
+        dest.copy_from_slice(&page.bytes[start..start + dest.len()]);
         Ok(())
     }
 }
@@ -145,60 +129,30 @@ impl Decoder for RawDecoder {
 mod tests {
     use super::*;
     use crate::frame::Dtype;
+    use crate::testing::{decode, encode};
 
     #[test]
     fn any_sub_range_of_any_page_round_trips() {
         let frame = FrameType::values(Dtype::U16, &[3]).unwrap();
+        let ty = frame.as_values().unwrap();
         let bytes: Vec<u8> = (0..42).collect();
-        let codec = crate::codec("raw").unwrap();
-        let mut out = Encoded::default();
-        let frames = Frames::values(&frame, &bytes).unwrap();
-        codec
-            .encode(
-                &frames,
-                NonZeroUsize::new(4).unwrap(),
-                &mut out,
-                &mut Scratch::new(),
-            )
-            .unwrap();
-        assert_eq!(
-            out.pages.iter().map(|page| page.frames).collect::<Vec<_>>(),
-            [4, 3]
-        );
-        let decoder = codec.decoder(&frame, &out.shared).unwrap();
+        let encoded = encode("raw", &frame, &bytes, 4);
+        let frames: Vec<_> = encoded.pages.iter().map(|page| page.frames).collect();
+        assert_eq!(frames, [4, 3]);
+        let decoder = crate::codec("raw").unwrap().decoder(&frame, &[]).unwrap();
         let page = Page {
-            bytes: &out.pages[1].bytes,
+            bytes: &encoded.pages[1].bytes,
             frames: 3,
         };
-        let mut got = [0; 12];
-        let mut dest = FramesMut::packed(frame.as_values().unwrap(), 2, &mut got).unwrap();
-        decoder
-            .decode(page, 1..3, &mut dest, &mut Scratch::new())
-            .unwrap();
-        assert_eq!(got, bytes[30..42]);
-        assert!(
-            decoder
-                .decode(
-                    page,
-                    1..4,
-                    &mut FramesMut::packed(frame.as_values().unwrap(), 2, &mut got).unwrap(),
-                    &mut Scratch::new()
-                )
-                .is_err()
-        );
+        assert_eq!(decode(&*decoder, ty, page, 1..3).unwrap(), bytes[30..42]);
+        assert!(decode(&*decoder, ty, page, 1..4).is_err());
+        let mut dest = [0; 13];
+        let result = decoder.decode(page, 1..3, &mut dest, &mut Scratch::new());
+        assert!(result.is_err(), "a destination of another size");
         let short = Page {
             bytes: &page.bytes[..17],
             frames: 3,
         };
-        assert!(
-            decoder
-                .decode(
-                    short,
-                    0..1,
-                    &mut FramesMut::packed(frame.as_values().unwrap(), 2, &mut got).unwrap(),
-                    &mut Scratch::new()
-                )
-                .is_err()
-        );
+        assert!(decode(&*decoder, ty, short, 0..1).is_err());
     }
 }

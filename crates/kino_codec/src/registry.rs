@@ -2,98 +2,49 @@
 
 use std::sync::Arc;
 
-use crate::av1::Av1;
-use crate::camera::Camera;
 use crate::codec::Codec;
-use crate::depth::Depth;
+use crate::describe::Description;
 use crate::error::{CodecError, Result};
-use crate::general::{Deflate, General, Lz4, Zstd};
-use crate::jpeg::Jpeg;
-use crate::pco::Pco;
-use crate::predict::Predict;
-use crate::raw::Raw;
 use crate::spec::CodecSpec;
-use crate::text::Text;
-use crate::vector::Vector;
+use crate::{av1, camera, depth, jpeg, pco, predict, raw, text, vector, zstd};
 
-/// One row of the registry.
-#[derive(Debug, Clone, Copy)]
-pub struct CodecEntry {
-    /// The name in a codec string.
-    pub name: &'static str,
-    /// What it is for, in one line.
-    pub summary: &'static str,
-    /// Creates the codec from its parsed string.
-    make: fn(&CodecSpec) -> Result<Arc<dyn Codec>>,
-}
-
-/// Every codec of this library. Once registered, a name keeps its meaning forever (spec/compatibility.md).
-const CODECS: &[CodecEntry] = &[
-    CodecEntry {
-        name: "raw",
-        summary: "values unchanged",
-        make: |spec| Ok(Arc::new(Raw::new(spec)?)),
-    },
-    CodecEntry {
-        name: "zstd",
-        summary: "general lossless: depth, large arrays",
-        make: |spec| Ok(Arc::new(General::<Zstd>::new(spec)?)),
-    },
-    CodecEntry {
-        name: "lz4",
-        summary: "general lossless: fastest to decode, lowest ratio",
-        make: |spec| Ok(Arc::new(General::<Lz4>::new(spec)?)),
-    },
-    CodecEntry {
-        name: "deflate",
-        summary: "general lossless: zlib and its strategies, for comparison",
-        make: |spec| Ok(Arc::new(General::<Deflate>::new(spec)?)),
-    },
-    CodecEntry {
-        name: "pco",
-        summary: "lossless for vectors: joints, actions, forces, times",
-        make: |spec| Ok(Arc::new(Pco::new(spec)?)),
-    },
-    CodecEntry {
-        name: "vector",
-        summary: "lossless or bounded for vectors: joints, actions, forces, times",
-        make: |spec| Ok(Arc::new(Vector::new(spec)?)),
-    },
-    CodecEntry {
-        name: "predict",
-        summary: "lossless for 8-bit images",
-        make: |spec| Ok(Arc::new(Predict::new(spec)?)),
-    },
-    CodecEntry {
-        name: "camera",
-        summary: "lossless for 8-bit images in short groups, each predicted from the previous one",
-        make: |spec| Ok(Arc::new(Camera::new(spec)?)),
-    },
-    CodecEntry {
-        name: "depth",
-        summary: "lossless or bounded for depth images, 16-bit or floating point",
-        make: |spec| Ok(Arc::new(Depth::new(spec)?)),
-    },
-    CodecEntry {
-        name: "jpeg",
-        summary: "lossy for 8-bit images, or JPEG files carried unchanged",
-        make: |spec| Ok(Arc::new(Jpeg::new(spec)?)),
-    },
-    CodecEntry {
-        name: "av1",
-        summary: "lossy for 8-bit image sequences: the smallest",
-        make: |spec| Ok(Arc::new(Av1::new(spec)?)),
-    },
-    CodecEntry {
-        name: "text",
-        summary: "UTF-8 strings, repeated ones stored once",
-        make: |spec| Ok(Arc::new(Text::new(spec)?)),
-    },
+/// Every codec of this library. Once a release has written a name, it keeps its meaning forever (spec/compatibility.md).
+///
+/// For a stream, the first that suits its kind and frames is the default or keeps its bound.
+const CODECS: &[&Description] = &[
+    &vector::DESCRIPTION,
+    &pco::DESCRIPTION,
+    &predict::DESCRIPTION,
+    &camera::DESCRIPTION,
+    &jpeg::DESCRIPTION,
+    &av1::DESCRIPTION,
+    &depth::DESCRIPTION,
+    &text::DESCRIPTION,
+    &zstd::DESCRIPTION,
+    &raw::DESCRIPTION,
 ];
 
-/// The codecs this library knows, for help texts and tables.
-pub fn codecs() -> &'static [CodecEntry] {
-    CODECS
+/// Names that only development versions stored, and what to use instead. They are never used again.
+const RETIRED: &[(&str, &str)] = &[
+    ("lz4", "`zstd`, or `raw` if decoding must cost nothing"),
+    ("deflate", "`zstd`"),
+];
+
+/// The codec of clocks in new shards.
+pub const CLOCK_CODEC: &str = "pco:level=8";
+
+/// The codec of an episode's attributes (spec/format.md).
+pub const ATTRIBUTES_CODEC: &str = "text";
+
+/// The codecs of this library, in order of preference.
+pub fn codecs() -> impl Iterator<Item = &'static Description> {
+    CODECS.iter().copied()
+}
+
+/// The description of the codec that `text` names, whatever its parameters.
+pub fn describe(text: &str) -> Option<&'static Description> {
+    let name = text.split(':').next()?;
+    codecs().find(|codec| codec.name == name)
 }
 
 /// The codec specified by `text`.
@@ -105,34 +56,40 @@ pub fn codecs() -> &'static [CodecEntry] {
 /// ```
 pub fn codec(text: &str) -> Result<Arc<dyn Codec>> {
     let spec: CodecSpec = text.parse()?;
-    match CODECS.iter().find(|entry| entry.name == spec.name()) {
-        Some(entry) => {
-            let codec = (entry.make)(&spec)?;
-            codec.spec().check_len()?;
-            Ok(codec)
-        }
-        None => {
-            let known: Vec<_> = CODECS.iter().map(|entry| entry.name).collect();
-            Err(CodecError::Unknown {
-                name: spec.name().to_owned(),
-                known: known.join(", "),
-            })
-        }
+    let Some(description) = describe(spec.name()) else {
+        return Err(unknown(&spec));
+    };
+    let known: Vec<_> = description.parameters.iter().map(|p| p.key).collect();
+    spec.allow(&known)?;
+    let codec = (description.make)(&spec)?;
+    codec.spec().check_len()?;
+    Ok(codec)
+}
+
+fn unknown(spec: &CodecSpec) -> CodecError {
+    let name = spec.name().to_owned();
+    if let Some((_, instead)) = RETIRED.iter().find(|(retired, _)| *retired == name) {
+        let instead = (*instead).to_owned();
+        return CodecError::Retired { name, instead };
+    }
+    let known: Vec<_> = codecs().map(|codec| codec.name).collect();
+    CodecError::Unknown {
+        name,
+        known: known.join(", "),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::describe::Guarantee;
+    use crate::{Bound, Dtype, FrameType, Kind};
 
     #[test]
     fn canonical_text_parses_to_itself() {
         let texts = [
             "raw",
             "zstd:level=19,shuffle=4",
-            "zstd:level=1,shuffle=bits2",
-            "lz4:shuffle=8",
-            "deflate:level=9,strategy=filtered,shuffle=bits1",
             "pco:level=0",
             "vector:level=8",
             "vector:level=8,abs=1e-4x7/0x3,quat=3",
@@ -146,7 +103,7 @@ mod tests {
             "av1:psnr=42.5,group=8,speed=10,sub=444",
             "text:level=1",
         ];
-        let defaults = codecs().iter().map(|entry| entry.name);
+        let defaults = codecs().map(|codec| codec.name);
         for text in defaults.chain(texts) {
             let canonical = codec(text).unwrap().spec().to_string();
             assert_eq!(codec(&canonical).unwrap().spec().to_string(), canonical);
@@ -159,17 +116,81 @@ mod tests {
     #[test]
     fn the_error_for_an_unknown_name_lists_the_known_ones() {
         let error = codec("webp").unwrap_err().to_string();
-        assert!(
-            error.contains("pco, vector, predict, camera, depth, jpeg, av1, text"),
-            "{error}"
-        );
+        assert!(error.contains("vector, pco, predict, camera"), "{error}");
     }
 
     #[test]
-    fn every_codec_supports_its_preferred_page_length() {
-        let frame = crate::FrameType::values(crate::Dtype::U8, &[480, 640, 3]).unwrap();
-        for name in ["predict", "jpeg"] {
-            assert_eq!(codec(name).unwrap().page_frames(&frame).get(), 1);
+    fn never_change_these_constants() {
+        // Names that development versions stored: no codec may ever have one of them.
+        for text in [
+            "lz4",
+            "lz4:shuffle=8",
+            "deflate:level=9",
+            "zstd:shuffle=bits4",
+        ] {
+            let error = codec(text).unwrap_err();
+            assert!(matches!(error, CodecError::Retired { .. }), "{error}");
+            assert!(error.to_string().contains("`zstd"), "{error}");
+        }
+        let retired: Vec<_> = RETIRED.iter().map(|(name, _)| *name).collect();
+        assert_eq!(retired, ["lz4", "deflate"]);
+        assert_eq!((CLOCK_CODEC, ATTRIBUTES_CODEC), ("pco:level=8", "text"));
+    }
+
+    #[test]
+    fn every_codec_is_what_it_says() {
+        for description in codecs() {
+            let made = codec(description.name).unwrap();
+            let guarantee = match made.bound() {
+                Bound::Lossless => Guarantee::Lossless,
+                _ => Guarantee::Measured,
+            };
+            assert_eq!(description.guarantees[0], guarantee, "{}", description.name);
+            for bound in [
+                Bound::Psnr(40.0),
+                Bound::Abs(crate::AbsBound::uniform(0.5).unwrap()),
+            ] {
+                let text = format!("{}:{}", description.name, bound.parameter().unwrap());
+                let keeps = codec(&text).is_ok_and(|made| made.bound() == bound);
+                assert_eq!(description.takes(&bound), keeps, "{text}");
+            }
+            for kind in description.kinds {
+                let frame = example(*kind);
+                for text in (description.settings)(&frame) {
+                    assert_eq!(codec(&text).unwrap().check(&frame), Ok(()), "{text}");
+                }
+            }
+            if let Some(files) = description.files {
+                assert_eq!(codec(files.carry).unwrap().carries(), Some(files.format));
+            }
+            if let Some(quality) = description.quality {
+                assert!(codec(&quality(50)).is_ok());
+            }
+        }
+    }
+
+    #[test]
+    fn every_kind_has_a_default_that_is_lossless() {
+        for kind in Kind::ALL {
+            let default = codecs().find(|codec| codec.is_default && codec.suits(kind));
+            let default = default.unwrap();
+            let expected = if kind == Kind::Image {
+                "predict"
+            } else {
+                kind.name()
+            };
+            assert_eq!(default.name, expected);
+            assert_eq!(default.guarantees[0], Guarantee::Lossless);
+        }
+    }
+
+    fn example(kind: Kind) -> FrameType {
+        let values = |dtype, shape: &[usize]| FrameType::values(dtype, shape).unwrap();
+        match kind {
+            Kind::Vector => values(Dtype::F32, &[7]),
+            Kind::Image => values(Dtype::U8, &[16, 16, 3]),
+            Kind::Depth => values(Dtype::U16, &[16, 16]),
+            Kind::Text => FrameType::Text,
         }
     }
 

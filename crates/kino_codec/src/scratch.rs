@@ -1,16 +1,14 @@
 //! Working memory that is reused from page to page, one per thread.
 
-use crate::av1::{Index, Instance};
-use crate::depth::Room;
-use crate::general::Inflater;
-use crate::jpeg::{Compressor, Decompressor};
-use crate::vector::VectorScratch;
+use std::any::Any;
+use std::fmt;
+
 use crate::zstd_frame::ZstdContexts;
 
 /// Buffers and library contexts that codecs keep between calls, so that decoding a frame allocates nothing.
 ///
 /// Create one per thread and pass it to every call; it grows to the largest page it has seen.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Scratch {
     /// A general byte buffer; its contents are meaningless between calls.
     pub(crate) bytes: Vec<u8>,
@@ -18,36 +16,40 @@ pub struct Scratch {
     pub(crate) more_bytes: Vec<u8>,
     /// A third one, for codecs that also need the previous frame.
     pub(crate) content: Vec<u8>,
-    /// A whole image to be cropped; separate, because decoding it uses the buffers above.
-    pub(crate) image: Vec<u8>,
-    /// Rows of integers; their contents are meaningless between calls.
-    pub(crate) words: Vec<u64>,
-    /// Rows of ranks; their contents are meaningless between calls.
-    pub(crate) ranks: Vec<u16>,
-    /// Buffers for restoring depth images.
-    pub(crate) depth_room: Room,
     /// Positions inside a page; their contents are meaningless between calls.
     pub(crate) offsets: Vec<usize>,
-    /// For vectors: the parts of a page.
-    pub(crate) vector: VectorScratch,
     /// The zstd library's contexts.
     pub(crate) zstd: ZstdContexts,
-    /// The state of the deflate decoder.
-    pub(crate) inflater: Inflater,
-    /// The JPEG library's instance for encoding, once needed.
-    pub(crate) jpeg_compressor: Option<Compressor>,
-    /// The JPEG library's instance for decoding, once needed.
-    pub(crate) jpeg_decompressor: Option<Decompressor>,
-    /// The AV1 decoder, once needed.
-    pub(crate) av1: Option<Instance>,
-    /// Where the parts of an AV1 page are.
-    pub(crate) av1_index: Index,
+    /// What single codecs keep, each in a type of its own.
+    states: Vec<Box<dyn Any + Send>>,
+}
+
+impl fmt::Debug for Scratch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Scratch")
+    }
 }
 
 impl Scratch {
     /// Empty working memory.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Takes out what was last [kept](Self::keep) of this type, or makes it.
+    ///
+    /// Taken and not lent, so that the rest of the scratch can be used beside it; and what an error leaves in an
+    /// unknown state is not kept.
+    pub(crate) fn take<T: Any + Send + Default>(&mut self) -> Box<T> {
+        let found = self.states.iter().position(|state| state.is::<T>());
+        let state = found.map(|idx| self.states.swap_remove(idx));
+        let state = state.and_then(|state| state.downcast().ok());
+        state.unwrap_or_default()
+    }
+
+    /// Keeps a codec's own working memory for its next call.
+    pub(crate) fn keep<T: Any + Send>(&mut self, state: Box<T>) {
+        self.states.push(state);
     }
 }
 
@@ -71,6 +73,18 @@ mod tests {
         moves::<Scratch>();
         is_shared::<dyn Codec>();
         is_shared::<dyn Decoder>();
+    }
+
+    #[test]
+    fn what_a_codec_keeps_is_found_by_its_type() {
+        let mut scratch = Scratch::new();
+        let mut numbers: Box<Vec<u8>> = scratch.take();
+        numbers.push(7);
+        scratch.keep(numbers);
+        scratch.keep(Box::new("text".to_owned()));
+        assert_eq!(*scratch.take::<Vec<u8>>(), [7]);
+        assert_eq!(*scratch.take::<Vec<u8>>(), [0; 0]);
+        assert_eq!(*scratch.take::<String>(), "text");
     }
 
     #[test]

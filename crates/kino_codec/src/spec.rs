@@ -9,6 +9,7 @@
 //! canonical form, in which the codec has filled in its defaults, so that a file never depends on them.
 
 use std::fmt;
+use std::num::NonZeroUsize;
 use std::str::FromStr;
 
 use crate::error::{CodecError, Result};
@@ -69,6 +70,19 @@ impl CodecSpec {
                     range.end()
                 ))
             })
+    }
+
+    /// The value of `key` as a number of frames in `range`, or `default`.
+    pub(crate) fn count(
+        &self,
+        key: &str,
+        range: std::ops::RangeInclusive<i32>,
+        default: i32,
+    ) -> Result<NonZeroUsize> {
+        let count = usize::try_from(self.integer(key, range, default)?).ok();
+        Ok(count
+            .and_then(NonZeroUsize::new)
+            .unwrap_or(NonZeroUsize::MIN))
     }
 
     /// The value of `key` as a PSNR: from 10 to 90 dB.

@@ -13,13 +13,13 @@ use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::ops::Range;
 
-use crate::bound::Bound;
-use crate::codec::{
-    Codec, Decoder, Encoded, EncodedPage, MAX_PAGE_BYTES, Page, Scope, check_range,
-};
+use crate::codec::{Decoder, MAX_PAGE_BYTES, Page, check_range};
+use crate::describe::{Description, Guarantee, Parameter, Speed};
 use crate::error::{CodecError, Result, buffer, corrupt};
 use crate::frame::FrameType;
-use crate::frames::{FrameData, Frames, FramesMut};
+use crate::frames::{FrameData, Frames};
+use crate::kind::Kind;
+use crate::pages::{PageCodec, Pages};
 use crate::scratch::{Scratch, at_least};
 use crate::spec::CodecSpec;
 use crate::varint;
@@ -42,44 +42,55 @@ const PAGE_FRAMES: NonZeroUsize = NonZeroUsize::new(4096).unwrap();
 /// The most frames in a page, so that a short page cannot request a long list of empty strings.
 const MAX_PAGE_FRAMES: usize = 1 << 20;
 
+pub(crate) const DESCRIPTION: Description = Description {
+    name: NAME,
+    summary: "strings; repeated ones are stored once",
+    kinds: &[Kind::Text],
+    is_default: true,
+    guarantees: &[Guarantee::Lossless],
+    is_grouped: false,
+    encode: Speed::Medium,
+    decode: Speed::Medium,
+    parameters: &[Parameter {
+        key: "level",
+        help: "of zstd: 1 (fast) to 19 (small)",
+    }],
+    settings: |_| vec![NAME.to_owned()],
+    quality: None,
+    files: None,
+    make: Pages::<Text>::make,
+};
+
 /// The `text` codec.
 #[derive(Debug)]
 pub(crate) struct Text {
-    spec: CodecSpec,
     level: i32,
 }
 
-impl Text {
-    pub(crate) fn new(spec: &CodecSpec) -> Result<Self> {
-        spec.allow(&["level"])?;
+impl PageCodec for Text {
+    const NAME: &'static str = NAME;
+    type Decoder = TextDecoder;
+
+    fn parse(spec: &CodecSpec) -> Result<Self> {
         let level = spec.integer("level", LEVELS, DEFAULT_LEVEL)?;
-        Ok(Self {
-            spec: CodecSpec::new(NAME, &[("level", level.to_string())]),
-            level,
-        })
-    }
-}
-
-impl Codec for Text {
-    fn spec(&self) -> &CodecSpec {
-        &self.spec
+        Ok(Self { level })
     }
 
-    fn scope(&self) -> Scope {
-        Scope::Page
-    }
-
-    fn bound(&self) -> Bound {
-        Bound::Lossless
+    fn parameters(&self) -> Vec<(&'static str, String)> {
+        vec![("level", self.level.to_string())]
     }
 
     fn page_frames(&self, _frame: &FrameType) -> NonZeroUsize {
         PAGE_FRAMES
     }
 
-    fn check(&self, frame: &FrameType) -> Result<()> {
+    fn max_page_frames(&self, _frame: &FrameType) -> usize {
+        MAX_PAGE_FRAMES
+    }
+
+    fn decoder(&self, frame: &FrameType) -> Result<TextDecoder> {
         match frame {
-            FrameType::Text => Ok(()),
+            FrameType::Text => Ok(TextDecoder),
             FrameType::Values(_) => Err(CodecError::Unsuited {
                 codec: NAME,
                 frame: frame.to_string(),
@@ -88,51 +99,22 @@ impl Codec for Text {
         }
     }
 
-    fn encode(
-        &self,
-        frames: &Frames<'_>,
-        page_frames: NonZeroUsize,
-        out: &mut Encoded,
-        scratch: &mut Scratch,
-    ) -> Result<()> {
-        self.check(frames.frame())?;
+    fn encode_page(&self, frames: &Frames<'_>, scratch: &mut Scratch) -> Result<Vec<u8>> {
         let FrameData::Bytes(texts) = frames.data() else {
             return Err(buffer("numeric values passed for a text stream"));
         };
-        for (nr, page) in texts.chunks(page_frames.get()).enumerate() {
-            check_texts(page, nr * page_frames.get())?;
-            scratch.bytes.clear();
-            put_content(page, &mut scratch.bytes)?;
-            let mut bytes = Vec::new();
-            scratch
-                .zstd
-                .compress(Effort::level(self.level), &scratch.bytes, &mut bytes)?;
-            bytes.shrink_to_fit();
-            out.pages.push(EncodedPage {
-                frames: page.len(),
-                bytes,
-            });
-        }
-        Ok(())
-    }
-
-    fn decoder(&self, frame: &FrameType, shared: &[u8]) -> Result<Box<dyn Decoder>> {
-        self.check(frame)?;
-        if !shared.is_empty() {
-            return Err(corrupt(NAME, "it shares nothing between pages"));
-        }
-        Ok(Box::new(TextDecoder))
+        check_texts(texts, frames.first())?;
+        scratch.bytes.clear();
+        put_content(texts, &mut scratch.bytes)?;
+        let mut page = Vec::new();
+        let effort = Effort::level(self.level);
+        scratch.zstd.compress(effort, &scratch.bytes, &mut page)?;
+        Ok(page)
     }
 }
 
 /// Rejects what a reader would reject; `first` is the index of the first frame in the input.
 fn check_texts(texts: &[&[u8]], first: usize) -> Result<()> {
-    if texts.len() > MAX_PAGE_FRAMES {
-        return Err(buffer(format!(
-            "a page has {} texts, at most {MAX_PAGE_FRAMES} are allowed",
-            texts.len()
-        )));
-    }
     let mut total = 0;
     for (idx, text) in texts.iter().enumerate() {
         if text.len() > MAX_TEXT_BYTES {
@@ -195,14 +177,18 @@ fn put_content(texts: &[&[u8]], out: &mut Vec<u8>) -> Result<()> {
 }
 
 #[derive(Debug)]
-struct TextDecoder;
+pub(crate) struct TextDecoder;
 
 impl Decoder for TextDecoder {
-    fn decode(
+    fn frame_bytes(&self) -> usize {
+        0
+    }
+
+    fn decode_checked(
         &self,
         _page: Page<'_>,
         _range: Range<usize>,
-        _dest: &mut FramesMut<'_>,
+        _dest: &mut [u8],
         _scratch: &mut Scratch,
     ) -> Result<()> {
         Err(buffer("this stream holds text, not numeric values"))
@@ -215,7 +201,7 @@ impl Decoder for TextDecoder {
         out: &mut Vec<String>,
         scratch: &mut Scratch,
     ) -> Result<()> {
-        check_range(page, &range, usize::MAX)?;
+        check_range(page, &range)?;
         if page.frames > MAX_PAGE_FRAMES {
             return Err(corrupt(
                 NAME,
@@ -328,6 +314,7 @@ fn text_range(ends: &[usize], which: usize) -> Result<Range<usize>> {
 mod tests {
     use super::*;
     use crate::codec;
+    use crate::codec::{Encoded, EncodedPage};
     use crate::testing::encode_frames;
     use proptest::prelude::*;
 

@@ -3,7 +3,7 @@
 
 use std::num::NonZeroUsize;
 
-use kino_codec::{Dtype, Encoded, FrameType, Frames, FramesMut, Page, Scratch, codec};
+use kino_codec::{Dtype, Encoded, FrameType, Frames, Scratch, codec};
 
 /// The threads of this process. This file has only one test, so that no other test adds threads.
 fn threads() -> usize {
@@ -30,13 +30,8 @@ fn no_image_codec_starts_a_thread() {
         let decoder = codec.decoder(&frame, &encoded.shared).unwrap();
         for page in &encoded.pages {
             let mut values = vec![0; page.frames * ty.frame_bytes()];
-            let mut dest = FramesMut::packed(ty, page.frames, &mut values).unwrap();
-            let source = Page {
-                bytes: &page.bytes,
-                frames: page.frames,
-            };
             decoder
-                .decode(source, 0..page.frames, &mut dest, &mut scratch)
+                .decode(page.page(), 0..page.frames, &mut values, &mut scratch)
                 .unwrap();
         }
         // The contexts are still alive: so would be any thread they started.

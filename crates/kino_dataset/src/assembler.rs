@@ -1,10 +1,11 @@
-//! Appends pages to shards in the order they arrive, and counts what the finished shards hold.
+//! Appends pages to shards in the order they arrive, and counts what the finished shards hold. Every finished shard
+//! gets a receipt.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
+use crate::draft::EpisodeDraft;
 use crate::encode::Packed;
-use crate::encode_queue::{EpisodeDraft, Run};
+use crate::encode_queue::Run;
 use crate::error::Result;
 use crate::manifest::ShardRef;
 use crate::receipts::{Receipt, Receipts};
@@ -17,11 +18,12 @@ use crate::usage::Usage;
 /// Appends pages to shards in the order they arrive.
 #[derive(Debug)]
 pub(crate) struct Assembler {
-    area: Arc<Area>,
     shard_bytes: u64,
     file: Option<ShardFile>,
     runs: Vec<(Run, RunPages)>,
     finished: Finished,
+    /// The last field, so that its folder is removed after the file in it.
+    receipts: Receipts,
 }
 
 /// Everything that was written: what a commit makes visible.
@@ -38,14 +40,19 @@ pub(crate) struct Finished {
 }
 
 impl Assembler {
-    pub(crate) fn new(area: Arc<Area>, shard_bytes: u64) -> Self {
+    pub(crate) fn new(receipts: Receipts, shard_bytes: u64) -> Self {
         Self {
-            area,
             shard_bytes,
             file: None,
             runs: Vec::new(),
             finished: Finished::default(),
+            receipts,
         }
+    }
+
+    /// The folder for unfinished work.
+    pub(crate) fn area(&self) -> &Area {
+        self.receipts.area()
     }
 
     /// Counts a shard that an interrupted pack had finished.
@@ -60,7 +67,7 @@ impl Assembler {
     pub(crate) fn pages(&mut self, run: Run, first_frame: u32, packed: Packed) -> Result<()> {
         let file = match &mut self.file {
             Some(file) => file,
-            none => none.insert(ShardFile::new(&self.area)?),
+            none => none.insert(ShardFile::new(self.receipts.area())?),
         };
         if self.runs.last().is_none_or(|(last, _)| *last != run) {
             self.runs.push((run, RunPages::default()));
@@ -93,19 +100,15 @@ impl Assembler {
     }
 
     /// Ends the episode: its index follows its pages, and a full shard is closed.
-    pub(crate) fn end_episode(
-        &mut self,
-        draft: EpisodeDraft,
-        receipts: &mut Receipts,
-    ) -> Result<()> {
+    pub(crate) fn end_episode(&mut self, draft: EpisodeDraft) -> Result<()> {
         let file = match &mut self.file {
             Some(file) => file,
-            none => none.insert(ShardFile::new(&self.area)?),
+            none => none.insert(ShardFile::new(self.receipts.area())?),
         };
         // The number of streams in a schema is limited: start the next shard with this episode.
         if !file.is_empty() && !file.has_room_for(&draft) {
-            let next = file.move_episode(&self.area)?;
-            self.finish_shard(receipts)?;
+            let next = file.move_episode(self.receipts.area())?;
+            self.finish_shard()?;
             self.file = Some(next);
         }
         let Some(file) = &mut self.file else {
@@ -113,7 +116,7 @@ impl Assembler {
         };
         file.end_episode(draft, std::mem::take(&mut self.runs))?;
         if file.position() >= self.shard_bytes {
-            self.finish_shard(receipts)?;
+            self.finish_shard()?;
         }
         Ok(())
     }
@@ -126,17 +129,17 @@ impl Assembler {
             .map_or(Ok(()), ShardFile::abandon_episode)
     }
 
-    /// Closes the last shard and returns everything that was written.
-    pub(crate) fn finish(mut self, receipts: &mut Receipts) -> Result<Finished> {
-        self.finish_shard(receipts)?;
-        Ok(self.finished)
+    /// Closes the last shard and returns everything that was written, and the receipts, to be removed after the commit.
+    pub(crate) fn finish(mut self) -> Result<(Finished, Receipts)> {
+        self.finish_shard()?;
+        Ok((self.finished, self.receipts))
     }
 
-    fn finish_shard(&mut self, receipts: &mut Receipts) -> Result<()> {
+    fn finish_shard(&mut self) -> Result<()> {
         let Some(file) = self.file.take().filter(|file| !file.is_empty()) else {
             return Ok(());
         };
-        let (shard, contents) = file.publish(self.area.store())?;
+        let (shard, contents) = file.publish(self.receipts.area().store())?;
         let Contents {
             mut rows,
             usage,
@@ -155,7 +158,7 @@ impl Assembler {
             usage: usage.clone(),
             stats,
         };
-        receipts.write(&receipt)?;
+        self.receipts.write(&receipt)?;
         self.finished.shards.push(shard);
         self.finished.rows.extend(receipt.rows);
         self.finished.usage.merge(usage);

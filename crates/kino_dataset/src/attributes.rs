@@ -13,12 +13,12 @@
 
 use std::num::NonZeroUsize;
 
-use kino_codec::{CodecError, Encoded, FrameType, Frames, Page, Scratch, codec};
+use kino_codec::{ATTRIBUTES_CODEC, CodecError, Encoded, FrameType, Frames, Page, Scratch, codec};
 use serde::{Deserialize, Serialize};
 
+use crate::draft::EpisodeDraft;
 use crate::error::{Result, codec_at, corrupt};
-use crate::events::{EventRule, Protected};
-use crate::writer::EpisodeInfo;
+use crate::events::Protected;
 
 /// A JSON object.
 pub type JsonMap = serde_json::Map<String, serde_json::Value>;
@@ -48,26 +48,23 @@ pub(crate) struct Kept {
 }
 
 /// The page of an episode that is being written.
-pub(crate) fn encode(
-    (info, draft): (&EpisodeInfo, &str),
-    (protected, events): (&[Protected], &[EventRule]),
-    scratch: &mut Scratch,
-) -> Result<Vec<u8>, CodecError> {
-    let events = events
-        .iter()
-        .map(|rule| serde_json::to_value(rule).unwrap_or_default());
+pub(crate) fn encode(episode: &EpisodeDraft) -> Result<Vec<u8>, CodecError> {
+    let rules = episode.events.iter();
     let attributes = Attributes {
-        id: info.id.clone(),
-        draft: draft.to_owned(),
-        attributes: info.attributes.clone(),
-        protected: protected.to_vec(),
-        events: events.collect(),
+        id: episode.info.id.clone(),
+        draft: episode.draft.clone(),
+        attributes: episode.info.attributes.clone(),
+        protected: episode.protected.clone(),
+        events: rules
+            .map(|rule| serde_json::to_value(rule).unwrap_or_default())
+            .collect(),
     };
     let text = serde_json::to_vec(&attributes).unwrap_or_default();
     let mut encoded = Encoded::default();
     let texts = [text.as_slice()];
     let frames = Frames::bytes(&FrameType::Text, &texts);
-    codec("text")?.encode(&frames, NonZeroUsize::MIN, &mut encoded, scratch)?;
+    let scratch = &mut Scratch::new();
+    codec(ATTRIBUTES_CODEC)?.encode(&frames, NonZeroUsize::MIN, &mut encoded, scratch)?;
     Ok(encoded
         .pages
         .pop()
@@ -78,7 +75,7 @@ pub(crate) fn encode(
 /// Parses the (untrusted) bytes of a page.
 pub(crate) fn decode(place: &str, bytes: &[u8], scratch: &mut Scratch) -> Result<Kept> {
     let mut texts = Vec::new();
-    let decoder = codec("text")
+    let decoder = codec(ATTRIBUTES_CODEC)
         .and_then(|codec| codec.decoder(&FrameType::Text, &[]))
         .map_err(codec_at(place))?;
     decoder

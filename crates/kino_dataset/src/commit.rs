@@ -246,7 +246,7 @@ fn prepare(
         bytes: stats_bytes,
     };
     let parent = head.map(|head| (head.manifest.clone(), head.id.clone()));
-    let mut manifest = Manifest::next(parent.as_ref(), (table, stats), additions.message);
+    let mut manifest = Manifest::next(parent.as_ref(), table, stats, additions.message);
     for source in additions.sources {
         add_source(&mut manifest.attributes, source);
     }
@@ -347,9 +347,10 @@ fn all_rows(head: Option<&Head>, finished: &Finished) -> Result<Vec<EpisodeRow>>
 fn add_source(attributes: &mut JsonMap, source: &SourceRecord) {
     for (name, value) in &source.attributes {
         let is_taken = attributes.get(name).is_some_and(|known| known != value);
-        let name = match is_taken {
-            true => format!("{name}@{}", source.name),
-            false => name.clone(),
+        let name = if is_taken {
+            format!("{name}@{}", source.name)
+        } else {
+            name.clone()
         };
         attributes.insert(name, value.clone());
     }

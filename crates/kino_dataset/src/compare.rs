@@ -93,7 +93,7 @@ pub(crate) fn psnr_db(sum_squared: f64, values: u64) -> Option<f64> {
 /// The first value that violates its bound.
 fn outside(ty: &ValueType, original: &[u8], decoded: &[u8], bound: &AbsBound) -> Option<usize> {
     fn first<const N: usize>(
-        (a, b): (&[u8], &[u8]),
+        [a, b]: [&[u8]; 2],
         eps: impl Fn(usize) -> f64,
         distance: fn([u8; N], [u8; N]) -> f64,
     ) -> Option<usize> {
@@ -117,7 +117,7 @@ fn outside(ty: &ValueType, original: &[u8], decoded: &[u8], bound: &AbsBound) ->
         };
     }
     let elements = ty.elements().max(1);
-    let (pair, eps) = ((original, decoded), |idx: usize| bound.eps(idx % elements));
+    let (pair, eps) = ([original, decoded], |idx: usize| bound.eps(idx % elements));
     match ty.dtype() {
         Dtype::Bool | Dtype::U8 => whole!(u8, pair, eps),
         Dtype::I8 => whole!(i8, pair, eps),

@@ -269,7 +269,7 @@ pub(crate) fn read_manifest(store: &Store, version: u64) -> Result<(Manifest, St
 
 pub(crate) fn read_table(store: &Store, manifest: &Manifest) -> Result<EpisodeTable> {
     let table = &manifest.episodes;
-    let bytes = read_hashed(store, FileKind::Episodes, (&table.blake3, table.bytes))?;
+    let bytes = read_hashed(store, FileKind::Episodes, &table.blake3, table.bytes)?;
     let place = store.path(&FileKind::Episodes.key(&table.blake3));
     let table = EpisodeTable::parse(bytes)?;
     if table.len() as u64 != manifest.episodes.count {
@@ -290,7 +290,7 @@ pub(crate) fn read_stats(
     manifest: &Manifest,
 ) -> Result<BTreeMap<String, StreamStats>> {
     let stats = &manifest.stats;
-    let bytes = read_hashed(store, FileKind::Stats, (&stats.blake3, stats.bytes))?;
+    let bytes = read_hashed(store, FileKind::Stats, &stats.blake3, stats.bytes)?;
     let place = store.path(&FileKind::Stats.key(&stats.blake3));
     let stats: BTreeMap<String, StreamStats> =
         serde_json::from_slice(&bytes).map_err(|error| corrupt(&place, error.to_string()))?;
@@ -319,7 +319,7 @@ fn unlisted(store: &Store, manifest: &Manifest, shard: &Hash) -> DatasetError {
 }
 
 /// Reads a small file and verifies its hash.
-fn read_hashed(store: &Store, kind: FileKind, (hash, len): (&Hash, u64)) -> Result<bytes::Bytes> {
+fn read_hashed(store: &Store, kind: FileKind, hash: &Hash, len: u64) -> Result<bytes::Bytes> {
     let key = kind.key(hash);
     let bytes = store.read(&key, len)?;
     if bytes.len() as u64 != len {

@@ -12,11 +12,11 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use kino_format::ByteSize;
+use kino_sync::{Mutex, MutexGuard};
 
 use crate::error::{DatasetError, Result, invalid};
 
@@ -136,8 +136,8 @@ impl Emulated {
         Ok(bytes)
     }
 
-    fn kept(&self) -> std::sync::MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock()
     }
 
     fn read_slowly(&self, read: impl FnOnce() -> Result<Bytes>) -> Result<Bytes> {
@@ -164,7 +164,7 @@ impl Emulated {
         #[expect(clippy::cast_precision_loss, reason = "a read is under 2⁵³ bytes")]
         let takes = bytes as f64 / rate;
         let takes = Duration::try_from_secs_f64(takes).unwrap_or(Duration::MAX);
-        let mut free_at = self.free_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut free_at = self.free_at.lock();
         *free_at = began.max(*free_at).saturating_add(takes);
         *free_at
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kino_codec::{
-    Codec, CodecError, Decoder, Encoded, FrameType, Frames, FramesMut, Page, RunEncoder, Scope,
+    CLOCK_CODEC, Codec, CodecError, Decoder, Dtype, Encoded, FrameType, Frames, RunEncoder, Scope,
     Scratch, ValueType,
 };
 
@@ -51,6 +51,21 @@ pub(crate) const WHOLE_RUN_BYTES_PER_NUMBER: usize = 48;
 const PAGE_BYTES_PER_NUMBER: usize = 80;
 
 impl Block {
+    /// Explicit timestamps as int64 scalars.
+    pub(crate) fn of_times(times: &[i64]) -> Result<Self, CodecError> {
+        let frame = FrameType::values(Dtype::I64, &[])?;
+        let codec = kino_codec::codec(CLOCK_CODEC)?;
+        Ok(Self {
+            page_frames: codec.page_frames(&frame),
+            codec,
+            frame: Arc::new(frame),
+            data: BlockData::Values(times.iter().flat_map(|time| time.to_le_bytes()).collect()),
+            channels: None,
+            protected: Vec::new(),
+            learnt: None,
+        })
+    }
+
     /// Bytes of a frame of values, at least one.
     pub(crate) fn frame_bytes(&self) -> usize {
         let ty = self.frame.as_values();
@@ -205,9 +220,7 @@ fn pack_with(block: &Block, scratch: &mut Scratch) -> Result<Packed, CodecError>
         (FrameType::Text, BlockData::Bytes(original)) => {
             check_text(block, &*decoder, original, &mut packed, scratch)?
         }
-        (FrameType::Values(ty), data) => {
-            check_values(block, (&*decoder, ty), data, &mut packed, scratch)?
-        }
+        (FrameType::Values(ty), _) => check_values(block, &*decoder, ty, &mut packed, scratch)?,
         (FrameType::Text, _) => {
             return Err(broken(
                 &*block.codec,
@@ -228,7 +241,7 @@ fn check_text(
     let mut texts = Vec::new();
     let start = Instant::now();
     for page in &packed.encoded.pages {
-        decoder.decode_text(page_of(page), 0..page.frames, &mut texts, scratch)?;
+        decoder.decode_text(page.page(), 0..page.frames, &mut texts, scratch)?;
     }
     packed.decode_time = start.elapsed();
     if texts
@@ -246,8 +259,8 @@ fn check_text(
 
 fn check_values(
     block: &Block,
-    (decoder, ty): (&dyn Decoder, &ValueType),
-    data: &BlockData,
+    decoder: &dyn Decoder,
+    ty: &ValueType,
     packed: &mut Packed,
     scratch: &mut Scratch,
 ) -> Result<(), CodecError> {
@@ -259,12 +272,11 @@ fn check_values(
         let len = page.frames * ty.frame_bytes();
         decoded.resize(len, 0);
         let start = Instant::now();
-        let mut dest = FramesMut::packed(ty, page.frames, &mut decoded)?;
-        decoder.decode(page_of(page), 0..page.frames, &mut dest, scratch)?;
+        decoder.decode(page.page(), 0..page.frames, &mut decoded, scratch)?;
         packed.decode_time += start.elapsed();
         // As a reader does: what it would refuse is never committed.
         check_bools(ty, &decoded)?;
-        match data {
+        match &block.data {
             BlockData::Values(bytes) => {
                 let original = bytes.get(position..position + len).unwrap_or_default();
                 let error = comparison.page(first_frame, original, &decoded)?;
@@ -280,11 +292,4 @@ fn check_values(
     }
     packed.stats = stats;
     Ok(())
-}
-
-fn page_of(page: &kino_codec::EncodedPage) -> Page<'_> {
-    Page {
-        bytes: &page.bytes,
-        frames: page.frames,
-    }
 }

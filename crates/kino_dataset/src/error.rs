@@ -135,7 +135,7 @@ impl DatasetError {
 fn codec_kind(error: &CodecError) -> ErrorKind {
     match error {
         CodecError::Corrupt { .. } => ErrorKind::Corrupt,
-        CodecError::Unknown { .. } => ErrorKind::Unsupported,
+        CodecError::Unknown { .. } | CodecError::Retired { .. } => ErrorKind::Unsupported,
         _ => ErrorKind::Invalid,
     }
 }

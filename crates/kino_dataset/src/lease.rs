@@ -135,9 +135,10 @@ pub(crate) fn find(folder: &Path) -> io::Result<Holder> {
         .as_deref()
         .and_then(|seen| serde_json::from_slice::<Text>(seen).ok())
         .is_some_and(|text| !text.boot.is_empty() && text.boot == boot());
-    Ok(match has_locks && is_here {
-        true => Holder::Gone(lock),
-        false => Holder::Elsewhere(Unwatched { lock, path, seen }),
+    Ok(if has_locks && is_here {
+        Holder::Gone(lock)
+    } else {
+        Holder::Elsewhere(Unwatched { lock, path, seen })
     })
 }
 
@@ -152,9 +153,10 @@ impl Holder {
             return self;
         };
         thread::sleep(watch);
-        match fs::read(&lease.path).ok() == lease.seen {
-            true => Self::Gone(lease.lock),
-            false => Self::Alive,
+        if fs::read(&lease.path).ok() == lease.seen {
+            Self::Gone(lease.lock)
+        } else {
+            Self::Alive
         }
     }
 }

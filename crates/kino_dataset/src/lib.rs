@@ -19,6 +19,7 @@ mod commit;
 mod compare;
 mod costs;
 mod dataset;
+mod draft;
 mod emulate;
 mod encode;
 mod encode_queue;
@@ -34,11 +35,13 @@ mod long_run;
 mod manifest;
 mod open_stream;
 mod overwrite;
+mod pipeline;
 mod plan;
 mod protection;
 mod receipts;
 mod resume;
 mod selection;
+mod settled;
 mod shard_file;
 mod spill;
 mod staging;
@@ -48,6 +51,7 @@ mod stored_stream;
 mod stream;
 mod stream_info;
 mod table;
+mod target;
 mod usage;
 mod verify;
 mod window;
@@ -55,7 +59,10 @@ mod writer;
 
 pub use attributes::JsonMap;
 pub use commit::{Committed, SourceRecord};
-pub use costs::{Cost, CostRecord, CostSample, Effort, Measured, candidates, cpu_name, measure};
+pub use costs::{
+    Cost, CostRecord, CostSample, Effort, Measured, candidates, carriers, classic, comparable,
+    cpu_name, measure,
+};
 pub use dataset::Dataset;
 pub use emulate::{SlowStorage, Stall, Storage};
 pub use episode::Episode;
@@ -82,7 +89,7 @@ pub use verify::{Damage, Level, Verified, verify, verify_while};
 pub use window::{
     ACTIONS, Anchor, Array, At, CountSource, Described, Description, EpisodeSamples, Goal, Include,
     LeRobot, Located, Mask, MaskArray, MaskDialect, MaskShape, NO_FRAME, NextObs, Out, Pad,
-    Polarity, Rate, Request, Resolve, Robomimic, SAME_INSTANT_NS, Sample, SampleFrames, Samples,
-    Stack, Window, WindowFrames, shared_anchor, suggest,
+    Polarity, Rate, Request, Resolve, Robomimic, Sample, SampleFrames, Samples, Stack, Window,
+    WindowFrames, shared_anchor, suggest,
 };
 pub use writer::{DatasetWriter, EpisodeInfo, Start, WriterOptions};

@@ -16,12 +16,11 @@ use std::sync::Arc;
 
 use kino_codec::{Frames, RunEncoder, Scope};
 
-use crate::assembler::Assembler;
 use crate::encode::{Block, BlockData, Learnt};
-use crate::encode_queue::{EncodeQueue, Job};
+use crate::encode_queue::Job;
 use crate::error::{Result, codec_at};
 use crate::open_stream::BLOCK_BYTES;
-use crate::receipts::Receipts;
+use crate::pipeline::Pipeline;
 
 /// Runs of up to this many values are encoded as a whole: 16 MiB of float32.
 pub(crate) const WHOLE_RUN_NUMBERS: usize = 1 << 22;
@@ -37,22 +36,23 @@ pub(crate) fn is_long(scope: Scope, numbers: usize) -> bool {
     scope == Scope::Run && numbers > WHOLE_RUN_NUMBERS
 }
 
-/// Submits a block, or a whole run that may be long, to the workers.
-pub(crate) fn submit(
-    mut job: Job,
-    queue: &mut EncodeQueue,
-    assembler: &mut Assembler,
-    receipts: &mut Receipts,
-) -> Result<()> {
-    let elements = job.block.frame.as_values().map_or(0, |ty| ty.elements());
+/// Whether a block is a run that is too long to be encoded as a whole.
+pub(crate) fn is_long_block(block: &Block) -> bool {
+    let numbers = block.frames().saturating_mul(elements(block));
+    is_long(block.codec.scope(), numbers)
+}
+
+/// Values per frame.
+fn elements(block: &Block) -> usize {
+    block.frame.as_values().map_or(0, |ty| ty.elements())
+}
+
+/// Submits a long run, block by block.
+pub(crate) fn submit(job: Job, pipeline: &mut Pipeline) -> Result<()> {
     let frames = job.block.frames();
-    if !is_long(job.block.codec.scope(), frames.saturating_mul(elements)) {
-        job.block.data = job.block.data.into_memory()?;
-        return queue.submit(job, assembler, receipts);
-    }
     let page_frames = job.block.page_frames;
-    let piece = piece_frames(page_frames, elements);
-    queue.make_room(learning_bytes(&job.block), assembler, receipts)?;
+    let piece = piece_frames(page_frames, elements(&job.block));
+    pipeline.make_room(learning_bytes(&job.block))?;
     let encoder = learn(&job, piece)?;
     let frame_bytes = job.block.frame_bytes();
     let pages = (BLOCK_BYTES / frame_bytes / page_frames).max(1);
@@ -78,7 +78,7 @@ pub(crate) fn submit(
             place: job.place.clone(),
             block,
         };
-        queue.submit(part, assembler, receipts)?;
+        pipeline.submit_block(part)?;
     }
     Ok(())
 }
@@ -107,9 +107,8 @@ fn learn(job: &Job, piece: NonZeroUsize) -> Result<Arc<dyn RunEncoder>> {
         frame, data, codec, ..
     } = &job.block;
     let (size, frames) = (job.block.frame_bytes(), job.block.frames());
-    let elements = frame.as_values().map_or(1, |ty| ty.elements());
     let mut sample = Vec::new();
-    for first in pieces(frames, piece.get(), elements) {
+    for first in pieces(frames, piece.get(), elements(&job.block)) {
         let end = frames.min(first + piece.get());
         sample.append(&mut data.read(first * size..end * size)?);
     }

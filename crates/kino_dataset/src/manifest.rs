@@ -173,10 +173,10 @@ impl Manifest {
     /// An empty manifest for the version after `parent`.
     pub(crate) fn next(
         parent: Option<&(Self, String)>,
-        tables: (TableRef, FileRef),
+        episodes: TableRef,
+        stats: FileRef,
         message: &str,
     ) -> Self {
-        let (episodes, stats) = tables;
         Self {
             kinograph: "dataset".to_owned(),
             format: FORMAT_VERSION,
@@ -349,13 +349,11 @@ mod tests {
         };
         let mut manifest = Manifest::next(
             None,
-            (
-                table,
-                FileRef {
-                    blake3: hash,
-                    bytes: 5,
-                },
-            ),
+            table,
+            FileRef {
+                blake3: hash,
+                bytes: 5,
+            },
             "test",
         );
         manifest.streams.push(StreamSummary {
@@ -439,8 +437,8 @@ mod tests {
         }
         let mut last = manifest();
         last.version = MAX_VERSION;
-        let tables = (last.episodes.clone(), last.stats.clone());
-        let next = Manifest::next(Some(&(last, String::new())), tables, "");
+        let (episodes, stats) = (last.episodes.clone(), last.stats.clone());
+        let next = Manifest::next(Some(&(last, String::new())), episodes, stats, "");
         let error = next.to_bytes().unwrap_err();
         assert!(error.to_string().contains("version numbers go"), "{error}");
     }

@@ -3,12 +3,18 @@
 use std::sync::Arc;
 
 use kino_codec::{FrameType, Scope};
+use kino_format::Kind;
 
-use crate::encode::BlockData;
+use crate::draft::StreamDraft;
+use crate::encode::{Block, BlockData};
 use crate::error::{Result, invalid};
 use crate::events::Recorder;
-use crate::plan::Choice;
+use crate::long_run;
+use crate::plan::{Arrival, Choice};
 use crate::spill::Spill;
+use crate::stats::channels_of;
+use crate::stored_stream::check_bools;
+use crate::stream_info::StreamInfo;
 
 /// Frames are submitted to the workers in blocks of about this many bytes: enough to be worth a task.
 pub(crate) const BLOCK_BYTES: usize = 1 << 20;
@@ -40,6 +46,97 @@ pub(crate) struct OpenStream {
 }
 
 impl OpenStream {
+    /// A stream before its first frame.
+    pub(crate) fn new(
+        info: &StreamInfo,
+        choice: Choice,
+        draft: &StreamDraft,
+        recorders: Vec<Recorder>,
+    ) -> Self {
+        let ty = info.frame.as_values();
+        let frame_bytes = ty.map_or(0, |ty| ty.frame_bytes());
+        let is_image = matches!(info.kind, Kind::Image | Kind::Depth);
+        let own_start = draft.shared.count;
+        // Frames without bytes cannot be pushed: they are complete already.
+        let is_complete = ty.is_some() && frame_bytes == 0;
+        Self {
+            frame: Arc::new(info.frame.clone()),
+            choice,
+            channels: ty
+                .filter(|_| frame_bytes > 0)
+                .map(|ty| channels_of(is_image, ty)),
+            frames: draft.frames,
+            next: if is_complete { draft.frames } else { own_start },
+            raw_bytes: frame_bytes as u64 * u64::from(own_start),
+            waiting: match (&info.frame, info.arrival) {
+                (FrameType::Values(_), Arrival::Values) => BlockData::Values(Vec::new()),
+                _ => BlockData::Bytes(Vec::new()),
+            },
+            waiting_frames: 0,
+            waiting_text: 0,
+            file: None,
+            recorders,
+        }
+    }
+
+    /// Bytes of a decoded frame; 0 for text.
+    pub(crate) fn frame_bytes(&self) -> usize {
+        self.frame.as_values().map_or(0, |ty| ty.frame_bytes())
+    }
+
+    /// Whether the frames to come are a run that is too long to wait in memory.
+    pub(crate) fn is_long(&self) -> bool {
+        let elements = self.frame.as_values().map_or(0, |ty| ty.elements());
+        let numbers = elements * (self.frames - self.next) as usize;
+        long_run::is_long(self.choice.codec.scope(), numbers)
+    }
+
+    /// Refuses packed values that are not whole frames, more than were announced, or bools that are neither 0 nor 1.
+    pub(crate) fn check_values(&self, place: &str, packed: &[u8]) -> Result<()> {
+        let frame_bytes = self.frame_bytes();
+        if !matches!(self.waiting, BlockData::Values(_)) {
+            return Err(invalid(format!(
+                "{place} holds byte strings, but packed values were pushed"
+            )));
+        }
+        if frame_bytes == 0 || !packed.len().is_multiple_of(frame_bytes) {
+            return Err(invalid(format!(
+                "{place}: {} bytes are not a multiple of the frame size of {frame_bytes} bytes",
+                packed.len()
+            )));
+        }
+        if let Some(ty) = self.frame.as_values()
+            && check_bools(ty, packed).is_err()
+        {
+            let byte = packed.iter().position(|&byte| byte > 1).unwrap_or_default();
+            return Err(invalid(format!(
+                "{place}: frame {} has a bool stored as {}, but a bool must be 0 or 1; store it as uint8, or pass `values != 0`",
+                self.next as usize + byte / frame_bytes,
+                packed[byte]
+            )));
+        }
+        self.check_count(place, packed.len() / frame_bytes)
+    }
+
+    /// Refuses byte strings that are more than were announced, or text that is not UTF-8.
+    pub(crate) fn check_bytes(&self, place: &str, frames: &[&[u8]]) -> Result<()> {
+        if !matches!(self.waiting, BlockData::Bytes(_)) {
+            return Err(invalid(format!(
+                "{place} holds packed values, but byte strings were pushed"
+            )));
+        }
+        self.check_count(place, frames.len())?;
+        let is_text = *self.frame == FrameType::Text;
+        let is_wrong = |frame: &&[u8]| is_text && std::str::from_utf8(frame).is_err();
+        match frames.iter().position(is_wrong) {
+            Some(frame) => {
+                let frame = self.next as usize + frame;
+                Err(invalid(format!("{place}: frame {frame} is not UTF-8 text")))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Frames per block: whole pages of about [`BLOCK_BYTES`], or `None` for a codec that needs the whole run.
     pub(crate) fn block_frames(&self, frame_bytes: usize) -> Option<usize> {
         let page = self.choice.page_frames.get();
@@ -53,8 +150,8 @@ impl OpenStream {
         }
     }
 
-    /// Counts frames that are about to be pushed, and refuses more than were announced.
-    pub(crate) fn expect(&mut self, place: &str, more: usize) -> Result<()> {
+    /// Refuses more frames than were announced.
+    fn check_count(&self, place: &str, more: usize) -> Result<()> {
         let next = u32::try_from(more)
             .ok()
             .and_then(|more| self.next.checked_add(more));
@@ -105,8 +202,20 @@ impl OpenStream {
                 || (is_page && self.waiting_text >= BLOCK_BYTES))
     }
 
-    /// Takes the waiting frames.
-    pub(crate) fn take_waiting(&mut self) -> Result<BlockData> {
+    /// Takes the waiting frames as a block.
+    pub(crate) fn take_block(&mut self) -> Result<Block> {
+        Ok(Block {
+            codec: Arc::clone(&self.choice.codec),
+            frame: Arc::clone(&self.frame),
+            page_frames: self.choice.page_frames,
+            data: self.take_waiting()?,
+            channels: self.channels,
+            protected: Vec::new(),
+            learnt: None,
+        })
+    }
+
+    fn take_waiting(&mut self) -> Result<BlockData> {
         self.waiting_frames = 0;
         self.waiting_text = 0;
         let empty = match self.waiting {

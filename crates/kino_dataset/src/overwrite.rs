@@ -68,9 +68,10 @@ impl Replacement {
         };
         let parent = parent_of(&self.target);
         let error = || io_at("replace", self.target.display().to_string());
-        let replaced = match self.target.exists() {
-            true => exchange(&folder, &self.target),
-            false => move_folder(&folder, &self.target).map(|()| None),
+        let replaced = if self.target.exists() {
+            exchange(&folder, &self.target)
+        } else {
+            move_folder(&folder, &self.target).map(|()| None)
         };
         let old = replaced.map_err(|source| {
             let failed = error()(source);
@@ -155,8 +156,9 @@ fn check_target(target: &Path) -> Result<()> {
     if !entries.is_empty() && store.versions()?.is_empty() {
         return refuse("is not a dataset, and is not overwritten; choose another path");
     }
-    match resume::is_at_work(&FoundArea::all(&store)?) {
-        true => refuse("is being written to; wait for that writer, or choose another path"),
-        false => Ok(()),
+    if resume::is_at_work(&FoundArea::all(&store)?) {
+        refuse("is being written to; wait for that writer, or choose another path")
+    } else {
+        Ok(())
     }
 }

@@ -11,7 +11,6 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -30,7 +29,7 @@ const MAX_BYTES: u64 = 1 << 30;
 /// The receipts of one staging area.
 #[derive(Debug)]
 pub(crate) struct Receipts {
-    area: Arc<Area>,
+    area: Area,
     next: u32,
 }
 
@@ -63,12 +62,11 @@ impl Receipts {
     /// The receipts in an area that this process holds.
     pub(crate) fn of(area: Area) -> Result<Self> {
         let next = numbers(&area.path())?.last().map_or(1, |last| last + 1);
-        let area = Arc::new(area);
         Ok(Self { area, next })
     }
 
-    pub(crate) fn area(&self) -> Arc<Area> {
-        Arc::clone(&self.area)
+    pub(crate) fn area(&self) -> &Area {
+        &self.area
     }
 
     /// Whether there is nothing to resume.

@@ -115,9 +115,10 @@ fn differences(here: &Settings, there: &Settings) -> String {
         .filter(|name| here.get(*name) != there.get(*name));
     let shown = differing.map(|name| {
         let (here, there) = (show(here.get(name)), show(there.get(name)));
-        match here == there {
-            true => format!("{name} differs"),
-            false => format!("{name} was {there}, now it is {here}"),
+        if here == there {
+            format!("{name} differs")
+        } else {
+            format!("{name} was {there}, now it is {here}")
         }
     });
     shown.collect::<Vec<_>>().join("; ")

@@ -7,14 +7,16 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::time::Duration;
 
-use kino_codec::Scratch;
+use kino_codec::CLOCK_CODEC;
 use kino_format::{
-    Clock, ClockRecord, MAX_STREAMS, NONE, Schema, ShardWriter, StreamRecord, StreamSchema,
+    Clock, ClockRecord, EpisodeRecords, MAX_STREAMS, NONE, Schema, ShardWriter, StreamRecord,
+    StreamSchema,
 };
 
 use crate::attributes;
 use crate::compare::Distortion;
-use crate::encode_queue::{CLOCK_CODEC, EpisodeDraft, Run, StreamDraft};
+use crate::draft::{EpisodeDraft, StreamDraft};
+use crate::encode_queue::Run;
 use crate::error::{Result, codec_at, format_at, io_at};
 use crate::hash::Hash;
 use crate::manifest::ShardRef;
@@ -23,7 +25,6 @@ use crate::stats::StatsPart;
 use crate::store::Store;
 use crate::table::EpisodeRow;
 use crate::usage::Usage;
-use crate::writer::EpisodeInfo;
 
 /// Bytes are written to the file in chunks of at least this size.
 const FLUSH_BYTES: usize = 1 << 20;
@@ -216,15 +217,16 @@ impl ShardFile {
             ));
             self.count(stream, pages);
         }
-        let events = (&*draft.protected, &*draft.events);
-        let text = attributes::encode((&draft.info, &draft.draft), events, &mut Scratch::new())
-            .map_err(codec_at(place.clone()))?;
+        let text = attributes::encode(&draft).map_err(codec_at(place.clone()))?;
         let attributes_page = self.page(&text, 0)?;
         let summary = self
             .writer
             .end_episode(
-                (&clocks, &streams),
-                attributes_page,
+                &EpisodeRecords {
+                    clocks: &clocks,
+                    streams: &streams,
+                    attributes_page,
+                },
                 &self.schema,
                 &mut self.buffer,
             )
@@ -248,7 +250,7 @@ impl ShardFile {
             shard: [0; 32],
             slot: u32::try_from(summary.slot).unwrap_or(u32::MAX),
             hash: summary.hash,
-            ..row_of(draft.info)
+            ..draft.info.into_row()
         };
         self.contents.rows.push((position, row));
         self.begin_episode()
@@ -263,7 +265,7 @@ impl ShardFile {
             used.bytes += pages.bytes;
             used.max_abs_error = used.max_abs_error.max(pages.error.max_abs);
             used.sum_squared_error += pages.error.sum_squared;
-            used.stored_values += u64::from(stream.frames - stream.own_start) * elements;
+            used.stored_values += u64::from(stream.frames - stream.shared.count) * elements;
             used.encode_time += pages.encode_time;
             used.decode_time += pages.decode_time;
             used.protected_frames += stream.protected_frames;
@@ -342,12 +344,13 @@ fn stream_record(stream: &StreamDraft, position: u32, pages: &RunPages) -> Strea
         stream: position,
         clock: u32::try_from(stream.clock).unwrap_or(NONE),
         frames: stream.frames,
-        own_start: stream.own_start,
+        own_start: stream.shared.count,
         base: stream
+            .shared
             .base
             .and_then(|base| u32::try_from(base).ok())
             .unwrap_or(NONE),
-        base_first: stream.base_first,
+        base_first: stream.shared.first,
         first_page: pages.first_page,
         page_count: pages.page_count,
         shared_page: pages.shared_page,
@@ -360,20 +363,4 @@ fn stream_record(stream: &StreamDraft, position: u32, pages: &RunPages) -> Strea
 #[expect(clippy::cast_precision_loss, reason = "a duration for display")]
 fn seconds(ns: i64) -> f64 {
     ns as f64 / 1e9
-}
-
-/// The row of an episode, as far as it is known before its frames.
-pub(crate) fn row_of(info: EpisodeInfo) -> EpisodeRow {
-    EpisodeRow {
-        id: info.id,
-        splits: info.splits,
-        task: info.task,
-        success: info.success,
-        licence: info.licence,
-        consent: info.consent,
-        source: info.source,
-        source_hash: info.source_hash,
-        labels: info.labels,
-        ..EpisodeRow::default()
-    }
 }

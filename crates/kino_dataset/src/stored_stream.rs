@@ -16,9 +16,7 @@ use std::ops::Range;
 use std::sync::OnceLock;
 
 use bytes::Bytes;
-use kino_codec::{
-    Codec, CodecError, Decoder, Dtype, FrameType, FramesMut, Page, Scratch, ValueType,
-};
+use kino_codec::{Codec, CodecError, Decoder, Dtype, FrameType, Page, Scratch, ValueType};
 use kino_format::{NONE, PageSlice, Segment, StreamRecord, StreamSchema};
 
 use crate::episode::Episode;
@@ -141,8 +139,8 @@ impl StoredStream {
             bytes,
             frames: page.frames,
         };
-        FramesMut::packed(ty, page.range.len(), out)
-            .and_then(|mut dest| decoder.decode(stored, page.range.clone(), &mut dest, scratch))
+        decoder
+            .decode(stored, page.range.clone(), out, scratch)
             .and_then(|()| check_bools(ty, out))
             .map_err(|error| self.at_page(page, error))
     }

@@ -6,7 +6,7 @@
 use std::ops::Range;
 use std::sync::OnceLock;
 
-use kino_codec::{Dtype, FrameType, FramesMut, Page, Scratch};
+use kino_codec::{Dtype, FrameType, Page, Scratch};
 use kino_format::{Clock, NONE, PageSlice, StreamSchema};
 
 use crate::episode::Episode;
@@ -260,14 +260,12 @@ impl Stream {
         for slice in index.pages_of_clock(position) {
             let bytes = self.episode().read_page(&slice.record, &place)?;
             buffer.resize(slice.frames * ty.frame_bytes(), 0);
-            let mut dest =
-                FramesMut::packed(ty, slice.frames, &mut buffer).map_err(codec_at(&place))?;
             let page = Page {
                 bytes: &bytes,
                 frames: slice.frames,
             };
             decoder
-                .decode(page, 0..slice.frames, &mut dest, &mut scratch)
+                .decode(page, 0..slice.frames, &mut buffer, &mut scratch)
                 .map_err(codec_at(&place))?;
             times.extend(
                 buffer

@@ -14,26 +14,25 @@
 //! only `staging/` and finished shards that no version references; [`Start::Resume`] resumes these. Memory is bounded
 //! by [`WriterOptions::memory_bytes`].
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::path::{Path, PathBuf};
-
-use kino_codec::FrameType;
-use kino_format::{Kind, is_unprintable};
+use std::collections::{BTreeMap, HashSet};
+use std::path::Path;
 
 use crate::assembler::Assembler;
 use crate::commit::{self, Additions, Base, Committed, SourceRecord};
 use crate::encode_queue::EncodeQueue;
 use crate::episode_writer::EpisodeWriter;
-use crate::error::{DatasetError, Result, invalid};
+use crate::error::{Result, invalid};
 use crate::events::Protected;
-use crate::overwrite::{FOLDERS, Replacement};
+use crate::overwrite::Replacement;
+use crate::pipeline::Pipeline;
 use crate::plan::Plan;
 use crate::receipts::{Receipt, Receipts};
 use crate::resume::{self, Resumed};
-use crate::shard_file::row_of;
+use crate::settled::Settled;
 use crate::staging::{Area, FoundArea, Settings};
 use crate::store::Store;
-use crate::table::{Label, check_texts, refuse_name};
+use crate::table::{EpisodeRow, Label};
+use crate::target::check_target;
 
 /// How to write a dataset.
 #[derive(Debug, Clone)]
@@ -118,6 +117,22 @@ impl EpisodeInfo {
             (id, _) => format!("episode `{id}`"),
         }
     }
+
+    /// Its row in the table, as far as it is known before its frames.
+    pub(crate) fn into_row(self) -> EpisodeRow {
+        EpisodeRow {
+            id: self.id,
+            splits: self.splits,
+            task: self.task,
+            success: self.success,
+            licence: self.licence,
+            consent: self.consent,
+            source: self.source,
+            source_hash: self.source_hash,
+            labels: self.labels,
+            ..EpisodeRow::default()
+        }
+    }
 }
 
 /// Writes one new version of a dataset.
@@ -125,19 +140,15 @@ impl EpisodeInfo {
 pub struct DatasetWriter {
     store: Store,
     pub(crate) options: WriterOptions,
-    pub(crate) encode_queue: EncodeQueue,
-    pub(crate) assembler: Assembler,
+    pub(crate) pipeline: Pipeline,
+    pub(crate) settled: Settled,
     start: Start,
     base: Base,
-    /// This writer's own receipts, then the resumed ones.
-    receipts: Receipts,
+    /// The receipts of interrupted writers that this one resumes.
     resumed_areas: Vec<Receipts>,
     sources: Vec<SourceRecord>,
-    ids: HashSet<String>,
     resumed: HashSet<String>,
     interrupted: u64,
-    types: HashMap<String, (Kind, FrameType)>,
-    label_types: HashMap<String, &'static str>,
     begun: u64,
     /// The last field, so that its folder is removed after all that is in it was let go of.
     replacement: Option<Replacement>,
@@ -161,12 +172,12 @@ impl DatasetWriter {
             Start::Append => Store::open(path)?,
             _ => Store::create(path)?,
         };
-        let encode_queue = EncodeQueue::new(options.threads, options.memory_bytes)?;
+        let queue = EncodeQueue::new(options.threads)?;
         let settings = settings(&options);
         let turn = store.turn();
         let base = Base::read(&store)?;
         let found = resume::sweep(FoundArea::all(&store)?, &turn);
-        check_target(&store, start, (&base, &found))?;
+        check_target(&store, start, &base, &found)?;
         let taken = match start {
             Start::Resume => resume::resume(found, &settings, &base)?,
             _ => Resumed {
@@ -176,20 +187,17 @@ impl DatasetWriter {
         };
         let receipts = Receipts::of(Area::create(&store, &settings)?)?;
         drop(turn);
+        let assembler = Assembler::new(receipts, options.shard_bytes);
         let mut writer = Self {
-            assembler: Assembler::new(receipts.area(), options.shard_bytes),
-            ids: base.ids()?,
-            types: base.types()?,
-            label_types: base.label_types()?,
+            pipeline: Pipeline::new(queue, assembler, options.memory_bytes),
+            settled: Settled::by_base(&base)?,
             sources: Vec::new(),
             resumed: HashSet::new(),
             begun: 0,
             store,
             options,
-            encode_queue,
             start,
             base,
-            receipts,
             resumed_areas: taken.areas,
             interrupted: taken.left,
             replacement,
@@ -207,17 +215,10 @@ impl DatasetWriter {
                 "" => format!("episode_{}", self.base.len() + position),
                 id => id.to_owned(),
             };
-            self.ids.extend((!row.id.is_empty()).then(|| id.clone()));
             self.resumed.insert(id);
-            for (name, label) in &row.labels {
-                let column = label.column_type();
-                self.label_types.entry(name.clone()).or_insert(column);
-            }
         }
-        for (name, ty) in receipt.usage.types()? {
-            self.types.entry(name).or_insert(ty);
-        }
-        self.assembler.resume(receipt);
+        self.settled.add(Settled::by_receipt(&receipt)?);
+        self.pipeline.resume(receipt);
         Ok(())
     }
 
@@ -234,15 +235,14 @@ impl DatasetWriter {
 
     /// Bytes of decoded frames that were encoded, checked and written; text does not count.
     pub fn written_bytes(&self) -> u64 {
-        self.encode_queue.written_bytes()
+        self.pipeline.written_bytes()
     }
 
     /// Waits for the next block of frames that is still being encoded; false when all are written.
     ///
     /// [`commit`](Self::commit) does this for all of them: call it before to show how far it has come.
     pub fn write_next(&mut self) -> Result<bool> {
-        self.encode_queue
-            .drain_next(&mut self.assembler, &mut self.receipts)
+        self.pipeline.write_next()
     }
 
     /// Adds to what is known of the whole dataset; a name that is there already gets the new value.
@@ -260,21 +260,7 @@ impl DatasetWriter {
     pub fn episode(&mut self, mut info: EpisodeInfo) -> Result<EpisodeWriter<'_>> {
         let position = info.position.unwrap_or(self.begun);
         info.position = Some(position);
-        if self.ids.contains(&info.id) {
-            return Err(invalid(format!(
-                "episode `{}` is already in the dataset; ids must be unique, so choose another one (or use `--prefix` for all episodes of a source)",
-                info.id
-            )));
-        }
-        if info.id.len() > 255 {
-            let len = info.id.len();
-            return Err(invalid(format!(
-                "the episode id has {len} bytes; use at most 255"
-            )));
-        }
-        check_printable("episode id", &info.id)?;
-        self.check_labels(&info)?;
-        check_texts(&row_of(info.clone()))?;
+        self.settled.check_episode(&info)?;
         self.begun += 1;
         Ok(EpisodeWriter::new(self, info))
     }
@@ -283,21 +269,17 @@ impl DatasetWriter {
     ///
     /// If there is nothing to add, returns the existing version. If it fails, everything written stays in `staging/`,
     /// where [`Start::Resume`] finds it.
-    pub fn commit(mut self, message: &str) -> Result<Committed> {
-        self.encode_queue
-            .drain_all(&mut self.assembler, &mut self.receipts)?;
-        let finished = self.assembler.finish(&mut self.receipts)?;
+    pub fn commit(self, message: &str) -> Result<Committed> {
+        let (finished, receipts) = self.pipeline.finish()?;
         if finished.rows.is_empty() && self.base.is_new() {
             return Err(invalid(
                 "no episodes were written; a dataset needs at least one",
             ));
         }
-        let is_nothing = finished.rows.is_empty() && self.sources.is_empty();
-        if let (true, true, Some(head)) = (
-            is_nothing,
-            self.options.attributes.is_empty(),
-            self.base.committed(),
-        ) {
+        let is_nothing = finished.rows.is_empty()
+            && self.sources.is_empty()
+            && self.options.attributes.is_empty();
+        if let Some(head) = self.base.committed().filter(|_| is_nothing) {
             self.resumed_areas.into_iter().for_each(Receipts::remove);
             return Ok(head);
         }
@@ -309,7 +291,7 @@ impl DatasetWriter {
         };
         let committed = commit::commit(&self.store, self.base, self.start, &additions)?;
         self.resumed_areas.into_iter().for_each(Receipts::remove);
-        self.receipts.remove();
+        receipts.remove();
         self.replacement.map_or(Ok(()), Replacement::finish)?;
         Ok(Committed {
             streams: finished.usage.into_streams(),
@@ -317,56 +299,10 @@ impl DatasetWriter {
         })
     }
 
-    /// Refuses labels that the table cannot hold, before an hour of packing is lost.
-    fn check_labels(&self, info: &EpisodeInfo) -> Result<()> {
-        for (name, label) in &info.labels {
-            if let Some(why) = refuse_name(name) {
-                return Err(invalid(format!("{}: {why}", info.label())));
-            }
-            if !self.label_types.contains_key(name) {
-                check_printable("label name", name)?;
-            }
-            let here = label.column_type();
-            let known = self.label_types.get(name).copied().unwrap_or(here);
-            if known != here {
-                return Err(invalid(format!(
-                    "label `{name}` of {} is a {here}, but in other episodes a {known}; use one type for it",
-                    info.label()
-                )));
-            }
-        }
-        Ok(())
-    }
-
-    /// Refuses a stream whose type differs from the dataset's.
-    pub(crate) fn check_type(&self, name: &str, kind: Kind, frame: &FrameType) -> Result<()> {
-        match self.types.get(name) {
-            Some((known_kind, known_frame)) if (*known_kind, known_frame) != (kind, frame) => {
-                Err(invalid(format!(
-                    "stream `{name}` is {} {frame} here, but {} {known_frame} in other episodes; \
-                     rename it or convert it",
-                    kind.name(),
-                    known_kind.name()
-                )))
-            }
-            Some(_) => Ok(()),
-            // A stream that the dataset already has keeps its name.
-            None => check_printable("stream name", name),
-        }
-    }
-
-    /// Records what a finished episode fixes: its id, and the types of its streams and labels.
-    pub(crate) fn end_episode(&mut self, settled: Settled) {
-        self.ids
-            .extend(Some(settled.id).filter(|id| !id.is_empty()));
-        self.types.extend(settled.types);
-        self.label_types.extend(settled.label_types);
-    }
-
     /// Frees the position of an abandoned episode.
     pub(crate) fn abandon_episode(&mut self) {
         self.begun -= 1;
-        self.encode_queue.abandon_episode(&mut self.assembler);
+        self.pipeline.abandon_episode();
     }
 
     /// Distinguishes episodes without an id: by position and, if there are other writers, by writer. A new dataset
@@ -375,42 +311,10 @@ impl DatasetWriter {
         let position = info.position.unwrap_or(self.begun);
         match (info.id.as_str(), self.base.is_new()) {
             ("", true) => position.to_string(),
-            ("", false) => format!("{}/{position}", self.receipts.area().name()),
+            ("", false) => format!("{}/{position}", self.pipeline.area().name()),
             _ => String::new(),
         }
     }
-
-    /// The folder for unfinished work.
-    pub(crate) fn staging(&self) -> PathBuf {
-        self.receipts.area().path()
-    }
-
-    pub(crate) fn parts(&mut self) -> (&mut EncodeQueue, &mut Assembler, &mut Receipts) {
-        (
-            &mut self.encode_queue,
-            &mut self.assembler,
-            &mut self.receipts,
-        )
-    }
-}
-
-/// Refuses new names that cannot be displayed as they are: readers escape them, and people would not find them.
-fn check_printable(what: &str, name: &str) -> Result<()> {
-    match name.chars().find(|&c| is_unprintable(c)) {
-        Some(c) => Err(invalid(format!(
-            "{what} {name:?} contains the character U+{:04X}, which controls a terminal or the direction of text; remove it",
-            u32::from(c)
-        ))),
-        None => Ok(()),
-    }
-}
-
-/// What a finished episode fixes for those after it.
-#[derive(Debug)]
-pub(crate) struct Settled {
-    pub(crate) id: String,
-    pub(crate) types: Vec<(String, (Kind, FrameType))>,
-    pub(crate) label_types: Vec<(String, &'static str)>,
 }
 
 /// The settings that resumed work must share, including the plan.
@@ -428,42 +332,4 @@ fn check_quality(plan: &Plan) -> Result<()> {
         ))),
         None => Ok(()),
     }
-}
-
-/// Refuses targets that contain something the caller did not expect.
-fn check_target(store: &Store, start: Start, (base, found): (&Base, &[FoundArea])) -> Result<()> {
-    let root = store.root().display();
-    let what = match start {
-        Start::New if !base.is_new() => format!(
-            "{root} already contains a dataset of {} episodes; append to it (`--append`, in Python `mode=\"append\"`), replace it (`--overwrite`, `mode=\"overwrite\"`), or choose another path",
-            base.len()
-        ),
-        Start::New if resume::is_at_work(found) => format!(
-            "another writer is running in {root}; wait for its commit and append (`--append`, in Python `mode=\"append\"`), or choose another path"
-        ),
-        Start::New if resume::interrupted(found) > 0 => format!(
-            "{root} contains an interrupted pack; continue it (`--resume`, in Python `mode=\"resume\"`), or list and remove it with `kinograph gc`"
-        ),
-        Start::New if has_other_files(store.root())? => {
-            format!("{root} is not empty and is not a dataset; choose another path")
-        }
-        Start::Append if base.is_new() => {
-            return Err(crate::error::not_found(format!(
-                "{root} does not contain a dataset to append to; pack without `--append`"
-            )));
-        }
-        _ => return Ok(()),
-    };
-    Err(DatasetError::Exists { what })
-}
-
-/// Whether a folder without versions contains anything but the leftovers of an interrupted writer.
-fn has_other_files(root: &Path) -> Result<bool> {
-    let error = crate::error::io_at("list", root.display().to_string());
-    let entries: Result<Vec<_>, _> = std::fs::read_dir(root)
-        .and_then(|entries| entries.collect())
-        .map_err(error);
-    Ok(entries?
-        .iter()
-        .any(|entry| !FOLDERS.iter().any(|name| entry.file_name() == *name)))
 }

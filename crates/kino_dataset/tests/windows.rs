@@ -68,9 +68,10 @@ fn check(dataset: &Dataset, request: &Request) -> Result<(), String> {
         Ok(windows) => windows,
         Err(error) if expected.is_empty() => {
             let text = error.to_string();
-            return match text.contains("no sample is left") {
-                true => Ok(()),
-                false => Err(text),
+            return if text.contains("no sample is left") {
+                Ok(())
+            } else {
+                Err(text)
             };
         }
         Err(error) => return Err(error.to_string()),

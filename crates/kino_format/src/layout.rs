@@ -31,7 +31,7 @@ pub(crate) const ALIGN: u64 = 8;
 /// The largest page, in bytes as stored.
 pub const MAX_PAGE_BYTES: usize = 1 << 30;
 /// The largest numeric page, in bytes once decoded: what a reader may have to allocate for one.
-pub const MAX_DECODED_PAGE_BYTES: usize = 1 << 28;
+pub(crate) const MAX_DECODED_PAGE_BYTES: usize = 1 << 28;
 /// The most frames one page may hold.
 pub const MAX_PAGE_FRAMES: usize = 1 << 16;
 /// The most frames one stream of one episode may hold.
@@ -39,9 +39,9 @@ pub const MAX_FRAMES: u32 = u32::MAX - 1;
 /// The most streams a shard's schema may list.
 pub const MAX_STREAMS: usize = 4096;
 /// The most episodes one shard may hold.
-pub const MAX_EPISODES: usize = 1 << 20;
+pub(crate) const MAX_EPISODES: usize = 1 << 20;
 /// The longest schema text.
-pub const MAX_SCHEMA_BYTES: usize = 16 << 20;
+pub(crate) const MAX_SCHEMA_BYTES: usize = 16 << 20;
 
 /// `position` rounded up to the next part boundary; `None` past the end of `u64`.
 pub(crate) fn align_up(position: u64) -> Option<u64> {

@@ -33,12 +33,12 @@ pub use byte_size::ByteSize;
 pub use clock::{Clock, RegularClock};
 pub use error::{FormatError, Result};
 pub use index::{EpisodeIndex, PageSlice, Segment};
+pub use kino_codec::Kind;
 pub use layout::{
-    FORMAT_VERSION, MAX_DECODED_PAGE_BYTES, MAX_EPISODES, MAX_FRAMES, MAX_PAGE_BYTES,
-    MAX_PAGE_FRAMES, MAX_SCHEMA_BYTES, MAX_STREAMS, page_checksum,
+    FORMAT_VERSION, MAX_FRAMES, MAX_PAGE_BYTES, MAX_PAGE_FRAMES, MAX_STREAMS, page_checksum,
 };
 pub use open::{DirectoryEntry, OpenShard, Shard, Step};
 pub use printable::{escape, escape_line, is_unprintable};
 pub use records::{ClockRecord, NONE, PageRecord, StreamRecord};
-pub use schema::{Kind, Schema, StreamSchema};
-pub use write::{EpisodeSummary, ShardWriter};
+pub use schema::{Schema, StreamSchema};
+pub use write::{EpisodeRecords, EpisodeSummary, ShardWriter};

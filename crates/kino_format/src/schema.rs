@@ -12,7 +12,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use kino_codec::{CodecSpec, Dtype, FrameType};
+use kino_codec::{CodecSpec, Dtype, FrameType, Kind};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -28,33 +28,6 @@ const MAX_DTYPE_BYTES: usize = 16;
 const MAX_QUOTE_CHARS: usize = 200;
 /// The dtype of text.
 const TEXT: &str = "text";
-
-/// What a stream is, which determines its default codec and how it is displayed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-#[non_exhaustive]
-pub enum Kind {
-    /// Numeric values: joints, forces, actions, rewards.
-    Vector,
-    /// A color or grey image of 8-bit values.
-    Image,
-    /// A depth image.
-    Depth,
-    /// Text, such as a language instruction.
-    Text,
-}
-
-impl Kind {
-    /// The name in schemas and tables.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Vector => "vector",
-            Self::Image => "image",
-            Self::Depth => "depth",
-            Self::Text => "text",
-        }
-    }
-}
 
 /// One stream as a shard stores it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

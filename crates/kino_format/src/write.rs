@@ -14,7 +14,7 @@ use crate::layout::{
     INDEX_MAGIC, MAX_EPISODES, MAX_PAGE_BYTES, MAX_SCHEMA_BYTES, MIN_READER, page_checksum,
 };
 use crate::open::DirectoryEntry;
-use crate::records::{ClockRecord, PageRecord, StreamRecord};
+use crate::records::{ClockRecord, NONE, PageRecord, StreamRecord};
 use crate::schema::Schema;
 
 /// A shard that is being written.
@@ -38,6 +38,28 @@ pub struct EpisodeSummary {
     pub bytes: u64,
     /// BLAKE3 of these bytes.
     pub hash: [u8; 32],
+}
+
+/// What the index of an episode says about its clocks and streams.
+#[derive(Debug, Clone, Copy)]
+pub struct EpisodeRecords<'a> {
+    /// Its clocks.
+    pub clocks: &'a [ClockRecord],
+    /// Its streams.
+    pub streams: &'a [StreamRecord],
+    /// The page of its attributes, or [`NONE`].
+    pub attributes_page: u32,
+}
+
+impl<'a> EpisodeRecords<'a> {
+    /// Records of an episode without attributes.
+    pub fn new(clocks: &'a [ClockRecord], streams: &'a [StreamRecord]) -> Self {
+        Self {
+            clocks,
+            streams,
+            attributes_page: NONE,
+        }
+    }
 }
 
 impl ShardWriter {
@@ -99,8 +121,7 @@ impl ShardWriter {
     /// An error leaves everything unchanged: fix the records, or abandon the episode.
     pub fn end_episode(
         &mut self,
-        (clocks, streams): (&[ClockRecord], &[StreamRecord]),
-        attributes_page: u32,
+        records: &EpisodeRecords<'_>,
         schema: &Schema,
         out: &mut Vec<u8>,
     ) -> Result<EpisodeSummary> {
@@ -110,6 +131,11 @@ impl ShardWriter {
             )));
         }
         self.check_growth(schema)?;
+        let EpisodeRecords {
+            clocks,
+            streams,
+            attributes_page,
+        } = records;
         let mut index = Vec::new();
         index.extend(INDEX_MAGIC);
         for count in [clocks.len(), streams.len(), self.pages.len()] {

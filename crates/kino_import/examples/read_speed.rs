@@ -19,14 +19,12 @@ fn main() -> Result<()> {
         let source = open(Path::new(&path), &options)?;
         let opened = start.elapsed();
         let (mut frames, mut bytes) = (0, 0);
-        let mut block = FrameBuf::default();
         for (episode, spec) in source.episodes().iter().enumerate() {
             for (stream, spec) in spec.streams.iter().enumerate() {
                 let mut first = 0;
                 while first < spec.frames {
                     let last = spec.frames.min(first + block_frames(&spec.frame));
-                    source.read(episode, stream, first..last, &mut block)?;
-                    bytes += match &block {
+                    bytes += match source.read(episode, stream, first..last)? {
                         FrameBuf::Values(values) => values.len(),
                         FrameBuf::Bytes(frames) => frames.iter().map(Vec::len).sum(),
                     };

@@ -28,8 +28,8 @@ use crate::defect::{Action, Defect};
 use crate::error::Result;
 use crate::export::{EpisodeOutline, unwritable};
 use crate::files;
-use crate::hdf5::spec::find_shifts;
 use crate::open::ImportOptions;
+use crate::shift::find_shifts;
 use crate::source::{ClockSpec, EpisodeSpec, StreamSpec};
 use crate::specs;
 
@@ -49,26 +49,29 @@ pub(crate) fn write_dataset(folder: &Path, attributes: &Map<String, Value>) -> R
     fs::write(&path, format!("{text:#}\n")).map_err(|error| unwritable(&path, error))
 }
 
-/// An object, and what is wrong with it.
-type Said = (Option<Map<String, Value>>, Option<Defect>);
-
-/// The attributes of the dataset that was exported to this folder, or the defect of a file that does not hold them.
-pub(crate) fn read_dataset(folder: &Path, options: &ImportOptions) -> Result<Said> {
+/// The attributes of the dataset that was exported to this folder. A file that does not hold them is a defect.
+pub(crate) fn read_dataset(
+    folder: &Path,
+    options: &ImportOptions,
+    defects: &mut Vec<Defect>,
+) -> Result<Option<Map<String, Value>>> {
     files::check_file(folder, DATASET, options)?;
     let path = folder.join(DATASET);
     let Some(text) = files::read_limited_if_there(&path, MAX_DATASET_BYTES)? else {
-        return Ok((None, None));
+        return Ok(None);
     };
-    let found: Value = serde_json::from_slice(&text).unwrap_or_default();
-    Ok(match found.get("attributes") {
-        Some(Value::Object(attributes)) if found["kinograph"] == LAYOUT => {
-            (Some(attributes.clone()), None)
-        }
+    let mut found: Value = serde_json::from_slice(&text).unwrap_or_default();
+    let is_ours = found
+        .get("kinograph")
+        .is_some_and(|layout| *layout == LAYOUT);
+    match found.get_mut("attributes").map(Value::take) {
+        Some(Value::Object(attributes)) if is_ours => Ok(Some(attributes)),
         _ => {
             let what = "was not written by an export of this version; it is not imported";
-            (None, Some(Defect::new(DATASET, what, Action::Skipped)))
+            defects.push(Defect::new(DATASET, what, Action::Skipped));
+            Ok(None)
         }
-    })
+    }
 }
 
 /// An episode, as serialized.
@@ -232,14 +235,18 @@ impl About {
         stream.is_some_and(|stream| stream.kind == Kind::Text)
     }
 
-    /// Restores an episode, and returns what does not match. `parts` is what the importer knows about each stream, in
-    /// stream order.
-    pub(crate) fn apply<T>(self, episode: &mut EpisodeSpec, parts: &mut Vec<T>) -> Vec<String> {
+    /// Restores an episode; what does not match becomes a defect at `place`.
+    pub(crate) fn restore(self, episode: &mut EpisodeSpec, place: &str, defects: &mut Vec<Defect>) {
+        let faults = self.apply(episode).into_iter();
+        let fault = |what| Defect::new(place, what, Action::Skipped).of(&episode.id);
+        defects.extend(faults.map(fault));
+    }
+
+    /// Restores an episode, and returns what does not match.
+    fn apply(self, episode: &mut EpisodeSpec) -> Vec<String> {
         let mut faults = Vec::new();
         let (mut missing, mut taken) = (self.streams.clone(), BTreeSet::new());
-        let found = std::mem::take(&mut episode.streams).into_iter();
-        let mut streams: Vec<_> = found.zip(std::mem::take(parts)).collect();
-        streams.retain_mut(|(spec, _)| {
+        episode.streams.retain_mut(|spec| {
             // What an export adds for other readers of the format, such as `is_first`, is not listed.
             let Some(said) = missing.remove(&spec.name) else {
                 return false;
@@ -255,8 +262,7 @@ impl About {
         });
         let missing = missing.into_values();
         faults.extend(missing.map(|said| format!("stream `{}` is listed but missing", said.name)));
-        streams.sort_by(|(a, _), (b, _)| a.name.cmp(&b.name));
-        (episode.streams, *parts) = streams.into_iter().unzip();
+        episode.sort_streams();
         find_shifts(&mut episode.streams);
         episode.id = self.id;
         episode.splits = self.splits;
@@ -330,32 +336,25 @@ impl AboutStream {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::source::{FrameBuf, ReadFrames, Wanted};
+
+    struct Nothing;
+
+    impl ReadFrames for Nothing {
+        fn read(&self, _: Wanted<'_>) -> Result<FrameBuf> {
+            Ok(FrameBuf::default())
+        }
+    }
 
     fn spec(name: &str, frame: FrameType, frames: u64) -> StreamSpec {
-        StreamSpec {
-            name: name.to_owned(),
-            kind: Kind::Vector,
-            frame,
-            frames,
-            clock: ClockSpec::Regular { rate_hz: 0.0 },
-            shift_of: None,
-            carried: false,
-            unit: None,
-            attributes: Map::new(),
-        }
+        StreamSpec::new(name, Kind::Vector, frame, frames, Arc::new(Nothing))
     }
 
     fn episode(streams: Vec<StreamSpec>) -> EpisodeSpec {
         EpisodeSpec {
             id: "there".to_owned(),
-            splits: Vec::new(),
-            attributes: Map::new(),
-            task: None,
-            success: None,
-            licence: None,
-            file: 0,
-            object: String::new(),
             streams,
+            ..EpisodeSpec::default()
         }
     }
 
@@ -386,10 +385,9 @@ mod tests {
                 2,
             ),
         ]);
-        let mut parts = vec!["done", "first", "z"];
         let about = about.with_bytes_as_bools();
-        assert_eq!(about.apply(&mut found, &mut parts), [""; 0]);
-        assert_eq!(parts, ["done", "z"]);
+        assert_eq!(about.apply(&mut found), [""; 0]);
+        assert_eq!(found.streams.len(), 2);
         assert_eq!(
             (found.id.as_str(), found.task.as_deref()),
             ("here", Some("lift"))
@@ -415,7 +413,7 @@ mod tests {
                 .map(|name| spec(name, number(), 2))
                 .into(),
         );
-        let faults = about.apply(&mut found, &mut vec![(); 5]);
+        let faults = about.apply(&mut found);
         assert_eq!(faults.len(), 6, "{faults:?}");
         assert!(found.streams.iter().all(|stream| stream.frame == number()));
         for text in ["", "{}", "[1]", r#"{"kinograph": 2, "id": "x"}"#] {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use kino_codec::Dtype;
 
-use crate::hdf5::number;
+use crate::values::number;
 
 /// A step this many times the median is a gap.
 const GAP: i64 = 5;

@@ -236,6 +236,24 @@ impl ImportError {
     }
 }
 
+impl From<kino_parquet::Error> for ImportError {
+    fn from(error: kino_parquet::Error) -> Self {
+        use kino_parquet::Error;
+        match error {
+            Error::Damaged { file, column, what } => {
+                Self::corrupt(&file, &column, format!("cannot be read ({what})"))
+            }
+            Error::Unwritable { file, source } => Self::Unwritable {
+                path: file,
+                source: source.into(),
+            },
+            Error::Panicked { file, column } => {
+                Self::corrupt(&file, &column, "made the Parquet reader panic")
+            }
+        }
+    }
+}
+
 /// An `InvalidArgument` error.
 pub(crate) fn invalid(what: impl Into<String>) -> ImportError {
     ImportError::InvalidArgument { what: what.into() }

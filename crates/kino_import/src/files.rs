@@ -11,7 +11,7 @@
 //! | a Git LFS pointer, a few lines of text in place of the data | refused, with the command that fetches the data |
 
 use std::fs::{self, File, FileType, Metadata, OpenOptions};
-use std::io::{self, Read};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -130,13 +130,20 @@ pub(crate) fn read_limited(path: &Path, limit: u64) -> Result<Vec<u8>> {
     // The length reported by the system is not trusted: the file may grow while it is read.
     let read = open(path).and_then(|file| file.take(limit + 1).read_to_end(&mut bytes));
     read.map_err(|source| cannot_read(path, source))?;
-    match bytes.len() as u64 > limit {
-        true => {
-            let what = format!("is longer than {limit} bytes, the limit for this file");
-            Err(ImportError::corrupt(path, "/", what))
-        }
-        false => Ok(bytes),
+    if bytes.len() as u64 > limit {
+        let what = format!("is longer than {limit} bytes, the limit for this file");
+        return Err(ImportError::corrupt(path, "/", what));
     }
+    Ok(bytes)
+}
+
+/// Reads a range of a file, or as much of it as there is.
+pub(crate) fn read_range(path: &Path, start: u64, len: u64) -> io::Result<Vec<u8>> {
+    let mut file = open(path)?;
+    file.seek(SeekFrom::Start(start))?;
+    let mut bytes = Vec::new();
+    file.take(len).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Reads a file of at most `limit` bytes; `None` if it does not exist. A dangling link is an error.

@@ -9,16 +9,9 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{ImportError, Result, invalid};
 use crate::files;
-use crate::folder::{self, FolderSource};
-use crate::hdf5::Hdf5Source;
-use crate::lerobot::{self, LeRobotSource};
-use crate::mcap::{self, McapSource};
-use crate::mds::{self, MdsSource};
 use crate::open::ImportOptions;
-use crate::rlds::{self, RldsSource};
 use crate::source::Source;
-use crate::webdataset::{self, TarSource};
-use crate::zarr::{self, ZarrSource};
+use crate::{folder, hdf5, lerobot, mcap, mds, rlds, webdataset, zarr};
 
 /// A format that can be imported.
 #[derive(Debug, Clone, Copy)]
@@ -30,7 +23,7 @@ pub struct Format {
     /// Whether it takes a mapping, which says which object of a source becomes which stream.
     pub takes_mapping: bool,
     recognise: fn(&Path) -> bool,
-    open: fn(&Path, &ImportOptions) -> Result<Box<dyn Source>>,
+    open: fn(&Path, &ImportOptions) -> Result<Source>,
 }
 
 /// Every format, most specific first: the first that recognises a path opens it.
@@ -41,7 +34,7 @@ const LEROBOT: Format = Format {
     looks_like: "a LeRobot dataset v2.0, v2.1 or v3.0: the folder that holds `meta/info.json`",
     takes_mapping: false,
     recognise: lerobot::recognise,
-    open: |path, options| Ok(Box::new(LeRobotSource::open(path, options)?)),
+    open: lerobot::open,
 };
 
 const RLDS: Format = Format {
@@ -49,7 +42,7 @@ const RLDS: Format = Format {
     looks_like: "RLDS episodes in TFRecord files with their `features.json`, as TFDS writes them",
     takes_mapping: false,
     recognise: rlds::recognise,
-    open: |path, options| Ok(Box::new(RldsSource::open(path, options)?)),
+    open: rlds::open,
 };
 
 const MDS: Format = Format {
@@ -57,7 +50,7 @@ const MDS: Format = Format {
     looks_like: "`index.json` and `*.mds` shards of mosaicml-streaming",
     takes_mapping: false,
     recognise: mds::recognise,
-    open: |path, options| Ok(Box::new(MdsSource::open(path, options)?)),
+    open: mds::open,
 };
 
 const ZARR: Format = Format {
@@ -65,7 +58,7 @@ const ZARR: Format = Format {
     looks_like: "a replay buffer of diffusion_policy or UMI: a `*.zarr` folder or a `*.zarr.zip` file",
     takes_mapping: false,
     recognise: zarr::is_store,
-    open: |path, options| Ok(Box::new(ZarrSource::open(path, options)?)),
+    open: zarr::open,
 };
 
 const WEBDATASET: Format = Format {
@@ -73,7 +66,7 @@ const WEBDATASET: Format = Format {
     looks_like: "`*.tar` files of WebDataset, a sample per step or per episode, or a tar of `demo_<i>.npz`",
     takes_mapping: false,
     recognise: webdataset::recognise,
-    open: |path, options| Ok(Box::new(TarSource::open(path, options)?)),
+    open: webdataset::open,
 };
 
 const MCAP: Format = Format {
@@ -81,13 +74,7 @@ const MCAP: Format = Format {
     looks_like: "`*.mcap` files of ROS 2, protobuf or JSON messages, or a folder of them",
     takes_mapping: true,
     recognise: |path| starts_with(path, mcap::MAGIC) || !files_ending(path, &["mcap"]).is_empty(),
-    open: |path, options| {
-        let files = match path.is_dir() {
-            true => files_ending(path, &["mcap"]),
-            false => vec![path.to_owned()],
-        };
-        Ok(Box::new(McapSource::open(&files, options)?))
-    },
+    open: |path, options| mcap::open(&files_at(path, &["mcap"]), options),
 };
 
 const HDF5: Format = Format {
@@ -99,7 +86,7 @@ const HDF5: Format = Format {
             || path.is_file() && has_ending(path, HDF5_ENDINGS)
             || !files_ending(path, HDF5_ENDINGS).is_empty()
     },
-    open: |path, options| Ok(Box::new(Hdf5Source::open(&hdf5_files(path)?, options)?)),
+    open: |path, options| hdf5::open(&hdf5_files(path)?, options),
 };
 
 /// The least specific: it accepts any folder of arrays, tables or images.
@@ -108,25 +95,22 @@ const FOLDER: Format = Format {
     looks_like: "npz or csv files, or folders of npy, csv and images, one per episode",
     takes_mapping: true,
     recognise: folder::is_folder,
-    open: |path, options| Ok(Box::new(FolderSource::open(path, options)?)),
+    open: folder::open,
 };
 
 const HDF5_ENDINGS: &[&str] = &["hdf5", "h5"];
 
 /// The HDF5 files at a path: itself, or those of the folder.
 pub(crate) fn hdf5_files(path: &Path) -> Result<Vec<PathBuf>> {
-    let files = match path.is_dir() {
-        true => files_ending(path, HDF5_ENDINGS),
-        false => vec![path.to_owned()],
-    };
-    match files.is_empty() {
-        false => Ok(files),
-        true => Err(ImportError::NotFound {
+    let files = files_at(path, HDF5_ENDINGS);
+    if files.is_empty() {
+        return Err(ImportError::NotFound {
             path: path.to_owned(),
             what: "the folder has no `*.hdf5` or `*.h5` files".to_owned(),
             next: "pass a file, or the folder that contains the files".to_owned(),
-        }),
+        });
     }
+    Ok(files)
 }
 
 /// The format of that name, or the one that recognises the path.
@@ -169,7 +153,7 @@ fn unknown(path: &Path) -> ImportError {
 
 impl Format {
     /// Opens a file or folder as this format.
-    pub(crate) fn open(&self, path: &Path, options: &ImportOptions) -> Result<Box<dyn Source>> {
+    pub(crate) fn open(&self, path: &Path, options: &ImportOptions) -> Result<Source> {
         (self.open)(path, options)
     }
 }
@@ -192,6 +176,15 @@ pub(crate) fn files_ending(folder: &Path, endings: &[&str]) -> Vec<PathBuf> {
         .collect();
     files.sort();
     files
+}
+
+/// A file, or the files of a folder with one of these extensions, by name.
+pub(crate) fn files_at(path: &Path, endings: &[&str]) -> Vec<PathBuf> {
+    if path.is_dir() {
+        files_ending(path, endings)
+    } else {
+        vec![path.to_owned()]
+    }
 }
 
 /// Whether a path has one of these extensions.

@@ -117,9 +117,12 @@ fn merged(lines: &[String]) -> String {
     let Some(first) = all.first() else {
         return String::new();
     };
-    let run = |idx: usize| match is_number(first[idx]) {
-        true => values(all.iter().filter_map(|runs| runs.get(idx).copied())),
-        false => first[idx].to_owned(),
+    let run = |idx: usize| {
+        if is_number(first[idx]) {
+            values(all.iter().filter_map(|runs| runs.get(idx).copied()))
+        } else {
+            first[idx].to_owned()
+        }
     };
     (0..first.len()).map(run).collect()
 }

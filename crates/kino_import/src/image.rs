@@ -117,9 +117,10 @@ pub(crate) fn read<'a>(
             values.append(&mut pixels);
         }
     }
-    Ok(match encoded.carried {
-        true => FrameBuf::Bytes(bytes),
-        false => FrameBuf::Values(values),
+    Ok(if encoded.carried {
+        FrameBuf::Bytes(bytes)
+    } else {
+        FrameBuf::Values(values)
     })
 }
 

@@ -29,41 +29,11 @@ pub(crate) fn without_padding(bytes: &[u8]) -> Option<&[u8]> {
 
 /// The frame header of a JPEG file, or `None` if none precedes the image data.
 pub(crate) fn header(file: &[u8]) -> Option<Header> {
-    let mut rest = file.strip_prefix(&[0xff, 0xd8])?;
-    loop {
-        let (&[fill, marker], tail) = rest.split_first_chunk::<2>()?;
-        if fill != 0xff {
-            return None;
-        }
-        if marker == 0xff {
-            // Any number of fill bytes may precede a marker.
-            rest = &rest[1..];
-            continue;
-        }
-        let (len, _) = tail.split_first_chunk::<2>()?;
-        let (segment, after) = tail.split_at_checked(usize::from(u16::from_be_bytes(*len)))?;
-        match marker {
-            // All frame headers, of any coding; C4, C8 and CC are tables that share the range.
-            0xc0..=0xcf if !matches!(marker, 0xc4 | 0xc8 | 0xcc) => return frame_header(segment),
-            0xda => return None,
-            _ if segment.len() < 2 => return None,
-            _ => rest = after,
-        }
-    }
-}
-
-fn frame_header(segment: &[u8]) -> Option<Header> {
-    let &[_, _, 8, h1, h0, w1, w0, components, ..] = segment else {
-        return None;
-    };
-    let (height, width) = (
-        usize::from(u16::from_be_bytes([h1, h0])),
-        usize::from(u16::from_be_bytes([w1, w0])),
-    );
+    let [height, width, components] = kino_codec::jpeg_frame_shape(file)?;
     (height > 0 && width > 0).then_some(Header {
         height,
         width,
-        components: usize::from(components),
+        components,
     })
 }
 
@@ -73,8 +43,8 @@ mod tests {
 
     /// A comment, then a frame header of 480×640×3, then nothing worth decoding.
     const FILE: &[u8] = &[
-        0xff, 0xd8, 0xff, 0xfe, 0, 4, 1, 2, 0xff, 0xff, 0xc2, 0, 11, 8, 0x01, 0xe0, 0x02, 0x80, 3,
-        1, 0x22, 0, 0xff, 0xda, 0, 2, 7, 0, 0xff, 0xd9,
+        0xff, 0xd8, 0xff, 0xfe, 0, 4, 1, 2, 0xff, 0xff, 0xc2, 0, 17, 8, 0x01, 0xe0, 0x02, 0x80, 3,
+        1, 0x22, 0, 2, 0x11, 0, 3, 0x11, 0, 0xff, 0xda, 0, 2, 7, 0, 0xff, 0xd9,
     ];
 
     #[test]

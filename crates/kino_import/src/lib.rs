@@ -57,11 +57,13 @@ mod rlds;
 mod shift;
 mod shuffle;
 mod source;
+mod source_file;
 mod specs;
 mod stream_order;
 mod suggest;
 mod survey;
 mod tar;
+mod values;
 mod video;
 mod webdataset;
 mod zarr;
@@ -74,12 +76,14 @@ pub use formats::{FORMATS, Format};
 pub use group::{Group, group_defects};
 pub use open::{ImportOptions, open};
 pub use pack::{PackOptions, Packed, Progress, pack};
-pub use part::{NotOpened, Part};
+pub use part::Part;
 pub use preview::{Preview, StreamPreview, preview};
 pub use shift::is_shift;
 pub use source::{
-    ClockSpec, EpisodeSpec, FrameBuf, Source, SourceFile, SourceInfo, StreamSpec, block_frames,
+    ClockSpec, EpisodeSpec, FrameBuf, ReadFrames, Source, SourceInfo, StreamSpec, Wanted,
+    block_frames,
 };
+pub use source_file::SourceFile;
 pub use suggest::suggest_mapping;
 pub use survey::survey;
 pub use video::{NewVideo, Pixels, Video, VideoError, VideoInfo, VideoShape, Videos};

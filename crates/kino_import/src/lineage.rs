@@ -47,7 +47,8 @@ pub(crate) fn names(info: &SourceInfo) -> String {
 pub(crate) fn settings(
     info: &SourceInfo,
     prefix: &str,
-    (seed, on_defect): (u64, OnDefect),
+    seed: u64,
+    on_defect: OnDefect,
 ) -> Result<BTreeMap<String, String>> {
     let mut hasher = blake3::Hasher::new();
     for file in &info.files {

@@ -69,9 +69,10 @@ pub(crate) fn parse(file: &[u8]) -> Result<Npy, String> {
     let Some(shape) = shape.filter(|_| !is_absurd) else {
         return Err(format!("has no values but the shape {:?}", header.shape));
     };
-    let mut values = match header.is_fortran && shape.len() > 1 {
-        true => from_fortran(values, &header.shape, header.element.size()),
-        false => values.to_vec(),
+    let mut values = if header.is_fortran && shape.len() > 1 {
+        from_fortran(values, &header.shape, header.element.size())
+    } else {
+        values.to_vec()
     };
     match header.element.dtype() {
         Some(dtype) => {
@@ -133,10 +134,11 @@ impl Element {
     /// Parses a name like `<f4`, or says why it is not supported.
     pub(crate) fn parse(name: &str) -> Result<Self, String> {
         let unknown = || {
-            match name.contains('O') {
-            true => "contains pickled Python objects, which are not loaded because unpickling runs code; save numeric or string arrays instead".to_owned(),
-            false => format!("has dtype {name:?}, which a stream cannot hold"),
-        }
+            if name.contains('O') {
+                "contains pickled Python objects, which are not loaded because unpickling runs code; save numeric or string arrays instead".to_owned()
+            } else {
+                format!("has dtype {name:?}, which a stream cannot hold")
+            }
         };
         let (order, rest) = name.split_at_checked(1).ok_or_else(unknown)?;
         let is_big = match order {
@@ -196,10 +198,10 @@ impl Element {
                 number.reverse();
             }
         }
-        match dtype == Dtype::Bool && bytes.iter().any(|&byte| byte > 1) {
-            true => Err("contains a bool that is neither 0 nor 1".to_owned()),
-            false => Ok(()),
+        if dtype == Dtype::Bool && bytes.iter().any(|&byte| byte > 1) {
+            return Err("contains a bool that is neither 0 nor 1".to_owned());
         }
+        Ok(())
     }
 
     /// The strings of a string array.
@@ -226,10 +228,12 @@ impl Element {
             }
             Self::Wide { is_big, .. } => {
                 let (code_points, _) = bytes.as_chunks::<4>();
-                let code_points = code_points.iter().map(|&bytes| match is_big {
-                    true => u32::from_be_bytes(bytes),
-                    false => u32::from_le_bytes(bytes),
-                });
+                let number = if is_big {
+                    u32::from_be_bytes
+                } else {
+                    u32::from_le_bytes
+                };
+                let code_points = code_points.iter().map(|&bytes| number(bytes));
                 let text: Option<String> = code_points.map(char::from_u32).collect();
                 text.map(|text| text.trim_end_matches('\0').to_owned())
             }

@@ -10,7 +10,7 @@ use kino_dataset::check_local;
 use crate::error::{ImportError, Result, invalid};
 use crate::files;
 use crate::formats::{self, Format};
-use crate::part::{Part, Partial};
+use crate::part::{self, Part};
 use crate::source::Source;
 use crate::specs::is_rate;
 use crate::video::Videos;
@@ -69,12 +69,12 @@ impl ImportOptions {
 ///
 /// Reads metadata only. Defects of the source are in its [`describe`](Source::describe); [`pack`](crate::pack())
 /// decides what to do about them.
-pub fn open(path: &Path, options: &ImportOptions) -> Result<Box<dyn Source>> {
-    let source = check(path, options)?.open(path, options)?;
-    if options.part.is_all() {
-        return Ok(source);
+pub fn open(path: &Path, options: &ImportOptions) -> Result<Source> {
+    let mut source = check(path, options)?.open(path, options)?;
+    if !options.part.is_all() {
+        part::restrict(&mut source, &options.part)?;
     }
-    Ok(Box::new(Partial::new(source, &options.part)?))
+    Ok(source)
 }
 
 /// The format of a path, checked against these options.
@@ -95,9 +95,10 @@ pub(crate) fn check(path: &Path, options: &ImportOptions) -> Result<&'static For
         },
         _ => files::cannot_read(path, source),
     })?;
-    match found.is_dir() {
-        true => files::check_links(path, options)?,
-        false => drop(files::open(path).map_err(|source| files::cannot_read(path, source))?),
+    if found.is_dir() {
+        files::check_links(path, options)?
+    } else {
+        drop(files::open(path).map_err(|source| files::cannot_read(path, source))?)
     }
     let format = formats::find(path, options.format.as_deref())?;
     if options.mapping.is_some() && !format.takes_mapping {

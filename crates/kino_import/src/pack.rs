@@ -29,9 +29,10 @@ use crate::lineage::{names, settings, to_record};
 use crate::preview::{arrival, check_quality, disk_bytes};
 use crate::read_ahead::{Limits, Piece, ReadAhead, lost_thread};
 use crate::shuffle::shuffled;
-use crate::source::{FrameBuf, Source, SourceFile};
-use crate::stream_order::{episode_bytes, frame_bytes, stream_attributes, stream_order, times};
-use crate::survey::{cores, look, place};
+use crate::source::{EpisodeSpec, FrameBuf, Source};
+use crate::source_file::SourceFile;
+use crate::stream_order::{stream_attributes, stream_order, times};
+use crate::survey::{cores, look};
 
 /// The options of a pack.
 #[derive(Debug, Clone)]
@@ -95,7 +96,7 @@ pub struct Packed {
 /// `progress` is called after every block of frames; [`ControlFlow::Break`] stops the pack, which can be
 /// resumed.
 pub fn pack(
-    source: &dyn Source,
+    source: &Source,
     target: &Path,
     options: PackOptions,
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
@@ -121,7 +122,7 @@ pub fn pack(
         return Err(ImportError::NothingLeft { defects });
     }
     let info = source.describe();
-    let own = settings(info, &prefix, (seed, on_defect))?;
+    let own = settings(info, &prefix, seed, on_defect)?;
     writer.settings.extend(own);
     // A quarter of the memory is for frames read ahead, the rest for frames being encoded.
     let limits = Limits {
@@ -134,7 +135,7 @@ pub fn pack(
         let mut writer = DatasetWriter::open(target, start, writer)?;
         let resumed = writer.resumed().clone();
         let interrupted = writer.interrupted();
-        let mut packing = Packing::new(&fitted, &wanted, progress, (on_defect, defects));
+        let mut packing = Packing::new(&fitted, &wanted, progress, on_defect, defects);
         let to_read = wanted.iter().copied();
         let to_read = to_read.filter(|&episode| !resumed.contains(fitted.id(episode)));
         thread::scope(|scope| {
@@ -142,7 +143,7 @@ pub fn pack(
                 let streams = stream_order(&fitted.episodes()[episode].streams);
                 streams.into_iter().map(move |stream| (episode, stream))
             });
-            let mut ahead = ReadAhead::start(scope, &fitted, tasks, limits);
+            let mut ahead = ReadAhead::start(scope, fitted.episodes(), tasks, limits);
             for &episode in &wanted {
                 packing.episode(&mut writer, &mut ahead, episode, &resumed)?;
             }
@@ -190,7 +191,7 @@ fn find_defects(
     on_defect: OnDefect,
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<Vec<Defect>> {
-    let bytes = fitted.episodes().iter().map(episode_bytes);
+    let bytes = fitted.episodes().iter().map(EpisodeSpec::bytes);
     let begun = Progress {
         episodes: fitted.episodes().len() as u64,
         bytes: bytes.fold(0, u64::saturating_add),
@@ -259,10 +260,11 @@ impl<'a> Packing<'a> {
         source: &'a Fitted<'a>,
         wanted: &[usize],
         report: &'a mut dyn FnMut(Progress) -> ControlFlow<()>,
-        (on_defect, defects): (OnDefect, Vec<Defect>),
+        on_defect: OnDefect,
+        defects: Vec<Defect>,
     ) -> Self {
         let bytes = wanted.iter();
-        let bytes = bytes.map(|&episode| episode_bytes(&source.episodes()[episode]));
+        let bytes = bytes.map(|&episode| source.episodes()[episode].bytes());
         Self {
             source,
             progress: Progress {
@@ -290,7 +292,7 @@ impl<'a> Packing<'a> {
         let spec = &source.episodes()[episode];
         let (before, passed) = (writer.written_bytes(), self.passed);
         if resumed.contains(source.id(episode)) {
-            self.passed += episode_bytes(spec);
+            self.passed += spec.bytes();
         } else {
             match self.streams(writer, ahead, episode) {
                 Ok(()) => self.written += 1,
@@ -313,12 +315,12 @@ impl<'a> Packing<'a> {
                         | ImportError::Unsupported { object, file, .. } => {
                             format!("{}:{object}", file.display())
                         }
-                        _ => place(source, spec, ""),
+                        _ => source.describe().place(spec, ""),
                     };
                     let defect = Defect::new(place, error.what(), Action::Dropped);
                     self.defects.push(defect.of(&spec.id));
                     let written = writer.written_bytes() - before;
-                    self.passed = passed + episode_bytes(spec).saturating_sub(written);
+                    self.passed = passed + spec.bytes().saturating_sub(written);
                 }
             }
         }
@@ -334,7 +336,7 @@ impl<'a> Packing<'a> {
     ) -> Result<()> {
         let mut episode_writer = writer.episode(self.info(episode)?)?;
         for stream in stream_order(&self.source.episodes()[episode].streams) {
-            self.stream(&mut episode_writer, ahead, (episode, stream))?;
+            self.stream(&mut episode_writer, ahead, episode, stream)?;
         }
         if self.on_defect != OnDefect::Error {
             // Codec errors must surface while the episode can still be abandoned.
@@ -371,7 +373,8 @@ impl<'a> Packing<'a> {
         &mut self,
         writer: &mut EpisodeWriter<'_>,
         ahead: &mut ReadAhead<'_>,
-        (episode, stream): (usize, usize),
+        episode: usize,
+        stream: usize,
     ) -> Result<()> {
         let streams = &self.source.episodes()[episode].streams;
         let spec = &streams[stream];
@@ -395,7 +398,7 @@ impl<'a> Packing<'a> {
             }),
         })?;
         self.shifts += u64::from(first > 0);
-        self.passed += first * frame_bytes(spec);
+        self.passed += first * spec.frame_bytes();
         for piece in pieces {
             let Piece::Block(block, _share) = piece? else {
                 return Err(lost_thread());

@@ -4,21 +4,20 @@
 //! --streams "obs/*" --exclude "obs/*_image" --episodes 0-9,17,demo_40
 //!    │ source.episodes()                              │
 //!    ▼                                                ▼
-//! [Partial]  the same source with fewer streams  and fewer episodes
+//! [restrict]  the same source with fewer streams  and fewer episodes
 //! ```
 //!
 //! An importer that opens one file per stream or episode (LeRobot's videos) consults [`Part`] itself and never opens
-//! what is excluded; for all others [`Partial`] hides it.
+//! what is excluded; for all others [`restrict`] removes it.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::ops::{Range, RangeInclusive};
+use std::ops::RangeInclusive;
 
 use kino_dataset::{matches_pattern, suggest};
 
 use crate::defect::{Action, Defect};
 use crate::error::{Result, invalid};
-use crate::source::{EpisodeSpec, FrameBuf, Source, SourceInfo, StreamSpec};
-use crate::survey::place;
+use crate::source::Source;
 
 /// Which streams and episodes of a source to import; default: all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -34,18 +33,12 @@ pub struct Part {
 
 /// What an importer did not open because it was excluded.
 #[derive(Debug, Default)]
-pub struct NotOpened {
+pub(crate) struct NotOpened {
     /// The names of streams.
-    pub streams: BTreeSet<String>,
+    pub(crate) streams: BTreeSet<String>,
     /// The ids of episodes.
-    pub episodes: BTreeSet<String>,
+    pub(crate) episodes: BTreeSet<String>,
 }
-
-/// The value for importers that open everything.
-pub(crate) static OPENED_ALL: NotOpened = NotOpened {
-    streams: BTreeSet::new(),
-    episodes: BTreeSet::new(),
-};
 
 impl Part {
     /// Whether everything is imported.
@@ -87,7 +80,7 @@ fn numbers(item: &str) -> Option<RangeInclusive<u64>> {
 fn is_match(item: &str, id: &str, number: u64) -> bool {
     id == item
         || numbers(item).is_some_and(|range| range.contains(&number))
-        || item.contains('*') && matches_pattern(item, id)
+        || item.contains(['*', '?']) && matches_pattern(item, id)
 }
 
 /// The number an id ends in.
@@ -105,131 +98,68 @@ fn episode_numbers(ids: &[&str]) -> Vec<u64> {
         .unwrap_or_else(|| (0..ids.len() as u64).collect())
 }
 
-/// A source restricted to some streams and episodes.
-pub(crate) struct Partial {
-    source: Box<dyn Source>,
-    info: SourceInfo,
-    episodes: Vec<EpisodeSpec>,
-    /// For each episode, its position and those of its streams in the source.
-    places: Vec<(usize, Vec<usize>)>,
-}
-
-impl Partial {
-    /// Restricts a source. A pattern or an id that matches nothing is an error.
-    pub(crate) fn new(source: Box<dyn Source>, part: &Part) -> Result<Self> {
-        // Without episodes no stream is known.
-        let is_wanted = wanted_episodes(&*source, part)?;
-        check_streams(&*source, part)?;
-        let (mut episodes, mut places, mut bare) = (Vec::new(), Vec::new(), Vec::new());
-        for (idx, episode) in source.episodes().iter().enumerate() {
-            if !is_wanted[idx] {
-                continue;
-            }
-            let streams: Vec<usize> = (0..episode.streams.len())
-                .filter(|&stream| part.takes_stream(&episode.streams[stream].name))
-                .collect();
-            if streams.is_empty() {
-                bare.push(episode);
-                continue;
-            }
-            episodes.push(with_streams(episode, &streams));
-            places.push((idx, streams));
-        }
-        if episodes.is_empty() {
-            return Err(invalid(
-                "no stream is left in any episode; check `--streams`, `--exclude` and `--episodes`",
-            ));
-        }
-        let bare: Vec<_> = bare
-            .into_iter()
-            .map(|episode| {
-                let what = "has none of the requested streams and is skipped";
-                Defect::new(place(&*source, episode, ""), what, Action::Noted).of(&episode.id)
-            })
-            .collect();
-        let mut info = narrowed(source.describe(), &mut episodes, &*source);
-        let is_other = |id: &str| match source.episodes().iter().position(|one| one.id == id) {
-            Some(idx) => !is_wanted[idx],
+/// Restricts a source to some streams and episodes. A pattern or an id that matches nothing is an error.
+pub(crate) fn restrict(source: &mut Source, part: &Part) -> Result<()> {
+    // Without episodes no stream is known.
+    let is_wanted = wanted_episodes(source, part)?;
+    check_streams(source, part)?;
+    let mut is_other = HashMap::new();
+    for (episode, is_wanted) in source.episodes.iter().zip(&is_wanted) {
+        is_other.entry(episode.id.clone()).or_insert(!is_wanted);
+    }
+    let files: HashSet<usize> = source.episodes.iter().map(|one| one.file).collect();
+    let mut is_wanted = is_wanted.into_iter();
+    source.episodes.retain(|_| is_wanted.next() == Some(true));
+    for episode in &mut source.episodes {
+        let streams = episode.streams.iter().enumerate();
+        let kept = streams.filter(|(_, stream)| part.takes_stream(&stream.name));
+        let kept: Vec<_> = kept.map(|(idx, _)| idx).collect();
+        episode.keep_streams(&kept);
+    }
+    if source.episodes.iter().all(|one| one.streams.is_empty()) {
+        return Err(invalid(
+            "no stream is left in any episode; check `--streams`, `--exclude` and `--episodes`",
+        ));
+    }
+    let info = &mut source.info;
+    info.defects.retain(|defect| {
+        let is_other = |id: &String| match is_other.get(id) {
+            Some(is_other) => *is_other,
             None => !part.takes_episode(ending_number(id).unwrap_or(u64::MAX), id),
         };
-        info.defects.retain(|defect| {
-            !defect.episode.as_deref().is_some_and(is_other) && !is_of_excluded(&defect.place, part)
-        });
-        info.defects.extend(bare);
-        Ok(Self {
-            source,
-            info,
-            episodes,
-            places,
-        })
+        !defect.episode.as_ref().is_some_and(is_other) && !is_of_excluded(&defect.place, part)
+    });
+    for episode in source.episodes.iter().filter(|one| one.streams.is_empty()) {
+        let what = "has none of the requested streams and is skipped";
+        let defect = Defect::new(info.place(episode, ""), what, Action::Noted);
+        info.defects.push(defect.of(&episode.id));
     }
+    source.episodes.retain(|one| !one.streams.is_empty());
+    leave_out_files(source, &files);
+    Ok(())
 }
 
-impl Source for Partial {
-    fn describe(&self) -> &SourceInfo {
-        &self.info
-    }
-
-    fn episodes(&self) -> &[EpisodeSpec] {
-        &self.episodes
-    }
-
-    fn read(
-        &self,
-        episode: usize,
-        stream: usize,
-        frames: Range<u64>,
-        out: &mut FrameBuf,
-    ) -> Result<()> {
-        let nowhere = (usize::MAX, Vec::new());
-        let (episode, streams) = self.places.get(episode).unwrap_or(&nowhere);
-        let stream = streams.get(stream).copied().unwrap_or(usize::MAX);
-        self.source.read(*episode, stream, frames, out)
-    }
-}
-
-fn with_streams(episode: &EpisodeSpec, kept: &[usize]) -> EpisodeSpec {
-    let stream = |&idx: &usize| {
-        let stream = &episode.streams[idx];
-        let base = stream.shift_of;
-        StreamSpec {
-            shift_of: base.and_then(|base| kept.binary_search(&base).ok()),
-            ..stream.clone()
-        }
-    };
-    EpisodeSpec {
-        streams: kept.iter().map(stream).collect(),
-        ..episode.clone()
-    }
-}
-
-/// The source's description, without the files that only excluded episodes use.
-fn narrowed(info: &SourceInfo, episodes: &mut [EpisodeSpec], source: &dyn Source) -> SourceInfo {
-    let wanted: HashSet<usize> = episodes.iter().map(|episode| episode.file).collect();
-    let all: HashSet<usize> = source.episodes().iter().map(|one| one.file).collect();
+/// Removes the files that only excluded episodes use; `used` are those that any episode used.
+fn leave_out_files(source: &mut Source, used: &HashSet<usize>) {
+    let wanted: HashSet<usize> = source.episodes.iter().map(|one| one.file).collect();
     let (mut files, mut moved) = (Vec::new(), HashMap::new());
-    for (idx, file) in info.files.iter().enumerate() {
-        if wanted.contains(&idx) || !all.contains(&idx) {
+    for (idx, file) in source.info.files.drain(..).enumerate() {
+        if wanted.contains(&idx) || !used.contains(&idx) {
             moved.insert(idx, files.len());
-            files.push(file.clone());
+            files.push(file);
         }
     }
-    for episode in episodes {
+    source.info.files = files;
+    for episode in &mut source.episodes {
         episode.file = moved.get(&episode.file).copied().unwrap_or(0);
-    }
-    SourceInfo {
-        format: info.format,
-        files,
-        attributes: info.attributes.clone(),
-        defects: info.defects.clone(),
     }
 }
 
 /// Refuses patterns that no stream of the source matches.
-fn check_streams(source: &dyn Source, part: &Part) -> Result<()> {
+fn check_streams(source: &Source, part: &Part) -> Result<()> {
     let streams = source.episodes().iter().flat_map(|one| &one.streams);
     let mut names: BTreeSet<&str> = streams.map(|stream| stream.name.as_str()).collect();
-    names.extend(source.not_opened().streams.iter().map(String::as_str));
+    names.extend(source.not_opened.streams.iter().map(String::as_str));
     let defects = &source.describe().defects;
     for (option, patterns) in [("streams", &part.streams), ("exclude", &part.exclude)] {
         for pattern in patterns {
@@ -250,7 +180,7 @@ fn check_streams(source: &dyn Source, part: &Part) -> Result<()> {
 }
 
 /// The positions of the requested episodes. An item that matches no episode is an error.
-fn wanted_episodes(source: &dyn Source, part: &Part) -> Result<Vec<bool>> {
+fn wanted_episodes(source: &Source, part: &Part) -> Result<Vec<bool>> {
     let ids: Vec<&str> = source
         .episodes()
         .iter()
@@ -273,7 +203,7 @@ fn wanted_episodes(source: &dyn Source, part: &Part) -> Result<Vec<bool>> {
         // An episode that appears only in the defects was found too.
         let is_broken = |id: &&str| is_match(item, id, ending_number(id).unwrap_or(u64::MAX));
         if !is_found && !broken.iter().any(is_broken) {
-            let skipped = source.not_opened().episodes.iter();
+            let skipped = source.not_opened.episodes.iter();
             let all: Vec<_> = ids
                 .iter()
                 .copied()
@@ -296,7 +226,10 @@ fn is_of_excluded(place: &str, part: &Part) -> bool {
 /// Whether a place (`demos.hdf5:/data/demo_0/obs/x`) ends in a stream name that the pattern matches. A pattern of stars
 /// alone would match episode names too.
 fn names_in(place: &str, pattern: &str) -> bool {
-    if pattern.bytes().all(|byte| matches!(byte, b'*' | b'/')) {
+    if pattern
+        .bytes()
+        .all(|byte| matches!(byte, b'*' | b'?' | b'/'))
+    {
         return false;
     }
     let place = place.trim_end_matches('`');

@@ -10,8 +10,7 @@ use crate::defect::{Defect, OnDefect};
 use crate::error::{ImportError, Result, invalid};
 use crate::fit::{Fitted, Target, fit};
 use crate::pack::{judge, wanted};
-use crate::source::{FrameBuf, Source, SourceInfo, StreamSpec};
-use crate::stream_order::frame_bytes;
+use crate::source::{EpisodeSpec, FrameBuf, Source, SourceInfo, StreamSpec};
 use crate::survey::look;
 
 /// A stream is estimated from at most this many bytes of frames, and from at least one frame.
@@ -50,7 +49,7 @@ pub struct StreamPreview {
 /// Previews a pack. Defects that the policy refuses are not an error here: everything is shown and the defects are
 /// listed.
 pub fn preview(
-    source: &dyn Source,
+    source: &Source,
     plan: &Plan,
     on_defect: OnDefect,
     threads: usize,
@@ -75,9 +74,9 @@ pub fn preview(
 
 fn streams(source: &Fitted<'_>, plan: &Plan, episodes: &[usize]) -> Result<Vec<StreamPreview>> {
     let mut found: BTreeMap<&str, StreamPreview> = BTreeMap::new();
-    for &episode in episodes {
-        for (idx, stream) in source.episodes()[episode].streams.iter().enumerate() {
-            let raw_bytes = stream.frames.saturating_mul(frame_bytes(stream));
+    for episode in episodes.iter().map(|&idx| &source.episodes()[idx]) {
+        for (idx, stream) in episode.streams.iter().enumerate() {
+            let raw_bytes = stream.bytes();
             if let Some(known) = found.get_mut(stream.name.as_str()) {
                 known.episodes += 1;
                 known.frames += stream.frames;
@@ -85,7 +84,7 @@ fn streams(source: &Fitted<'_>, plan: &Plan, episodes: &[usize]) -> Result<Vec<S
                 continue;
             }
             let choice = plan.choose(&stream.name, stream.kind, &stream.frame, arrival(stream))?;
-            let sample = sample(source, (episode, idx), &choice);
+            let sample = sample(episode, idx, &choice);
             let new = StreamPreview {
                 spec: stream.clone(),
                 episodes: 1,
@@ -112,26 +111,22 @@ fn streams(source: &Fitted<'_>, plan: &Plan, episodes: &[usize]) -> Result<Vec<S
 
 /// How the frames of a stream arrive at the writer.
 pub(crate) fn arrival(stream: &StreamSpec) -> Arrival {
-    match stream.carried {
-        true => Arrival::Jpeg,
-        false => Arrival::Values,
+    if stream.carried {
+        Arrival::Jpeg
+    } else {
+        Arrival::Values
     }
 }
 
 /// Encodes the first frames of a stream; returns how many frames, and their encoded bytes.
-fn sample(
-    source: &dyn Source,
-    (episode, stream): (usize, usize),
-    choice: &Choice,
-) -> Option<(u64, u64)> {
-    let spec = &source.episodes()[episode].streams[stream];
-    let most = SAMPLE_BYTES / frame_bytes(spec).max(1);
+fn sample(episode: &EpisodeSpec, stream: usize, choice: &Choice) -> Option<(u64, u64)> {
+    let spec = &episode.streams[stream];
+    let most = SAMPLE_BYTES / spec.frame_bytes().max(1);
     let frames = spec.frames.min(most.max(1));
     if frames == 0 {
         return None;
     }
-    let mut block = FrameBuf::default();
-    source.read(episode, stream, 0..frames, &mut block).ok()?;
+    let block = episode.read(stream, 0..frames).ok()?;
     let slices: Vec<&[u8]>;
     let (count, values) = match &block {
         FrameBuf::Values(values) => (frames, Frames::values(&spec.frame, values).ok()?),
@@ -159,7 +154,7 @@ pub(crate) fn disk_bytes(info: &SourceInfo) -> u64 {
 }
 
 /// Refuses a JPEG quality for a source whose images are JPEG files already: they are stored unchanged.
-pub(crate) fn check_quality(source: &dyn Source, plan: &Plan) -> Result<()> {
+pub(crate) fn check_quality(source: &Source, plan: &Plan) -> Result<()> {
     let Some(quality) = plan.quality else {
         return Ok(());
     };

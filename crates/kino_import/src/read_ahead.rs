@@ -13,13 +13,15 @@
 
 use std::collections::VecDeque;
 use std::iter::Peekable;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Scope;
+
+use kino_sync::{Condvar, Mutex, MutexGuard};
 
 use crate::error::{ImportError, Result};
 use crate::shift::is_shift;
-use crate::source::{FrameBuf, Source, block_frames};
+use crate::source::{EpisodeSpec, FrameBuf, block_frames};
 
 /// Blocks of a stream that wait to be consumed.
 const BLOCKS: usize = 2;
@@ -59,7 +61,7 @@ struct Used {
 impl Budget {
     fn lock(&self) -> MutexGuard<'_, Used> {
         // Values are set atomically under the lock, so a panic elsewhere leaves them consistent.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Waits for room for a block of a stream.
@@ -70,10 +72,7 @@ impl Budget {
             && used.taken != Some(task)
             && !used.is_over
         {
-            used = self
-                .changed
-                .wait(used)
-                .unwrap_or_else(PoisonError::into_inner);
+            used = self.changed.wait(used);
         }
         used.bytes += bytes;
         Share {
@@ -130,7 +129,7 @@ impl<'a> ReadAhead<'a> {
     /// Starts threads that read `tasks` ahead; they end when this is dropped.
     pub(crate) fn start<'scope>(
         scope: &'scope Scope<'scope, '_>,
-        source: &'scope dyn Source,
+        episodes: &'scope [EpisodeSpec],
         tasks: impl Iterator<Item = Task> + 'a,
         limits: Limits,
     ) -> Self {
@@ -145,13 +144,13 @@ impl<'a> ReadAhead<'a> {
             clippy::disallowed_methods,
             reason = "`take` bounds what is begun; a bounded queue could fill with tasks of skipped episodes and deadlock"
         )]
-        let (queue, waiting) = channel();
+        let (queue, waiting) = channel::<(Task, _)>();
         let waiting = Arc::new(Mutex::new(waiting));
         for _ in 0..threads {
             let (waiting, budget) = (Arc::clone(&waiting), Arc::clone(&budget));
             scope.spawn(move || {
                 while let Some((task, sender)) = next(&waiting) {
-                    read(source, task, &budget, &sender);
+                    read(&episodes[task.0], task, &budget, &sender);
                 }
             });
         }
@@ -194,20 +193,21 @@ pub(crate) fn lost_thread() -> ImportError {
 }
 
 fn next<T>(waiting: &Mutex<Receiver<T>>) -> Option<T> {
-    let waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
+    let waiting = waiting.lock();
     waiting.recv().ok()
 }
 
 /// Reads a stream to its end, or until the consumer is gone.
 fn read(
-    source: &dyn Source,
-    (episode, stream): Task,
+    episode: &EpisodeSpec,
+    task: Task,
     budget: &Arc<Budget>,
     sender: &SyncSender<Result<Piece>>,
 ) {
+    let (_, stream) = task;
     let pieces = || -> Result<()> {
-        let spec = &source.episodes()[episode].streams[stream];
-        let is_shift = spec.frames > 1 && is_shift(source, episode, stream)?;
+        let spec = &episode.streams[stream];
+        let is_shift = spec.frames > 1 && is_shift(episode, stream)?;
         let first = if is_shift { spec.frames - 1 } else { 0 };
         if sender.send(Ok(Piece::Shared(first))).is_err() {
             return Ok(());
@@ -220,9 +220,8 @@ fn read(
             let end = spec.frames.min(start + block_frames(&spec.frame));
             let frame_bytes = ty.map_or(1 << 10, |ty| ty.frame_bytes());
             let bytes = usize::try_from(end - start).unwrap_or(usize::MAX);
-            let share = budget.share((episode, stream), bytes.saturating_mul(frame_bytes));
-            let mut block = FrameBuf::default();
-            source.read(episode, stream, start..end, &mut block)?;
+            let share = budget.share(task, bytes.saturating_mul(frame_bytes));
+            let block = episode.read(stream, start..end)?;
             // For long texts a source returns fewer frames than requested.
             let count = match &block {
                 FrameBuf::Bytes(frames) => (frames.len() as u64).clamp(1, end - start),

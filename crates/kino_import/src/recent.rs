@@ -10,7 +10,9 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use kino_sync::Mutex;
 
 use crate::survey::cores;
 
@@ -67,7 +69,7 @@ impl<K: PartialEq + Clone, T> Recent<K, T> {
     /// The item of that key; `load` reads it if it is not cached. Errors are not cached.
     pub(crate) fn get<E>(&self, key: K, load: impl FnOnce() -> Result<T, E>) -> Result<Arc<T>, E> {
         let slot = self.slot(key.clone());
-        let mut content = lock(&slot);
+        let mut content = slot.lock();
         if let Some(found) = &*content {
             return Ok(Arc::clone(found));
         }
@@ -78,7 +80,7 @@ impl<K: PartialEq + Clone, T> Recent<K, T> {
     }
 
     fn slot(&self, key: K) -> Slot<T> {
-        let mut slots = lock(&self.slots);
+        let mut slots = self.slots.lock();
         let known = slots.iter().position(|entry| entry.key == key);
         let entry = known.and_then(|at| slots.remove(at));
         let entry = entry.unwrap_or_else(|| Entry {
@@ -94,7 +96,7 @@ impl<K: PartialEq + Clone, T> Recent<K, T> {
 
     /// Records an item's weight, and evicts the oldest beyond the limit.
     fn weigh(&self, key: &K, bytes: usize) {
-        let mut slots = lock(&self.slots);
+        let mut slots = self.slots.lock();
         if let Some(entry) = slots.iter_mut().find(|entry| entry.key == *key) {
             entry.bytes = bytes;
         }
@@ -107,10 +109,6 @@ impl<K: PartialEq + Clone, T> Recent<K, T> {
             slots.truncate(light.max(2));
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -1,58 +1,112 @@
-//! The interface of every importer: what a recording contains, and its frames on request.
+//! A recording in a foreign format: what it contains, and its frames on request.
 //!
 //! ```text
 //! Source ─┬─ describe() ─▶ SourceInfo   format, files, attributes, defects
-//!         ├─ episodes() ─▶ EpisodeSpec  id, splits, attributes ─▶ StreamSpec  name, kind, frame type, clock
-//!         └─ read(episode, stream, frames) ─▶ FrameBuf
+//!         └─ episodes() ─▶ EpisodeSpec  id, splits, attributes
+//!                           └─ StreamSpec  name, kind, frame type, clock
+//!                               └─ ReadFrames  where its frames are ─▶ FrameBuf
 //! ```
+//!
+//! An importer makes a [`Source`] and has one type that implements [`ReadFrames`]: the location of a stream, together
+//! with what its streams share (an open file, a cache). The tests of this file have the smallest possible one.
 //!
 //! Opening reads metadata only. Frames are read one range at a time, so a recording larger than memory can be packed.
 
-use std::fs;
+use std::fmt;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
-use std::time::SystemTime;
+use std::sync::Arc;
 
 use kino_codec::FrameType;
 use kino_dataset::Kind;
 use serde_json::{Map, Value};
 
-use crate::defect::Defect;
+use crate::defect::{Action, Defect};
 use crate::error::{Result, invalid};
-use crate::files;
-use crate::part::{self, NotOpened};
+use crate::part::NotOpened;
+use crate::source_file::SourceFile;
 
 /// How many bytes of frames are requested from a [`Source`] at a time, unless one frame is larger.
 pub(crate) const BLOCK_BYTES: usize = 8 << 20;
 
+/// At most this much is read in one call.
+const MAX_READ_BYTES: u64 = 1 << 30;
+
 /// A recording in a foreign format, as episodes of streams.
-pub trait Source: Send + Sync {
-    /// What was opened, and what the walk noticed.
-    fn describe(&self) -> &SourceInfo;
+#[derive(Debug)]
+pub struct Source {
+    pub(crate) info: SourceInfo,
+    pub(crate) episodes: Vec<EpisodeSpec>,
+    /// What was not opened because [`ImportOptions::part`](crate::ImportOptions::part) excludes it.
+    pub(crate) not_opened: NotOpened,
+}
 
-    /// The episodes, in the source's own order.
-    fn episodes(&self) -> &[EpisodeSpec];
-
-    /// What was not opened because [`ImportOptions::part`](crate::ImportOptions::part) excludes it; empty for a source
-    /// that opens everything.
-    fn not_opened(&self) -> &NotOpened {
-        &part::OPENED_ALL
+impl Source {
+    /// A source of these episodes.
+    pub fn new(info: SourceInfo, episodes: Vec<EpisodeSpec>) -> Self {
+        Self {
+            info,
+            episodes,
+            not_opened: NotOpened::default(),
+        }
     }
 
-    /// Reads `frames` of a stream into `out`, replacing its content.
-    ///
-    /// Several threads may read at the same time, each going forward through its own stream; that way each piece of the
-    /// file is decoded once. Requesting [`block_frames`] at a time bounds memory; ranges over a gibibyte are refused.
-    /// Texts and JPEG files may have any length, so fewer of them than requested may be returned, but at least one:
-    /// check the length of [`FrameBuf::Bytes`].
-    fn read(
-        &self,
-        episode: usize,
-        stream: usize,
-        frames: Range<u64>,
-        out: &mut FrameBuf,
-    ) -> Result<()>;
+    /// What was opened, and what the walk noticed.
+    pub fn describe(&self) -> &SourceInfo {
+        &self.info
+    }
+
+    /// The episodes, in the source's own order.
+    pub fn episodes(&self) -> &[EpisodeSpec] {
+        &self.episodes
+    }
+
+    /// Reads `frames` of a stream; see [`EpisodeSpec::read`].
+    pub fn read(&self, episode: usize, stream: usize, frames: Range<u64>) -> Result<FrameBuf> {
+        let spec = self.episodes.get(episode).ok_or_else(|| {
+            invalid(format!(
+                "episode {episode} does not exist; the source has {}",
+                self.episodes.len()
+            ))
+        })?;
+        spec.read(stream, frames)
+    }
+
+    /// Records a defect that belongs to no episode in particular.
+    pub(crate) fn note(
+        &mut self,
+        place: impl Into<String>,
+        what: impl Into<String>,
+        action: Action,
+    ) {
+        self.info.defects.push(Defect::new(place, what, action));
+    }
+}
+
+/// Where the frames of a stream are; implemented once by each format.
+///
+/// Several threads may read at the same time, each going forward through its own stream; that way each piece of the
+/// file is decoded once.
+pub trait ReadFrames: Send + Sync {
+    /// Reads frames of the stream, which has them. Of texts and JPEG files fewer than requested may be returned, but at
+    /// least one.
+    fn read(&self, wanted: Wanted<'_>) -> Result<FrameBuf>;
+}
+
+/// Frames that are requested of a stream.
+#[derive(Debug)]
+pub struct Wanted<'a> {
+    /// The episode, for messages.
+    pub episode: &'a EpisodeSpec,
+    /// The stream.
+    pub stream: &'a StreamSpec,
+    /// Which of its frames.
+    pub frames: Range<u64>,
+}
+
+impl fmt::Debug for dyn ReadFrames {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ReadFrames")
+    }
 }
 
 /// A description of a source.
@@ -68,134 +122,32 @@ pub struct SourceInfo {
     pub defects: Vec<Defect>,
 }
 
-/// One file of a source, or one folder that forms a unit.
-#[derive(Debug, Clone)]
-pub struct SourceFile {
-    path: PathBuf,
-    len: u64,
-    /// Modification time at the walk.
-    modified: Option<SystemTime>,
-    /// Excluded files and folders in it: neither counted nor opened.
-    skipped: Vec<PathBuf>,
-    hash: OnceLock<String>,
-}
-
-impl SourceFile {
-    /// A file of `len` bytes.
-    pub(crate) fn new(path: PathBuf, len: u64) -> Self {
-        let modified = path.metadata().and_then(|meta| meta.modified()).ok();
+impl SourceInfo {
+    /// A description without files, attributes and defects.
+    pub fn new(format: &'static str) -> Self {
         Self {
-            path,
-            len,
-            modified,
-            skipped: Vec::new(),
-            hash: OnceLock::new(),
+            format,
+            files: Vec::new(),
+            attributes: Map::new(),
+            defects: Vec::new(),
         }
     }
 
-    /// The same folder without these files and folders in it.
-    pub(crate) fn without(mut self, skipped: impl IntoIterator<Item = PathBuf>) -> Self {
-        self.skipped.extend(skipped);
-        self
-    }
-
-    /// Its size on disk: the length of a file, or of all files in a folder.
-    pub fn read_disk_bytes(&self) -> u64 {
-        match self.path.is_dir() {
-            true => folder_bytes(&self.path, &self.skipped),
-            false => self.len,
+    /// `demos.hdf5:/data/demo_0, stream `obs/x``, or without the stream if it is empty.
+    pub(crate) fn place(&self, episode: &EpisodeSpec, stream: &str) -> String {
+        let file = self.files.get(episode.file);
+        let file = file.and_then(|file| file.path().file_name());
+        let file = file.unwrap_or_default().to_string_lossy();
+        let object = &episode.object;
+        match stream {
+            "" => format!("{file}:{object}"),
+            stream => format!("{file}:{object}, stream `{}`", stream.escape_debug()),
         }
     }
-
-    /// Refuses a file that was modified since the walk: the data read may be partly old and partly new. A file that was
-    /// deleted was read completely, and the files of a folder are not checked.
-    pub(crate) fn check_unchanged(&self) -> Result<()> {
-        match self.path.metadata() {
-            Ok(meta) if meta.is_file() && meta.modified().ok() != self.modified => {
-                Err(invalid(format!(
-                    "{} was modified while it was being packed, so nothing was committed; pack it again when no other program writes to it",
-                    self.path.display()
-                )))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Its path.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Its length in bytes.
-    pub fn len(&self) -> u64 {
-        self.len
-    }
-
-    /// Whether it has no bytes.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// Its BLAKE3 hash in hexadecimal, for lineage; for a folder, the hash of the names and bytes in it. Slow the first
-    /// time: reads everything.
-    pub fn read_blake3(&self) -> Result<&str> {
-        if let Some(hash) = self.hash.get() {
-            return Ok(hash);
-        }
-        let mut hasher = blake3::Hasher::new();
-        let hashed = match self.path.is_dir() {
-            true => hash_folder(&self.path, &self.skipped, &mut hasher),
-            false => files::open(&self.path).and_then(|file| hasher.update_reader(file).map(drop)),
-        };
-        hashed.map_err(|source| files::cannot_read(&self.path, source))?;
-        Ok(self
-            .hash
-            .get_or_init(|| hasher.finalize().to_hex().to_string()))
-    }
-}
-
-/// Hashes the names, lengths and bytes of everything in a folder, sorted by name, so that a store of many small files
-/// has one hash.
-fn hash_folder(
-    folder: &Path,
-    skipped: &[PathBuf],
-    hasher: &mut blake3::Hasher,
-) -> std::io::Result<()> {
-    let mut entries = fs::read_dir(folder)?.collect::<Result<Vec<_>, _>>()?;
-    entries.retain(|entry| !skipped.contains(&entry.path()));
-    entries.sort_by_key(fs::DirEntry::file_name);
-    for entry in entries {
-        let name = entry.file_name();
-        hasher.update(name.as_encoded_bytes()).update(b"/");
-        // A link to a folder may form a cycle.
-        if entry.file_type()?.is_dir() {
-            hash_folder(&entry.path(), skipped, hasher)?;
-        } else if entry.path().is_file() {
-            let (file, len) = files::open_with_len(&entry.path())?;
-            hasher.update(&len.to_le_bytes());
-            hasher.update_reader(file)?;
-        }
-        // Marks the end of a folder: no name is empty.
-        hasher.update(b"/");
-    }
-    Ok(())
-}
-
-/// The bytes of all files in a folder; anything that cannot be listed counts as 0.
-fn folder_bytes(folder: &Path, skipped: &[PathBuf]) -> u64 {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let wanted = entries.filter(|entry| !skipped.contains(&entry.path()));
-    let bytes = wanted.map(|entry| match entry.file_type() {
-        Ok(kind) if kind.is_dir() => folder_bytes(&entry.path(), skipped),
-        _ => {
-            fs::metadata(entry.path()).map_or(0, |file| if file.is_file() { file.len() } else { 0 })
-        }
-    });
-    bytes.fold(0, u64::saturating_add)
 }
 
 /// One episode of a source.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct EpisodeSpec {
     /// Its name in the source: `demo_0`, `episode_0`.
     pub id: String,
@@ -215,6 +167,63 @@ pub struct EpisodeSpec {
     pub object: String,
     /// Its streams, sorted by name.
     pub streams: Vec<StreamSpec>,
+}
+
+impl EpisodeSpec {
+    /// Reads `frames` of a stream.
+    ///
+    /// Requesting [`block_frames`] at a time bounds memory; ranges over a gibibyte are refused. Texts and JPEG files
+    /// may have any length, so fewer of them than requested may be returned, but at least one: check the length of
+    /// [`FrameBuf::Bytes`].
+    pub fn read(&self, stream: usize, frames: Range<u64>) -> Result<FrameBuf> {
+        let Some(stream) = self.streams.get(stream) else {
+            return Err(invalid(format!(
+                "stream {stream} of episode `{}` does not exist; it has {}",
+                self.id,
+                self.streams.len()
+            )));
+        };
+        if frames.start > frames.end || frames.end > stream.frames {
+            return Err(invalid(format!(
+                "frames {frames:?} of stream `{}` do not exist; it has {} frames",
+                stream.name, stream.frames
+            )));
+        }
+        let count = frames.end - frames.start;
+        if count.saturating_mul(stream.frame_bytes()) > MAX_READ_BYTES {
+            return Err(invalid(format!(
+                "{count} frames of stream `{}` are more than a gibibyte; read fewer at a time",
+                stream.name
+            )));
+        }
+        stream.reader.read(Wanted {
+            episode: self,
+            stream,
+            frames,
+        })
+    }
+
+    /// The bytes of all frames; text does not count.
+    pub(crate) fn bytes(&self) -> u64 {
+        let bytes = self.streams.iter().map(StreamSpec::bytes);
+        bytes.fold(0, u64::saturating_add)
+    }
+
+    /// Keeps the streams at these positions, which ascend.
+    pub(crate) fn keep_streams(&mut self, kept: &[usize]) {
+        let streams = std::mem::take(&mut self.streams).into_iter().enumerate();
+        let streams = streams.filter(|(idx, _)| kept.binary_search(idx).is_ok());
+        self.streams = streams.map(|(_, stream)| stream).collect();
+        for stream in &mut self.streams {
+            let base = stream.shift_of;
+            stream.shift_of = base.and_then(|base| kept.binary_search(&base).ok());
+        }
+    }
+
+    /// Sorts the streams by name.
+    pub(crate) fn sort_streams(&mut self) {
+        self.streams.sort_by(|a, b| a.name.cmp(&b.name));
+    }
 }
 
 /// One stream of one episode.
@@ -238,6 +247,54 @@ pub struct StreamSpec {
     pub unit: Option<String>,
     /// Other attributes in the source, as JSON.
     pub attributes: Map<String, Value>,
+    /// Where its frames are.
+    pub reader: Arc<dyn ReadFrames>,
+}
+
+impl StreamSpec {
+    /// A stream without attributes, whose clock is still to be set.
+    pub fn new(
+        name: impl Into<String>,
+        kind: Kind,
+        frame: FrameType,
+        frames: u64,
+        reader: Arc<dyn ReadFrames>,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            kind,
+            frame,
+            frames,
+            clock: ClockSpec::Regular { rate_hz: 0.0 },
+            shift_of: None,
+            carried: false,
+            unit: None,
+            attributes: Map::new(),
+            reader,
+        }
+    }
+
+    /// Sets the attributes; one of them may be the unit.
+    pub(crate) fn set_attributes(&mut self, mut attributes: Map<String, Value>) {
+        self.unit = ["unit", "units"].iter().find_map(|&key| {
+            let unit = attributes.get(key)?.as_str()?.to_owned();
+            attributes.remove(key);
+            Some(unit)
+        });
+        self.attributes = attributes;
+    }
+
+    /// The bytes of one frame; 0 for text.
+    pub(crate) fn frame_bytes(&self) -> u64 {
+        self.frame
+            .as_values()
+            .map_or(0, |ty| ty.frame_bytes() as u64)
+    }
+
+    /// The bytes of all frames; 0 for text.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.frames.saturating_mul(self.frame_bytes())
+    }
 }
 
 /// The timestamps of a stream's frames.
@@ -272,4 +329,115 @@ impl Default for FrameBuf {
 pub fn block_frames(frame: &FrameType) -> u64 {
     let frame_bytes = frame.as_values().map_or(1 << 10, |ty| ty.frame_bytes());
     u64::try_from(BLOCK_BYTES / frame_bytes.max(1)).map_or(1, |frames| frames.max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use kino_codec::Dtype;
+
+    use super::*;
+    use crate::error::ImportError;
+    use crate::files;
+
+    /// A toy format, whole: a file is one episode of one joint angle, a float32 per frame.
+    fn open(path: &Path) -> Result<Source> {
+        let file = fs::metadata(path).map_err(|source| files::cannot_read(path, source))?;
+        let reader = Arc::new(Angles {
+            path: path.to_owned(),
+        });
+        let frame =
+            FrameType::values(Dtype::F32, &[]).map_err(|error| invalid(error.to_string()))?;
+        let mut angles = StreamSpec::new("angle", Kind::Vector, frame, file.len() / 4, reader);
+        angles.clock = ClockSpec::Regular { rate_hz: 50.0 };
+        let episode = EpisodeSpec {
+            id: path
+                .file_stem()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned(),
+            object: "/".to_owned(),
+            streams: vec![angles],
+            ..EpisodeSpec::default()
+        };
+        let mut info = SourceInfo::new("angles");
+        info.files
+            .push(SourceFile::new(path.to_owned(), file.len()));
+        Ok(Source::new(info, vec![episode]))
+    }
+
+    struct Angles {
+        path: std::path::PathBuf,
+    }
+
+    impl ReadFrames for Angles {
+        fn read(&self, wanted: Wanted<'_>) -> Result<FrameBuf> {
+            let Wanted { stream, frames, .. } = wanted;
+            let len = (frames.end - frames.start) * 4;
+            let bytes = files::read_range(&self.path, frames.start * 4, len);
+            let bytes = bytes.map_err(|source| files::cannot_read(&self.path, source))?;
+            if bytes.len() as u64 != len {
+                let what = "is truncated";
+                return Err(ImportError::corrupt(&self.path, &stream.name, what));
+            }
+            Ok(FrameBuf::Values(bytes))
+        }
+    }
+
+    #[test]
+    fn a_format_supplies_an_open_function_and_a_reader() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("reach.angles");
+        fs::write(&path, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]).unwrap();
+        let source = open(&path).unwrap();
+        let frames = source.read(0, 0, 1..3).unwrap();
+        assert_eq!(frames, FrameBuf::Values((4..12).collect()));
+        for (episode, stream, frames, expected) in [
+            (1, 0, 0..1, "episode 1 does not exist; the source has 1"),
+            (
+                0,
+                1,
+                0..1,
+                "stream 1 of episode `reach` does not exist; it has 1",
+            ),
+            (
+                0,
+                0,
+                2..4,
+                "frames 2..4 of stream `angle` do not exist; it has 3 frames",
+            ),
+        ] {
+            let error = source.read(episode, stream, frames);
+            assert_eq!(error.unwrap_err().to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn streams_that_are_kept_still_know_the_stream_they_are_shifted_from() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("reach.angles");
+        fs::write(&path, []).unwrap();
+        let mut episode = open(&path).unwrap().episodes.remove(0);
+        let stream = |name: &str, shift_of| StreamSpec {
+            name: name.to_owned(),
+            shift_of,
+            ..episode.streams[0].clone()
+        };
+        let streams = vec![
+            stream("a", None),
+            stream("next_a", Some(0)),
+            stream("next_b", Some(3)),
+            stream("b", None),
+        ];
+        episode.streams = streams;
+        episode.keep_streams(&[1, 2, 3]);
+        let bases: Vec<_> = episode
+            .streams
+            .iter()
+            .map(|stream| stream.shift_of)
+            .collect();
+        assert_eq!(bases, [None, Some(2), None]);
+    }
 }

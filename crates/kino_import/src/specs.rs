@@ -1,12 +1,13 @@
-//! What every importer does with its specs: find a stream, know the common names, give each stream a clock, and explain
-//! why no episode is left.
+//! What every importer does with its specs: know the common names, give each stream a clock, and explain why no episode
+//! is left.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 
 use crate::defect::Defect;
 use crate::error::{ImportError, Result, invalid};
-use crate::source::{ClockSpec, EpisodeSpec, StreamSpec};
+use crate::source::{ClockSpec, EpisodeSpec};
 
 /// Common names of the frame rate, in formats that do not define one.
 pub(crate) const RATES: &[&str] = &[
@@ -29,56 +30,37 @@ pub(crate) const INSTRUCTIONS: &[&str] = &[
     "text",
 ];
 
-/// At most this much is read in one call.
-const MAX_READ_BYTES: u64 = 1 << 30;
-
-/// The stream that a [`read`](crate::Source::read) requests, if it has these frames.
-pub(crate) fn find<'a>(
-    episodes: &'a [EpisodeSpec],
-    (episode, stream): (usize, usize),
-    frames: &Range<u64>,
-) -> Result<&'a StreamSpec> {
-    let Some(spec) = episodes.get(episode) else {
-        return Err(invalid(format!(
-            "episode {episode} does not exist; the source has {}",
-            episodes.len()
-        )));
-    };
-    let Some(stream) = spec.streams.get(stream) else {
-        return Err(invalid(format!(
-            "stream {stream} of episode `{}` does not exist; it has {}",
-            spec.id,
-            spec.streams.len()
-        )));
-    };
-    if frames.start > frames.end || frames.end > stream.frames {
-        return Err(invalid(format!(
-            "frames {frames:?} of stream `{}` do not exist; it has {} frames",
-            stream.name, stream.frames
-        )));
-    }
-    let frame_bytes = stream.frame.as_values().map_or(0, |ty| ty.frame_bytes());
-    let count = frames.end - frames.start;
-    if count.saturating_mul(frame_bytes as u64) > MAX_READ_BYTES {
-        return Err(invalid(format!(
-            "{count} frames of stream `{}` are more than a gibibyte; read fewer at a time",
-            stream.name
-        )));
-    }
-    Ok(stream)
-}
-
-/// Gives every stream of an episode the same regular clock.
-pub(crate) fn set_rate(episode: &mut EpisodeSpec, rate_hz: f64) {
-    for stream in &mut episode.streams {
-        stream.clock = ClockSpec::Regular { rate_hz };
-    }
-}
-
-/// Whether every stream of an episode already has its clock, written by an export.
-pub(crate) fn has_clocks(episode: &EpisodeSpec) -> bool {
+/// Gives every stream its clock, for formats without timestamps: the user's rate, the clock that an export wrote, or
+/// the rate that `said` finds in the episode. `missing` is the error if there is none.
+pub(crate) fn set_rates(
+    episodes: &mut [EpisodeSpec],
+    rate_hz: Option<f64>,
+    said: impl Fn(&EpisodeSpec) -> Option<f64>,
+    missing: impl Fn() -> String,
+) -> Result<()> {
     let none = ClockSpec::Regular { rate_hz: 0.0 };
-    episode.streams.iter().all(|stream| stream.clock != none)
+    for episode in episodes {
+        let has_clocks = episode.streams.iter().all(|stream| stream.clock != none);
+        if rate_hz.is_none() && has_clocks {
+            continue;
+        }
+        let rate_hz = rate_hz.or_else(|| said(episode).filter(is_rate));
+        let rate_hz = rate_hz.ok_or_else(|| invalid(missing()))?;
+        for stream in &mut episode.streams {
+            stream.clock = ClockSpec::Regular { rate_hz };
+        }
+    }
+    Ok(())
+}
+
+/// The most frequent of some lengths; the larger one of two that are equally frequent.
+pub(crate) fn most_common(lengths: impl Iterator<Item = u64>) -> Option<u64> {
+    let mut counts: BTreeMap<u64, usize> = BTreeMap::new();
+    for len in lengths {
+        *counts.entry(len).or_default() += 1;
+    }
+    let most = counts.into_iter().max_by_key(|&(len, count)| (count, len));
+    most.map(|(len, _)| len)
 }
 
 /// Whether a value is a valid rate.

@@ -1,9 +1,9 @@
-//! What a pack needs from an episode's streams: order, timestamps, attributes and sizes.
+//! What a pack needs from an episode's streams: order, timestamps and attributes.
 
 use kino_dataset::{Kind, Times};
 use serde_json::Value;
 
-use crate::source::{ClockSpec, EpisodeSpec, StreamSpec};
+use crate::source::{ClockSpec, StreamSpec};
 
 /// The timestamps of a stream in the writer's form.
 pub(crate) fn times(clock: &ClockSpec) -> Times {
@@ -34,19 +34,4 @@ pub(crate) fn stream_attributes(stream: &StreamSpec) -> Option<(String, Value)> 
         attributes.insert("unit".to_owned(), Value::from(unit.as_str()));
     }
     (!attributes.is_empty()).then(|| (stream.name.clone(), Value::Object(attributes)))
-}
-
-/// The bytes of one frame; 0 for text.
-pub(crate) fn frame_bytes(stream: &StreamSpec) -> u64 {
-    stream
-        .frame
-        .as_values()
-        .map_or(0, |ty| ty.frame_bytes() as u64)
-}
-
-/// The bytes of all frames of an episode.
-pub(crate) fn episode_bytes(episode: &EpisodeSpec) -> u64 {
-    let bytes = |stream: &StreamSpec| stream.frames.saturating_mul(frame_bytes(stream));
-    let streams = episode.streams.iter();
-    streams.map(bytes).fold(0, u64::saturating_add)
 }

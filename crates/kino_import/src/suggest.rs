@@ -6,11 +6,9 @@ use serde_json::Value;
 
 use crate::clock::unit_ns;
 use crate::error::{ImportError, Result, invalid};
-use crate::folder::FolderSource;
-use crate::formats;
-use crate::hdf5;
 use crate::open::{ImportOptions, check, open};
 use crate::source::{ClockSpec, EpisodeSpec, Source};
+use crate::{formats, hdf5};
 
 /// Drafts a mapping of a source, for the formats that read one: HDF5, MCAP and plain folders.
 ///
@@ -24,7 +22,7 @@ pub fn suggest_mapping(path: &Path, options: &ImportOptions) -> Result<String> {
     };
     match format.name {
         "hdf5" => hdf5::suggest(&formats::hdf5_files(path)?, &options),
-        "mcap" => Ok(mcap(&*open(path, &options)?)),
+        "mcap" => Ok(mcap(&open(path, &options)?)),
         "folder" => folder(path, &options),
         name => Err(invalid(format!(
             "{}: the format `{name}` does not take a mapping, because its files define the streams; pack it without one",
@@ -44,7 +42,7 @@ pub(crate) fn comment(text: &str) -> String {
     text.escape_debug().to_string().replace("\\\"", "\"")
 }
 
-fn head(source: &dyn Source) -> String {
+fn head(source: &Source) -> String {
     let first = source.episodes().first().map_or("", |episode| &episode.id);
     let noun = match source.episodes().len() {
         1 => "episode",
@@ -61,7 +59,7 @@ fn head(source: &dyn Source) -> String {
 }
 
 /// Everything is imported; the topics are listed to choose from.
-fn mcap(source: &dyn Source) -> String {
+fn mcap(source: &Source) -> String {
     let mut text = head(source);
     text.push_str(
         "# [episodes]\n# by = \"topic\"  # or \"gap\" with gap_s = 3.0\n# topic = \"/episode\"\n\n",
@@ -90,7 +88,7 @@ fn mcap(source: &dyn Source) -> String {
 
 /// Every field of the first episode as a stream.
 fn folder(path: &Path, options: &ImportOptions) -> Result<String> {
-    let (source, has_rate) = match FolderSource::open(path, options) {
+    let (source, has_rate) = match crate::folder::open(path, options) {
         Ok(source) => (source, true),
         // Nothing gives the timestamps: that must be filled in.
         Err(ImportError::InvalidArgument { .. }) if options.rate_hz.is_none() => {
@@ -98,7 +96,7 @@ fn folder(path: &Path, options: &ImportOptions) -> Result<String> {
                 rate_hz: Some(1.0),
                 ..options.clone()
             };
-            (FolderSource::open(path, &options)?, false)
+            (crate::folder::open(path, &options)?, false)
         }
         Err(error) => return Err(error),
     };

@@ -4,17 +4,17 @@
 //! and is read twice, so that a defect in a day-long recording is reported in the first minute, not the last.
 
 use std::ops::ControlFlow;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use kino_codec::{Dtype, FrameType};
 use kino_dataset::Kind;
+use kino_sync::Mutex;
 
 use crate::clock;
 use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result, invalid};
 use crate::fit::{Fitted, Target, fit};
-use crate::source::{ClockSpec, EpisodeSpec, FrameBuf, Source, block_frames};
+use crate::source::{ClockSpec, EpisodeSpec, FrameBuf, Source, SourceInfo, block_frames};
 
 /// The longest text of one frame, in bytes.
 const MAX_TEXT_BYTES: usize = 1 << 20;
@@ -30,7 +30,7 @@ pub(crate) fn cores(threads: usize) -> usize {
 /// All defects of a source: those the walk noticed, then those of values and timestamps, by episode.
 ///
 /// Uses `threads` threads, one per core if 0.
-pub fn survey(source: &dyn Source, threads: usize) -> Result<Vec<Defect>> {
+pub fn survey(source: &Source, threads: usize) -> Result<Vec<Defect>> {
     let fitted = fit(source, &Target::default())?;
     look(&fitted, threads, &mut || ControlFlow::Continue(()))
 }
@@ -44,14 +44,14 @@ pub(crate) fn look(
     let episodes = source.episodes().len();
     let found = Mutex::new(Vec::new());
     let next = AtomicUsize::new(0);
-    let take = |block: &mut FrameBuf| {
+    let take = || {
         let episode = next.fetch_add(1, Ordering::Relaxed);
         if episode >= episodes {
             return false;
         }
-        let defects = of_episode(source, episode, block);
+        let defects = of_episode(source.describe(), &source.episodes()[episode]);
         if !defects.is_empty() {
-            lock(&found).push((episode, defects));
+            found.lock().push((episode, defects));
         }
         true
     };
@@ -59,13 +59,9 @@ pub(crate) fn look(
     std::thread::scope(|scope| {
         let threads = cores(threads).clamp(1, episodes.max(1));
         for _ in 1..threads {
-            scope.spawn(|| {
-                let mut block = FrameBuf::default();
-                while take(&mut block) {}
-            });
+            scope.spawn(|| while take() {});
         }
-        let mut block = FrameBuf::default();
-        while !is_stopped && take(&mut block) {
+        while !is_stopped && take() {
             is_stopped = go_on().is_break();
         }
         if is_stopped {
@@ -75,7 +71,7 @@ pub(crate) fn look(
     if is_stopped {
         return Err(ImportError::Stopped);
     }
-    let mut found = found.into_inner().unwrap_or_default();
+    let mut found = found.into_inner();
     found.sort_by_key(|(episode, _)| *episode);
     let mut defects = source.describe().defects.clone();
     defects.extend_from_slice(source.defects());
@@ -83,68 +79,41 @@ pub(crate) fn look(
     Ok(defects)
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
-}
-
-fn of_episode(source: &dyn Source, episode: usize, block: &mut FrameBuf) -> Vec<Defect> {
+fn of_episode(info: &SourceInfo, episode: &EpisodeSpec) -> Vec<Defect> {
     let mut defects = Vec::new();
-    let spec = &source.episodes()[episode];
-    for (position, stream) in spec.streams.iter().enumerate() {
-        let place = place(source, spec, &stream.name);
+    for (position, stream) in episode.streams.iter().enumerate() {
+        let mut note = |what: String, action| {
+            let place = info.place(episode, &stream.name);
+            defects.push(Defect::new(place, what, action).of(&episode.id));
+        };
         if let ClockSpec::Explicit(times) = &stream.clock {
-            let faults = clock::faults(times).into_iter();
-            defects.extend(faults.map(|what| Defect::new(&place, what, Action::Kept).of(&spec.id)));
+            for what in clock::faults(times) {
+                note(what, Action::Kept);
+            }
         }
-        let found = match spec.streams[position].frame {
-            FrameType::Text => long_text(source, (episode, position), block),
-            FrameType::Values(_) => not_numbers(source, (episode, position), block),
+        let found = match stream.frame {
+            FrameType::Text => check_texts(episode, position).map(|()| None),
+            FrameType::Values(_) => not_numbers(episode, position),
         };
         match found {
             Ok(None) => {}
-            Ok(Some(what)) => {
-                defects.push(Defect::new(&place, what, Action::Kept).of(&spec.id));
-            }
+            Ok(Some(what)) => note(what, Action::Kept),
             // Unreadable data cannot be kept under any policy.
-            Err(error) => {
-                defects.push(Defect::new(&place, error.what(), Action::Dropped).of(&spec.id));
-            }
+            Err(error) => note(error.what(), Action::Dropped),
         }
     }
     defects
 }
 
-/// `demos.hdf5:/data/demo_0, stream `obs/x``, or without the stream if it is empty.
-pub(crate) fn place(source: &dyn Source, episode: &EpisodeSpec, stream: &str) -> String {
-    let file = source.describe().files.get(episode.file);
-    let file = file.and_then(|file| file.path().file_name());
-    let file = file.unwrap_or_default().to_string_lossy();
-    match stream {
-        "" => format!("{file}:{}", episode.object),
-        stream => format!(
-            "{file}:{}, stream `{}`",
-            episode.object,
-            stream.escape_debug()
-        ),
-    }
-}
-
 /// Reads the texts of a stream. A text that is unreadable or too long for a dataset is an error.
-fn long_text(
-    source: &dyn Source,
-    (episode, stream): (usize, usize),
-    block: &mut FrameBuf,
-) -> Result<Option<String>> {
-    let spec = &source.episodes()[episode].streams[stream];
+fn check_texts(episode: &EpisodeSpec, stream: usize) -> Result<()> {
+    let spec = &episode.streams[stream];
     let mut start = 0;
     while start < spec.frames {
         let end = spec.frames.min(start + block_frames(&spec.frame));
-        source.read(episode, stream, start..end, block)?;
-        let texts = match &*block {
-            FrameBuf::Bytes(texts) => texts.as_slice(),
-            FrameBuf::Values(_) => &[],
+        let texts = match episode.read(stream, start..end)? {
+            FrameBuf::Bytes(texts) => texts,
+            FrameBuf::Values(_) => Vec::new(),
         };
         for (text, frame) in texts.iter().zip(start..) {
             if text.len() > MAX_TEXT_BYTES {
@@ -162,16 +131,12 @@ fn long_text(
         // A source may return fewer frames than requested.
         start += (texts.len() as u64).clamp(1, end - start);
     }
-    Ok(None)
+    Ok(())
 }
 
 /// Describes how many frames of a float stream contain NaN; `None` if none does.
-fn not_numbers(
-    source: &dyn Source,
-    (episode, stream): (usize, usize),
-    block: &mut FrameBuf,
-) -> Result<Option<String>> {
-    let spec = &source.episodes()[episode].streams[stream];
+fn not_numbers(episode: &EpisodeSpec, stream: usize) -> Result<Option<String>> {
+    let spec = &episode.streams[stream];
     let Some(ty) = spec.frame.as_values() else {
         return Ok(None);
     };
@@ -186,8 +151,7 @@ fn not_numbers(
     let (mut first, mut count, mut start) = (None, 0u64, 0);
     while start < spec.frames && ty.frame_bytes() > 0 {
         let end = spec.frames.min(start + block_frames(&spec.frame));
-        source.read(episode, stream, start..end, block)?;
-        if let FrameBuf::Values(values) = &*block {
+        if let FrameBuf::Values(values) = episode.read(stream, start..end)? {
             for (frame, number) in values.chunks_exact(ty.frame_bytes()).zip(start..) {
                 if is_nan(frame) {
                     first = first.or(Some(number));

@@ -1,22 +1,22 @@
-//! The parts of tar that reading needs: where the files are. Nothing is ever extracted.
+//! Where the files in a tar are. Nothing is ever extracted.
 //!
 //! ```text
 //! | name 100 | mode … | size 12 | … | checksum 8 | type 1 | link 100 | "ustar" … | prefix 155 |   512 bytes
 //! | content, padded to 512 | … | two blocks of zeros
 //! ```
 //!
-//! Long names precede their member, as a pax header (`path=`) or GNU's `L`. Links are listed and not followed.
+//! Long names precede their member, as a pax header (`path=`) or GNU's `L`. Links are listed and not followed. The `tar`
+//! crate parses headers; its `Archive` would stop at the first damage and read a long name of any length into memory.
 
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
+
+use ::tar::{Header, PaxExtensions};
 
 use crate::files;
 
 /// Headers and content are in blocks of this size.
 const BLOCK: u64 = 512;
-
-/// The bytes of a header.
-type Block = [u8; 512];
 
 /// A longer name is damage.
 const MAX_NAME_BYTES: u64 = 1 << 20;
@@ -49,68 +49,75 @@ pub(crate) fn list(path: &Path) -> io::Result<Contents> {
         ..Contents::default()
     };
     let (mut at, mut long) = (0, Long::default());
+    // A writer that stopped between two members leaves no zero blocks; every member is intact.
     while at < len {
-        let mut block: Block = [0; 512];
         let here = format!("byte {at}");
-        let cut = |what: &str| (here, what.to_owned());
         if len - at < BLOCK {
-            contents.lost.push(cut("ends in the middle of a header"));
+            contents.lose(&here, "ends in the middle of a header");
             break;
         }
-        file.read_exact(&mut block)?;
+        let mut header = Header::new_old();
+        file.read_exact(header.as_mut_bytes())?;
         at += BLOCK;
-        if block == [0; 512] {
-            return Ok(contents);
+        if header.as_bytes() == &[0; 512] {
+            break;
         }
-        let Some(header) = Header::parse(&block) else {
-            contents.lost.push(cut(
-                "is not a tar header: the members after it cannot be found",
-            ));
+        let Some(size) = size(&header) else {
+            let what = "is not a tar header: the members after it cannot be found";
+            contents.lose(&here, what);
             break;
         };
-        let size = long.size.unwrap_or(header.size);
+        let size = long.size.unwrap_or(size);
+        let name = || text(&header.path_bytes());
         // The size is the file's claim: nothing is read or allocated beyond what exists.
         if size > len - at {
-            let name = long.name.take().unwrap_or(header.name);
-            let what = format!(
-                "is truncated: its header says {size} bytes, {} are left",
-                len - at
-            );
-            contents.lost.push((name, what));
+            let left = len - at;
+            let what = format!("is truncated: its header says {size} bytes, {left} are left");
+            contents.lose(&long.name.unwrap_or_else(name), &what);
             break;
         }
-        match header.kind {
-            b'x' | b'L' if size <= MAX_NAME_BYTES => {
+        match header.entry_type().as_byte() {
+            kind @ (b'x' | b'L') if size <= MAX_NAME_BYTES => {
                 let mut text = Vec::new();
                 (&mut file).take(size).read_to_end(&mut text)?;
-                long.read(header.kind, &text);
+                long.read(kind, &text);
             }
             kind => {
-                let name = long.name.take().unwrap_or(header.name);
-                long = Long::default();
-                contents.add(kind, &name, (at, size));
+                let long = std::mem::take(&mut long);
+                let kind = if long.is_sparse { b'S' } else { kind };
+                let name = long.name.unwrap_or_else(name);
+                contents.add(
+                    kind,
+                    Member {
+                        name,
+                        start: at,
+                        len: size,
+                    },
+                );
             }
         }
         at = at.saturating_add(size.next_multiple_of(BLOCK)).min(len);
         file.seek(SeekFrom::Start(at))?;
     }
-    // A writer that stopped between two members leaves no zero blocks; every member is intact.
     Ok(contents)
 }
 
 impl Contents {
-    fn add(&mut self, kind: u8, name: &str, (start, len): (u64, u64)) {
-        let mut lose = |what: &str| self.lost.push((name.to_owned(), what.to_owned()));
+    fn add(&mut self, kind: u8, member: Member) {
         match kind {
-            b'0' | 0 | b'7' => match inside(name) {
-                Some(name) => self.members.push(Member { name, start, len }),
-                None => lose("has a name that leads out of the archive"),
+            b'0' | 0 | b'7' => match inside(&member.name) {
+                Some(name) => self.members.push(Member { name, ..member }),
+                None => self.lose(&member.name, "has a name that leads out of the archive"),
             },
             // Folders, and pax headers for the whole file: nothing to import.
             b'5' | b'g' => {}
-            b'1' | b'2' => lose("is a link, which is not followed"),
-            _ => lose("is not a regular file"),
+            b'1' | b'2' => self.lose(&member.name, "is a link, which is not followed"),
+            _ => self.lose(&member.name, "is not a regular file"),
         }
+    }
+
+    fn lose(&mut self, name: &str, what: &str) {
+        self.lost.push((name.to_owned(), what.to_owned()));
     }
 }
 
@@ -122,32 +129,23 @@ fn inside(name: &str) -> Option<String> {
     (!leads_out && !parts.is_empty()).then(|| parts.join("/"))
 }
 
-/// The fields of a header.
-struct Header {
-    name: String,
-    size: u64,
-    kind: u8,
-}
-
-impl Header {
-    fn parse(block: &Block) -> Option<Self> {
-        // The checksum counts its own field as spaces.
-        let sum: u64 = block.iter().map(|&byte| u64::from(byte)).sum();
-        let field: u64 = block[148..156].iter().map(|&byte| u64::from(byte)).sum();
-        if octal(&block[148..156])? != sum - field + 8 * u64::from(b' ') {
-            return None;
-        }
-        let (name, prefix) = (text(&block[..100]), text(&block[345..500]));
-        // GNU's own header has other fields in place of the prefix.
-        let is_posix = &block[257..263] == b"ustar\0";
-        Some(Self {
-            name: match prefix.is_empty() || !is_posix {
-                true => name,
-                false => format!("{prefix}/{name}"),
-            },
-            size: octal(&block[124..136])?,
-            kind: block[156],
-        })
+/// The size in a header; `None` if it is not a header.
+fn size(header: &Header) -> Option<u64> {
+    let mut spaced = header.clone();
+    spaced.set_cksum();
+    if spaced.cksum().ok()? != header.cksum().ok()? {
+        return None;
+    }
+    // Some writers leave the field blank where there is no content.
+    let is_blank = header
+        .as_old()
+        .size
+        .iter()
+        .all(|byte| b"\0 ".contains(byte));
+    if is_blank {
+        Some(0)
+    } else {
+        header.entry_size().ok()
     }
 }
 
@@ -156,6 +154,7 @@ impl Header {
 struct Long {
     name: Option<String>,
     size: Option<u64>,
+    is_sparse: bool,
 }
 
 impl Long {
@@ -164,25 +163,14 @@ impl Long {
             self.name = Some(text(bytes));
             return;
         }
-        // `27 path=some/long/name\n`, one after another.
-        let mut rest = bytes;
-        while let Some(blank) = rest.iter().position(|&byte| byte == b' ') {
-            let len = std::str::from_utf8(&rest[..blank]).ok();
-            let len = len.and_then(|len| len.parse::<usize>().ok());
-            let Some((line, after)) = len.and_then(|len| rest.split_at_checked(len)) else {
-                return;
-            };
-            let line = line.get(blank + 1..).unwrap_or_default();
-            let line = String::from_utf8_lossy(line);
-            match line.trim_end_matches('\n').split_once('=') {
-                Some(("path", path)) => self.name = Some(path.to_owned()),
-                Some(("size", size)) => self.size = size.parse().ok(),
+        for record in PaxExtensions::new(bytes).flatten() {
+            let value = String::from_utf8_lossy(record.value_bytes());
+            match record.key_bytes() {
+                b"path" => self.name = Some(value.into_owned()),
+                b"size" => self.size = value.parse().ok(),
+                key if key.starts_with(b"GNU.sparse.") => self.is_sparse = true,
                 _ => {}
             }
-            if line.is_empty() {
-                return;
-            }
-            rest = after;
         }
     }
 }
@@ -190,23 +178,6 @@ impl Long {
 fn text(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|&byte| byte == 0);
     String::from_utf8_lossy(&bytes[..end.unwrap_or(bytes.len())]).into_owned()
-}
-
-/// Octal digits, or a binary number if the first bit is set.
-fn octal(bytes: &[u8]) -> Option<u64> {
-    if let [first, rest @ ..] = bytes
-        && first & 0x80 != 0
-    {
-        let (high, low) = rest.split_at_checked(rest.len().checked_sub(8)?)?;
-        let is_small = first & 0x7f == 0 && high.iter().all(|&byte| byte == 0);
-        return is_small.then_some(u64::from_be_bytes(low.try_into().ok()?));
-    }
-    let digits = text(bytes);
-    let digits = digits.trim_matches(' ');
-    match digits {
-        "" => Some(0),
-        digits => u64::from_str_radix(digits, 8).ok(),
-    }
 }
 
 #[cfg(test)]

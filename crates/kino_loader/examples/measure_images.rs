@@ -17,14 +17,14 @@
 use std::time::Instant;
 
 use half::{bf16, f16};
-use kino_codec::{Dtype, FrameType, Layout};
+use kino_codec::{Dtype, FrameType};
 use kino_dataset::{
     Arrival, Dataset, DatasetWriter, EpisodeInfo, Kind, Request, Samples, Selection, Start,
     StreamInfo, Times, WriterOptions,
 };
 use kino_loader::{
-    Batch, ImageDtype, ImageOptions, Loader, LoaderOptions, Normal, Order, PerKey, Settings, Size,
-    Source, Stage,
+    Batch, ImageDtype, ImageOptions, Layout, Loader, LoaderOptions, Normal, Order, PerKey,
+    Settings, Size, Source, Stage,
 };
 
 const HEIGHT: usize = 480;

@@ -44,9 +44,10 @@ pub fn decodes_per_frame(samples: &Samples) -> Result<f64> {
             decodes.add(&episode, &images)?;
         }
     }
-    Ok(match decodes.different > 0.0 {
-        true => decodes.decoded / decodes.different,
-        false => 1.0,
+    Ok(if decodes.different > 0.0 {
+        decodes.decoded / decodes.different
+    } else {
+        1.0
     })
 }
 

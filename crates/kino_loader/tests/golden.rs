@@ -5,6 +5,8 @@
 //! 0/0/0:3.17 12.4 0.0 …        episode.window, with source/variant/epoch: where one of them changes
 //! ```
 //!
+//! `states.txt` has the state of each of these orders at index 400, a line each, as a checkpoint stores it.
+//!
 //! A change here is another algorithm: it needs another name in `ALGORITHM` and a golden file of its own.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -13,12 +15,15 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use kino_loader::{
-    Batching, Cursor, GroupSize, LastBatch, LengthOrder, LengthSettings, Order, Oversize,
-    SampleRef, Settings, Shuffle, Source, Unit,
+    Batching, Cursor, GroupSize, LastBatch, LengthOrder, LengthSettings, Mismatch, Order, Oversize,
+    SampleRef, Settings, Shuffle, Source, State, Unit,
 };
 use serde_json::{Value, json};
 
 const SAMPLES: u64 = 1000;
+
+/// Where the states of `states.txt` were taken.
+const STOPPED: u64 = 400;
 
 fn path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -373,10 +378,30 @@ fn reads_every_golden_order_of_whole_episodes() {
 #[test]
 #[ignore = "writes into the source tree"]
 fn write_missing_golden_files() {
-    let orders: Vec<String> = orders().iter().map(Golden::to_text).collect();
-    for (name, orders) in [("order.txt", orders), ("lengths.txt", length_orders())] {
+    let orders = orders();
+    let texts = orders.iter().map(Golden::to_text).collect();
+    for (name, orders) in [("order.txt", texts), ("lengths.txt", length_orders())] {
         if !path(name).exists() {
             std::fs::write(path(name), orders.join("\n")).unwrap();
         }
+    }
+    if !path("states.txt").exists() {
+        let state =
+            |golden: &Golden| golden.order().reader().state(STOPPED).unwrap().to_json() + "\n";
+        let states: String = orders.iter().map(state).collect();
+        std::fs::write(path("states.txt"), states).unwrap();
+    }
+}
+
+#[test]
+fn every_state_that_was_saved_is_restored() {
+    let states = std::fs::read_to_string(path("states.txt")).unwrap();
+    let orders = golden("order.txt");
+    assert_eq!(states.lines().count(), orders.len());
+    for (state, order) in states.lines().zip(orders) {
+        let golden = Golden::parse(order.lines().next().unwrap());
+        let state = State::from_json(state).unwrap();
+        let restored = golden.order().restore(&state, Mismatch::Refuse);
+        assert_eq!(restored.unwrap().next_index, STOPPED, "{}", golden.name);
     }
 }

@@ -18,8 +18,8 @@ use std::time::Duration;
 use compare::{REQUEST, assert_batch, bind, damage, groups, order};
 use kino_dataset::{Array, ByteSize};
 use kino_loader::{
-    Batch, GroupSize, LastBatch, Loader, LoaderOptions, Metering, Next, OnError, Run, Shuffle,
-    Stage, TraceLog, Uneven,
+    Batch, GroupSize, LastBatch, Loader, LoaderOptions, Next, OnError, Run, Shuffle, Stage,
+    TraceLog, Uneven,
 };
 
 #[test]
@@ -122,41 +122,34 @@ fn the_report_adds_up() {
     let (_folder, dataset) = recording::open(6);
     let windows = bind(&dataset, REQUEST);
     let order = order(&windows, groups(GroupSize::Fraction(0.5)), LastBatch::Wrap);
-    for metering in [Metering::Full, Metering::Least] {
-        let options = LoaderOptions {
-            run: Run {
-                batches: Some(40),
-                metering,
-                is_traced: true,
-                ..Run::default()
-            },
-            ..LoaderOptions::default()
-        };
-        let mut loader =
-            Loader::start(order.clone(), vec![vec![windows.clone()]], options).unwrap();
-        let watch = loader.watch();
-        for _ in 0..40 {
-            // As Python does: not all at once.
-            while let Next::Later = loader.next_batch_within(Duration::from_micros(50)).unwrap() {}
-        }
-        drop(loader);
-        let (report, log) = (watch.report(), watch.finish_trace());
-        let counted = |full: u64| if metering == Metering::Full { full } else { 0 };
-        let waits = report.waits.buckets.iter().map(|bucket| bucket.count);
-        assert_eq!(waits.sum::<u64>(), counted(39), "all but the first");
-        let taken = report.timeline.iter().map(|moment| moment.batches);
-        assert_eq!(taken.sum::<u64>(), counted(40));
-        assert_eq!(report.cache_hits + report.cache_misses, counted(480));
-        if metering == Metering::Full {
-            let waited: f64 = report.timeline.iter().map(|moment| moment.wait_s).sum();
-            assert!((waited - report.stage(Stage::Wait).busy_s).abs() < 1e-6);
-            assert_eq!(report.timeline.last().unwrap().made, 40);
-            assert!(report.read_amplification() >= 1.0, "{report:?}");
-            assert!(report.decode_amplification() > 0.0);
-            assert!(report.batch_buffer_bytes > 0);
-        }
-        assert_nested(&log);
+    let options = LoaderOptions {
+        run: Run {
+            batches: Some(40),
+            is_traced: true,
+            ..Run::default()
+        },
+        ..LoaderOptions::default()
+    };
+    let mut loader = Loader::start(order.clone(), vec![vec![windows.clone()]], options).unwrap();
+    let watch = loader.watch();
+    for _ in 0..40 {
+        // As Python does: not all at once.
+        while let Next::Later = loader.next_batch_within(Duration::from_micros(50)).unwrap() {}
     }
+    drop(loader);
+    let (report, log) = (watch.report(), watch.finish_trace());
+    let waits = report.waits.buckets.iter().map(|bucket| bucket.count);
+    assert_eq!(waits.sum::<u64>(), 39, "all but the first");
+    let taken = report.timeline.iter().map(|moment| moment.batches);
+    assert_eq!(taken.sum::<u64>(), 40);
+    assert_eq!(report.cache_hits + report.cache_misses, 480);
+    let waited: f64 = report.timeline.iter().map(|moment| moment.wait_s).sum();
+    assert!((waited - report.stage(Stage::Wait).busy_s).abs() < 1e-6);
+    assert_eq!(report.timeline.last().unwrap().made, 40);
+    assert!(report.read_amplification() >= 1.0, "{report:?}");
+    assert!(report.decode_amplification() > 0.0);
+    assert!(report.batch_buffer_bytes > 0);
+    assert_nested(&log);
 }
 
 /// On each thread, what began later ended before what it began in, or after it.
@@ -323,7 +316,7 @@ fn whole_episodes_are_padded_to_the_longest_of_the_batch() {
 
 #[test]
 fn images_come_in_the_layout_and_numbers_that_are_asked_for() {
-    use kino_codec::Layout;
+    use kino_loader::Layout;
     use kino_loader::{ImageDtype, ImageOptions, Normal};
     let (_folder, dataset) = recording::open(2);
     let request = r#"{"anchor": {"stream": "front"}, "windows": [{"stream": "front", "at": {"steps": [0]}}]}"#;

@@ -11,7 +11,7 @@ mod compare;
 #[path = "loader/recording.rs"]
 mod recording;
 
-use std::sync::{Mutex, PoisonError};
+use kino_sync::Mutex;
 
 use compare::{REQUEST, bind, groups, order};
 use kino_codec::{Dtype, FrameType};
@@ -77,7 +77,7 @@ fn write_cameras() -> (TempDir, Dataset) {
 
 #[test]
 fn ten_epochs_stay_within_110_percent_of_the_budget_and_do_not_grow() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = ALONE.lock();
     let (_folder, dataset) = write_cameras();
     let request = r#"{"anchor": {"stream": "front"}, "windows": [{"stream": "front", "at": {"steps": [-2, -1, 0]}}]}"#;
     let windows = bind(&dataset, request);
@@ -122,7 +122,7 @@ static ALONE: Mutex<()> = Mutex::new(());
 
 #[test]
 fn ten_epochs_take_no_more_memory_than_two() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = ALONE.lock();
     let (_folder, dataset) = recording::open(30);
     let windows = bind(&dataset, REQUEST);
     let total: u64 = windows.sizes().iter().sum();

@@ -21,14 +21,25 @@ pub(crate) enum Step {
     Function(Py<PyAny>),
 }
 
-/// Examines a loader; `options` are the loader's, as JSON; `how` is the step, the target and the seconds to measure.
+/// How a loader is examined.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct DoctorArgs {
+    step: Step,
+    /// The fraction of the time that the loop should compute.
+    target: f64,
+    /// How long to measure.
+    seconds: f64,
+}
+
+/// Examines a loader; `options` are the loader's, as JSON.
 #[pyfunction]
 pub(crate) fn doctor(
     py: Python<'_>,
     order: PyRef<'_, Order>,
     windows: Vec<Vec<PyRef<'_, Samples>>>,
     options: &str,
-    how: (Step, f64, f64),
+    how: DoctorArgs,
 ) -> PyResult<String> {
     let inner =
         |windows: Vec<PyRef<'_, Samples>>| windows.iter().map(|one| one.inner.clone()).collect();
@@ -37,20 +48,19 @@ pub(crate) fn doctor(
         windows: windows.into_iter().map(inner).collect(),
         options: to_options(options)?,
     };
-    let (step, target, seconds) = how;
-    let step_s = match &step {
+    let step_s = match &how.step {
         Step::Seconds(seconds) => Some(*seconds),
         Step::Function(_) => None,
     };
     let options = DoctorOptions {
         step_s,
-        target,
-        seconds,
+        target: how.target,
+        seconds: how.seconds,
         costs: CostRecord::load(),
         ..DoctorOptions::default()
     };
     let mut host = PyHost {
-        step,
+        step: how.step,
         last: None,
         raised: None,
     };

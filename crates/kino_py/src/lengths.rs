@@ -1,6 +1,6 @@
 //! The order of whole episodes, batched by length.
 
-use std::sync::{Mutex, PoisonError};
+use kino_sync::Mutex;
 
 use kino_loader::{Cursor, EpisodeBatch, LengthReader, LengthSettings, LengthState, LoaderError};
 use numpy::PyArray1;
@@ -98,7 +98,7 @@ impl LengthOrder {
         ask: impl FnOnce(&mut LengthReader) -> Result<T, LoaderError>,
     ) -> Result<T, LoaderError> {
         // A reader only caches layouts, so it is still valid after a panic.
-        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reader = self.reader.lock();
         ask(&mut reader)
     }
 }

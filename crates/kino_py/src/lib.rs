@@ -53,7 +53,7 @@ mod _core {
     #[pymodule_export]
     use crate::lengths::LengthOrder;
     #[pymodule_export]
-    use crate::loader::{Loader, loader_options, parse_bytes, report_html, show_bytes};
+    use crate::loader::{Loader, Waits, loader_options, parse_bytes, report_html, show_bytes};
     #[pymodule_export]
     use crate::order::Order;
     #[pymodule_export]

@@ -1,11 +1,11 @@
 //! The loader: batches from Rust's threads, handed over without a copy.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use kino_advisor::Measured;
 use kino_dataset::ByteSize;
 use kino_loader::{Batch, LoaderOptions, Next, OPTIONS, Watch};
+use kino_sync::{Mutex, MutexGuard};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde::Serialize;
@@ -101,7 +101,7 @@ impl Loader {
 
 impl Loader {
     fn lock(&self) -> MutexGuard<'_, Option<kino_loader::Loader>> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 
     /// A forked process has the object but not its threads: it would wait for ever.
@@ -119,8 +119,7 @@ impl Drop for Loader {
     fn drop(&mut self) {
         if self.check_process().is_err() {
             // Its threads belong to the other process: there is nothing to wait for, and locks may be held forever.
-            let inner = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner);
-            std::mem::forget(inner.take());
+            std::mem::forget(self.inner.get_mut().take());
         }
     }
 }
@@ -158,16 +157,41 @@ fn to_json(value: &impl Serialize) -> PyResult<String> {
         .map_err(|error| invalid(format!("numbers that JSON has no form for: {error}")))
 }
 
+/// How long a training loop waited for its batches, whatever loader it uses.
+#[pyclass(frozen, module = "kinograph._core")]
+pub(crate) struct Waits {
+    inner: kino_loader::Waits,
+}
+
+#[pymethods]
+impl Waits {
+    #[new]
+    fn new() -> Self {
+        let inner = kino_loader::Waits::new();
+        Self { inner }
+    }
+
+    /// Adds a wait.
+    fn add(&self, wait_s: f64) {
+        let wait = Duration::try_from_secs_f64(wait_s);
+        self.inner.add(wait.unwrap_or_default());
+    }
+
+    /// What was counted so far, as JSON.
+    fn report(&self) -> PyResult<String> {
+        to_json(&self.inner.report())
+    }
+}
+
 /// A page of what was measured, which is JSON: a file, or a part of another page.
 #[pyfunction]
 pub(crate) fn report_html(py: Python<'_>, measured: &str, is_whole: bool) -> PyResult<String> {
     let measured: Measured = parse("what was measured", measured)?;
     Ok(py.detach(|| {
-        let page = measured.to_html_report();
         if is_whole {
-            page.to_html()
+            measured.to_html()
         } else {
-            page.to_fragment()
+            measured.to_html_fragment()
         }
     }))
 }

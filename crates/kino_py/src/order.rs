@@ -1,6 +1,6 @@
 //! The order of samples, by columns of numpy arrays.
 
-use std::sync::{Mutex, PoisonError};
+use kino_sync::Mutex;
 
 use kino_loader::{
     LoaderError, Operation, OrderReader, SampleRef, Settings, ShuffleQuality, Source, State,
@@ -197,7 +197,7 @@ impl Order {
         ask: impl FnOnce(&mut OrderReader) -> Result<T, LoaderError>,
     ) -> Result<T, LoaderError> {
         // A reader holds layouts only: one that a panic left behind is as good as any.
-        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reader = self.reader.lock();
         ask(&mut reader)
     }
 

@@ -72,7 +72,7 @@ pub(crate) fn pack(
         let Packed {
             committed, defects, ..
         } = telling(progress.as_ref(), |report| {
-            kino_import::pack(&*source, &target, pack, report)
+            kino_import::pack(&source, &target, pack, report)
         })?;
         Ok((
             (committed.version, committed.id, committed.episodes),

@@ -59,11 +59,12 @@ fn module(py: Python<'_>) -> Result<Bound<'_, PyModule>, VideoError> {
         .call_method0("is_available")
         .and_then(|found| found.extract())
         .map_err(|error| damaged(py, &error))?;
-    match is_available {
-        true => Ok(module),
-        false => Err(VideoError::NoDecoder {
+    if is_available {
+        Ok(module)
+    } else {
+        Err(VideoError::NoDecoder {
             what: "PyAV is not installed".to_owned(),
-        }),
+        })
     }
 }
 
@@ -92,9 +93,10 @@ impl PyVideo {
             info: VideoInfo {
                 height: object.getattr("height")?.extract()?,
                 width: object.getattr("width")?.extract()?,
-                pixels: match object.getattr("is_deep")?.extract()? {
-                    true => Pixels::Grey16,
-                    false => Pixels::Rgb8,
+                pixels: if object.getattr("is_deep")?.extract()? {
+                    Pixels::Grey16
+                } else {
+                    Pixels::Rgb8
                 },
                 rate_hz: object.getattr("rate_hz")?.extract()?,
                 times_ns: object.getattr("times_ns")?.extract()?,

@@ -6,13 +6,13 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use kino_codec::{Dtype, FrameType};
 use kino_dataset::{
     Arrival, DatasetWriter, EpisodeInfo, EpisodeWriter, JsonMap, Kind, Label, Plan, Protected,
     Start, StreamInfo, Times, WriterOptions,
 };
+use kino_sync::{Mutex, MutexGuard};
 use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -179,7 +179,7 @@ impl Writer {
     /// files are the parent's.
     fn disown(&self) {
         // Held at the fork by a thread that is not here: then the child leaves it as it is.
-        if let Ok(mut writer) = self.inner.try_lock() {
+        if let Some(mut writer) = self.inner.try_lock() {
             std::mem::forget(writer.take());
         }
     }
@@ -189,7 +189,7 @@ impl Writer {
     /// Only to be called without the GIL, which another thread that holds the lock may be waiting for.
     fn lock(&self) -> MutexGuard<'_, Option<DatasetWriter>> {
         // A panic in the middle of an episode: the writer keeps its own flag for that.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 }
 

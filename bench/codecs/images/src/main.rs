@@ -11,7 +11,7 @@
 use std::error::Error;
 use std::time::{Duration, Instant};
 
-use kino_codec::{Bound, Encoded, FrameType, Frames, FramesMut, Page, Scratch, ValueType, codec};
+use kino_codec::{Bound, Encoded, FrameType, Frames, Page, Scratch, ValueType, codec};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -159,13 +159,12 @@ fn ours(spec: &str, ty: &ValueType, bytes: &[u8]) -> Result<()> {
         for (page, best) in encoded.pages.iter().zip(&mut sequence) {
             let (places, after) = rest.split_at_mut(page.frames * ty.frame_bytes());
             rest = after;
-            let mut dest = FramesMut::packed(ty, page.frames, places)?;
             let stored = Page {
                 bytes: &page.bytes,
                 frames: page.frames,
             };
             let start = Instant::now();
-            decoder.decode(stored, 0..page.frames, &mut dest, &mut scratch)?;
+            decoder.decode(stored, 0..page.frames, places, &mut scratch)?;
             *best = start.elapsed().min(*best);
         }
     }
@@ -181,9 +180,8 @@ fn ours(spec: &str, ty: &ValueType, bytes: &[u8]) -> Result<()> {
         for idx in 0..page.frames {
             let mut best = Duration::MAX;
             for _ in 0..PASSES {
-                let mut dest = FramesMut::packed(ty, 1, &mut one)?;
                 let start = Instant::now();
-                decoder.decode(stored, idx..idx + 1, &mut dest, &mut scratch)?;
+                decoder.decode(stored, idx..idx + 1, &mut one, &mut scratch)?;
                 best = start.elapsed().min(best);
             }
             let place = random.len() * ty.frame_bytes();

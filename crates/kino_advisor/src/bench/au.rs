@@ -72,34 +72,38 @@ pub fn bench_au(
     drop(busy);
     result.add(
         "time per batch, loader alone",
-        (alone.batch_s * 1e3, "ms"),
+        alone.batch_s * 1e3,
+        "ms",
         Better::Less,
     );
 
     let (mut fails, mut holds) = (alone.batch_s / 2.0, alone.batch_s * 3.0);
     for _ in 0..HALVINGS {
         let step_s = f64::midpoint(fails, holds);
-        match utilisation(subject, (length, step_s), host)? >= options.held {
-            true => holds = step_s,
-            false => fails = step_s,
+        if utilisation(subject, length, step_s, host)? >= options.held {
+            holds = step_s
+        } else {
+            fails = step_s
         }
     }
-    let each = repeat(subject, (length, holds), options.runs, host)?;
-    result.add("shortest sustained step", (holds * 1e3, "ms"), Better::Less);
+    let each = repeat(subject, length, holds, options.runs, host)?;
+    result.add("shortest sustained step", holds * 1e3, "ms", Better::Less);
     result.add(
         "sustained step rate",
-        (1.0 / holds, "per second"),
+        1.0 / holds,
+        "per second",
         Better::More,
     );
     add_runs(&mut result, "utilisation at that rate", &each);
     if let Some(step_s) = options.step_s {
         result.set("step_ms", step_s * 1e3);
-        let each = repeat(subject, (length, step_s), options.runs, host)?;
+        let each = repeat(subject, length, step_s, options.runs, host)?;
         add_runs(&mut result, "utilisation at the given step", &each);
         let kept = (step_s / holds).floor();
         result.add(
             "accelerators kept busy at the given step",
-            (kept, ""),
+            kept,
+            "",
             Better::More,
         );
     }
@@ -107,29 +111,26 @@ pub fn bench_au(
     Ok(result)
 }
 
-fn utilisation(
-    subject: &Subject,
-    (length, step_s): (Length, f64),
-    host: &mut dyn Host,
-) -> Result<f64> {
+fn utilisation(subject: &Subject, length: Length, step_s: f64, host: &mut dyn Host) -> Result<f64> {
     host.begins(&format!("steps of {:.2} ms", step_s * 1e3));
     for windows in subject.windows.iter().flatten() {
         windows.dataset().forget_cached()?;
     }
     host.look_up()?;
     let step = Duration::try_from_secs_f64(step_s).unwrap_or_default();
-    let run = fed(subject, (length, step_s), &mut Emulated { step })?;
+    let run = fed(subject, length, step_s, &mut Emulated { step })?;
     Ok(run.utilisation)
 }
 
 fn repeat(
     subject: &Subject,
-    run: (Length, f64),
+    length: Length,
+    step_s: f64,
     runs: usize,
     host: &mut dyn Host,
 ) -> Result<Vec<f64>> {
     let mut each = (0..runs)
-        .map(|_| utilisation(subject, run, host))
+        .map(|_| utilisation(subject, length, step_s, host))
         .collect::<Result<Vec<_>>>()?;
     each.sort_by(f64::total_cmp);
     Ok(each)
@@ -144,7 +145,7 @@ fn add_runs(result: &mut BenchResult, name: &str, sorted: &[f64]) {
     ];
     for (part, place) in places {
         let value = sorted.get(place).copied().unwrap_or(0.0);
-        result.add(&format!("{name}{part}"), (value, ""), Better::More);
+        result.add(&format!("{name}{part}"), value, "", Better::More);
     }
 }
 

@@ -155,8 +155,8 @@ mod tests {
 
     fn result(samples: f64, first_ms: f64) -> BenchResult {
         let mut result = BenchResult::new("loader", None);
-        result.add("samples", (samples, "per second"), Better::More);
-        result.add("first batch", (first_ms, "ms"), Better::Less);
+        result.add("samples", samples, "per second", Better::More);
+        result.add("first batch", first_ms, "ms", Better::Less);
         result
     }
 
@@ -173,7 +173,7 @@ mod tests {
         let (first, mut second) = (result(1.0, 1.0), result(1.0, 0.0));
         second.machine.cores += 1;
         second.set("threads", 3);
-        second.add("more", (1.0, ""), Better::More);
+        second.add("more", 1.0, "", Better::More);
         let found = compare(&first, &second).unwrap();
         assert_eq!(found.differs.len(), 2, "{found}");
         assert!(found.differs[1].contains("threads: not set | 3"));

@@ -42,7 +42,7 @@ pub fn bench_loader(subject: &Subject, seconds: f64, host: &mut dyn Host) -> Res
                 windows.dataset().forget_cached()?;
             }
         }
-        measure(subject, (name, time), host, &mut result)?;
+        measure(subject, name, time, host, &mut result)?;
     }
     result.rules = [
         "batches are taken as fast as the loader delivers them and dropped; the first was compared with the plain reader",
@@ -56,7 +56,8 @@ pub fn bench_loader(subject: &Subject, seconds: f64, host: &mut dyn Host) -> Res
 
 fn measure(
     subject: &Subject,
-    (name, time): (&str, Duration),
+    name: &str,
+    time: Duration,
     host: &mut dyn Host,
     result: &mut BenchResult,
 ) -> Result<()> {
@@ -80,20 +81,20 @@ fn measure(
     let (elapsed, report) = (began.elapsed().as_secs_f64(), loader.report());
     let samples = report.samples.max(1) as f64;
     let ms = |time: Option<Duration>| time.unwrap_or_default().as_secs_f64() * 1e3;
-    let mut add = |what: &str, figure: (f64, &str), better| {
-        result.add(&format!("{name}: {what}"), figure, better);
+    let mut add = |what: &str, value: f64, unit: &str, better| {
+        result.add(&format!("{name}: {what}"), value, unit, better);
     };
-    add("time to first batch", (ms(first), "ms"), Better::Less);
-    add("samples", (samples / elapsed, "per second"), Better::More);
+    add("time to first batch", ms(first), "ms", Better::Less);
+    add("samples", samples / elapsed, "per second", Better::More);
     if let (Some(before), Some(after)) = (cpu, cpu_s()) {
         let each = (after - before) * 1e6 / samples;
-        add("CPU time", (each, "µs per sample"), Better::Less);
+        add("CPU time", each, "µs per sample", Better::Less);
     }
     let fetched = report.stages.iter().find(|one| one.stage == Stage::Fetch);
     let fetched = fetched.map_or(0, |one| one.bytes) as f64;
-    add("read", (fetched / 1e6 / elapsed, "MB/s"), Better::More);
+    add("read", fetched / 1e6 / elapsed, "MB/s", Better::More);
     if let Some(peak) = peak_bytes() {
-        add("peak memory", (peak as f64 / 1e6, "MB"), Better::Less);
+        add("peak memory", peak as f64 / 1e6, "MB", Better::Less);
     }
     Ok(())
 }
@@ -119,7 +120,8 @@ fn check(subject: &Subject) -> Result<()> {
         if let Some(windows) = windows {
             check_sample(
                 subject,
-                (&batch, slot),
+                &batch,
+                slot,
                 windows,
                 subject.order.sample_index(sample),
             )?;
@@ -130,7 +132,8 @@ fn check(subject: &Subject) -> Result<()> {
 
 fn check_sample(
     subject: &Subject,
-    (batch, slot): (&Batch, usize),
+    batch: &Batch,
+    slot: usize,
     windows: &Samples,
     index: u64,
 ) -> Result<()> {
@@ -138,7 +141,7 @@ fn check_sample(
     let are_stored = images.dtype == ImageDtype::U8
         && images.size == PerKey::None
         && images.crop == PerKey::None
-        && images.layout == kino_codec::Layout::default();
+        && images.layout == kino_loader::Layout::default();
     let expected = windows.read(index)?;
     for (name, array) in &expected.fields {
         let Array::Values { shape, bytes, .. } = array else {

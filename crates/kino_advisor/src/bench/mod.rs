@@ -100,7 +100,7 @@ impl BenchResult {
     }
 
     /// Adds a figure.
-    pub fn add(&mut self, name: &str, (value, unit): (f64, &str), better: Better) {
+    pub fn add(&mut self, name: &str, value: f64, unit: &str, better: Better) {
         self.figures.push(Figure {
             name: name.to_owned(),
             value,

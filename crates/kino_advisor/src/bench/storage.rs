@@ -46,13 +46,13 @@ pub fn bench_storage(dataset: &Dataset, seconds: f64, host: &mut dyn Host) -> Re
             host.look_up()?;
             host.begins(&format!("{block_name}, {threads} in flight"));
             dataset.forget_cached()?;
-            let row = measure(dataset, &sizes, (block, threads), time)?;
+            let row = measure(dataset, &sizes, block, threads, time)?;
             let name = format!("{block_name}, {threads} in flight");
             let mb_s = row.bytes as f64 / 1e6 / row.seconds;
-            result.add(&format!("{name}: bandwidth"), (mb_s, "MB/s"), Better::More);
+            result.add(&format!("{name}: bandwidth"), mb_s, "MB/s", Better::More);
             for (part, value) in [("p50", 0.5), ("p99", 0.99)] {
                 let ms = quantile(&row.latencies_s, value) * 1e3;
-                result.add(&format!("{name}: latency {part}"), (ms, "ms"), Better::Less);
+                result.add(&format!("{name}: latency {part}"), ms, "ms", Better::Less);
             }
         }
     }
@@ -71,13 +71,14 @@ struct Reads {
 fn measure(
     dataset: &Dataset,
     sizes: &[u64],
-    (block, threads): (u64, usize),
+    block: u64,
+    threads: usize,
     time: Duration,
 ) -> Result<Reads> {
     let began = Instant::now();
     let parts: Vec<Result<(u64, Vec<f64>)>> = std::thread::scope(|scope| {
         let spawn = |thread: usize| {
-            scope.spawn(move || read_for(dataset, sizes, (block, thread as u64), time))
+            scope.spawn(move || read_for(dataset, sizes, block, thread as u64, time))
         };
         let threads: Vec<_> = (0..threads).map(spawn).collect();
         let lost = || {
@@ -107,7 +108,8 @@ fn measure(
 fn read_for(
     dataset: &Dataset,
     sizes: &[u64],
-    (block, thread): (u64, u64),
+    block: u64,
+    thread: u64,
     time: Duration,
 ) -> Result<(u64, Vec<f64>)> {
     let (began, mut bytes, mut latencies_s) = (Instant::now(), 0, Vec::new());

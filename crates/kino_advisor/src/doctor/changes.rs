@@ -78,7 +78,7 @@ pub struct Change {
 }
 
 /// The changes that would help, the best first; among equals, the least work first.
-pub fn changes(evidence: &Evidence, verdict: &Verdict) -> Vec<Change> {
+pub(super) fn changes(evidence: &Evidence, verdict: &Verdict) -> Vec<Change> {
     let mut advice = Advice {
         evidence,
         changes: Vec::new(),
@@ -102,11 +102,10 @@ pub fn changes(evidence: &Evidence, verdict: &Verdict) -> Vec<Change> {
 }
 
 fn nothing(evidence: &Evidence, verdict: &Verdict) -> Change {
-    let how = match verdict.met {
-        true => "change nothing",
-        false => {
-            "no loader option would help: make the step itself faster, or use a host with more cores"
-        }
+    let how = if verdict.met {
+        "change nothing"
+    } else {
+        "no loader option would help: make the step itself faster, or use a host with more cores"
     };
     Change {
         remedy: Remedy::Nothing,
@@ -140,7 +139,8 @@ impl Advice<'_> {
                 Remedy::FewerHandOvers,
                 "use larger batches, request fewer streams, or copy batches to the GPU ahead of time with `device=`"
                     .to_owned(),
-                (self.evidence.whole.batch_s, self.evidence.target),
+                self.evidence.whole.batch_s,
+                self.evidence.target,
             ),
             Cause::Memory => {
                 self.pool(without);
@@ -174,7 +174,7 @@ impl Advice<'_> {
         let ahead = self.evidence.fed.prefetch;
         let batch_s = batch_s * self.in_the_loop();
         let ratio = compute_ratio(self.evidence.step_s, batch_s, whole.variation(), ahead);
-        self.add_ratio(remedy, how, (batch_s, ratio));
+        self.add_ratio(remedy, how, batch_s, ratio);
     }
 
     /// What a batch took in the loop ÷ what it took beside a busy core: a loop that waits leaves its core to the
@@ -187,7 +187,7 @@ impl Advice<'_> {
         (step_s / self.evidence.fed.compute_ratio.max(1e-6) / whole).min(1.0)
     }
 
-    fn add_ratio(&mut self, remedy: Remedy, how: String, (batch_s, ratio): (f64, f64)) {
+    fn add_ratio(&mut self, remedy: Remedy, how: String, batch_s: f64, ratio: f64) {
         let now = self.evidence.fed.compute_ratio.max(1e-6);
         self.changes.push(Change {
             is_available: remedy != Remedy::GpuDecode,
@@ -274,7 +274,8 @@ impl Advice<'_> {
             self.add_ratio(
                 Remedy::Prefetch(None),
                 format!("remove `prefetch={given}`: the loader then adapts the depth to what it measures"),
-                (run.batch_s, ratio),
+                run.batch_s,
+                ratio,
             );
             return;
         }
@@ -288,7 +289,8 @@ impl Advice<'_> {
             self.add_ratio(
                 Remedy::Prefetch(Some(ahead)),
                 format!("`prefetch={ahead}` instead of {}", fed.prefetch),
-                (whole.batch_s, ratio),
+                whole.batch_s,
+                ratio,
             );
         }
         self.threads(without);

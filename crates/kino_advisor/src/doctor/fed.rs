@@ -66,7 +66,8 @@ impl Steps {
 /// Runs a loop with the host's step; `step_s` is the time of a step alone.
 pub(crate) fn fed(
     subject: &Subject,
-    (length, step_s): (Length, f64),
+    length: Length,
+    step_s: f64,
     host: &mut dyn Host,
 ) -> Result<FedRun> {
     let mut loader = subject.start(length.batches)?;
@@ -96,7 +97,8 @@ pub(crate) fn fed(
 /// is freshly allocated.
 pub(crate) fn rounds(
     subject: &Subject,
-    (length, step_s): (Length, f64),
+    length: Length,
+    step_s: f64,
     host: &mut dyn Host,
 ) -> Result<FedRun> {
     let step = Duration::try_from_secs_f64(step_s).unwrap_or_default();

@@ -32,15 +32,17 @@ use kino_dataset::{CostRecord, Storage, StreamSummary};
 use kino_loader::{ImageDtype, ShuffleQuality};
 use serde::{Deserialize, Serialize};
 
-pub use changes::{Change, Remedy, changes};
+pub use changes::{Change, Remedy};
 pub use evidence::{Differences, Evidence, FedRun, FreeRun, Setting, StreamCosts};
 pub use run::{Emulated, Host, Subject};
-pub use verdict::{Cause, Verdict, judge};
+pub use verdict::{Cause, Verdict};
 
+use changes::changes;
 pub(crate) use fed::fed;
 use fed::{rounds, step_alone};
 pub(crate) use run::{BusyCore, Length, free};
 pub(crate) use text::quantile;
+use verdict::judge;
 
 use crate::error::{Result, invalid};
 use crate::machine::{cores, load, memory_bytes};
@@ -118,9 +120,10 @@ pub fn diagnose(
     // Measured before this process adds its own load.
     let load = load();
     let slowed = options.storage != Storage::default();
-    let subject = match slowed {
-        true => subject.on(options.storage)?,
-        false => subject.clone(),
+    let subject = if slowed {
+        subject.on(options.storage)?
+    } else {
+        subject.clone()
     };
     let step_s = match options.step_s {
         Some(step_s) => step_s,
@@ -137,7 +140,7 @@ pub fn diagnose(
         counted,
         batches: None,
     };
-    let mut fed = fed(&subject, (length, step_s), host)?;
+    let mut fed = fed(&subject, length, step_s, host)?;
     if options.step_s.is_none() {
         // The host's own step: where it is slower than alone, the loader slows it down, and that counts as waiting.
         fed.compute_ratio = fed.utilisation;
@@ -152,9 +155,10 @@ pub fn diagnose(
         step_s,
     };
     let whole = examiner.free("the loader alone", &subject, host)?;
-    let without = match fed.compute_ratio < options.target {
-        true => Some(examiner.take_apart(host)?),
-        false => None,
+    let without = if fed.compute_ratio < options.target {
+        Some(examiner.take_apart(host)?)
+    } else {
+        None
     };
     Ok(Diagnosis::of(Evidence {
         step_s,
@@ -199,13 +203,14 @@ struct Examiner<'e> {
 
 impl Examiner<'_> {
     fn free(&self, what: &str, subject: &Subject, host: &mut dyn Host) -> Result<FreeRun> {
-        self.free_for(what, (subject, self.length), host)
+        self.free_for(what, subject, self.length, host)
     }
 
     fn free_for(
         &self,
         what: &str,
-        (subject, length): (&Subject, Length),
+        subject: &Subject,
+        length: Length,
         host: &mut dyn Host,
     ) -> Result<FreeRun> {
         host.begins(what);
@@ -226,7 +231,7 @@ impl Examiner<'_> {
             batches: Some((only_fetch.taken as u64).max(8)),
             ..self.length
         };
-        let without_fetch = self.free_for("without reading", (&kept, filled), host)?;
+        let without_fetch = self.free_for("without reading", &kept, filled, host)?;
         let subject = self.subject;
         let without_decode = self.free("without decoding", &subject.without(true, false), host)?;
         let without_collate =
@@ -251,7 +256,7 @@ impl Examiner<'_> {
         let mut idle = kept.without(true, true);
         idle.options.cpu = None;
         idle.options.prefetch = None;
-        let nothing = rounds(&idle, (filled, self.step_s), host)?;
+        let nothing = rounds(&idle, filled, self.step_s, host)?;
         Ok(Differences {
             only_fetch,
             without_fetch,

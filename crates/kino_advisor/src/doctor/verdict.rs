@@ -63,7 +63,7 @@ pub struct Verdict {
 }
 
 /// Derives the verdict from the evidence.
-pub fn judge(evidence: &Evidence) -> Verdict {
+pub(super) fn judge(evidence: &Evidence) -> Verdict {
     let cause = cause(evidence);
     let met = matches!(cause, Cause::Nothing | Cause::SlowStep);
     Verdict {
@@ -80,9 +80,10 @@ fn cause(evidence: &Evidence) -> Cause {
         .as_ref()
         .filter(|_| evidence.fed.compute_ratio < evidence.target)
     else {
-        return match whole <= step * IDLE {
-            true => Cause::SlowStep,
-            false => Cause::Nothing,
+        return if whole <= step * IDLE {
+            Cause::SlowStep
+        } else {
+            Cause::Nothing
         };
     };
     let left = 1.0 - without.nothing.compute_ratio;

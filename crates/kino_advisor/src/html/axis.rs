@@ -19,7 +19,7 @@ const LOG_TICKS: f64 = 7.0;
 
 /// The title, unit and scale of an axis.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Axis {
+pub(crate) struct Axis {
     title: String,
     unit: String,
     is_log: bool,
@@ -27,7 +27,7 @@ pub struct Axis {
 
 impl Axis {
     /// A linear axis. For the units `s`, `B` and `B/s` a fitting prefix is chosen; others are shown as they are.
-    pub fn new(title: &str, unit: &str) -> Self {
+    pub(crate) fn new(title: &str, unit: &str) -> Self {
         Self {
             title: title.to_owned(),
             unit: unit.to_owned(),
@@ -36,7 +36,7 @@ impl Axis {
     }
 
     /// A logarithmic axis. Values that are not positive are not drawn.
-    pub fn log(title: &str, unit: &str) -> Self {
+    pub(crate) fn log(title: &str, unit: &str) -> Self {
         Self {
             is_log: true,
             ..Self::new(title, unit)

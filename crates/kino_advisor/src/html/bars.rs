@@ -25,14 +25,14 @@ const BOTTOM: f64 = 24.0;
 
 /// A bar.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Bar {
+pub(crate) struct Bar {
     name: String,
     value: f64,
 }
 
 impl Bar {
     /// A bar of this length.
-    pub fn new(name: &str, value: f64) -> Self {
+    pub(crate) fn new(name: &str, value: f64) -> Self {
         Self {
             name: name.to_owned(),
             value,
@@ -42,14 +42,14 @@ impl Bar {
 
 /// A bar of several segments, one per series.
 #[derive(Debug, Clone, PartialEq)]
-pub struct StackedBar {
+pub(crate) struct StackedBar {
     name: String,
     parts: Vec<f64>,
 }
 
 impl StackedBar {
     /// A bar of these segments, from the left.
-    pub fn new(name: &str, parts: &[f64]) -> Self {
+    pub(crate) fn new(name: &str, parts: &[f64]) -> Self {
         Self {
             name: name.to_owned(),
             parts: parts.to_vec(),
@@ -58,7 +58,7 @@ impl StackedBar {
 }
 
 /// One bar per value. A value that is negative or not finite has no bar, and is shown as `–`.
-pub fn bars(title: &str, axis: &Axis, bars: &[Bar]) -> Plot {
+pub(crate) fn bars(title: &str, axis: &Axis, bars: &[Bar]) -> Plot {
     let rows: Vec<StackedBar> = bars
         .iter()
         .map(|bar| StackedBar::new(&bar.name, &[bar.value]))
@@ -67,7 +67,7 @@ pub fn bars(title: &str, axis: &Axis, bars: &[Bar]) -> Plot {
 }
 
 /// One bar per row, of segments named by `series`. The sum is shown at the end of each.
-pub fn stacked_bars(title: &str, axis: &Axis, series: &[&str], rows: &[StackedBar]) -> Plot {
+pub(crate) fn stacked_bars(title: &str, axis: &Axis, series: &[&str], rows: &[StackedBar]) -> Plot {
     let sums = rows.iter().map(|row| sum(axis, row));
     let Some(scale) = axis.scale(sums.flatten()) else {
         return Svg::empty(title);
@@ -81,10 +81,16 @@ pub fn stacked_bars(title: &str, axis: &Axis, series: &[&str], rows: &[StackedBa
     let bottom = rows.iter().map(|_| ROW).sum::<f64>();
     let mut svg = Svg::new(title, bottom + BOTTOM + legend);
     let left = names_width(rows);
+    let bars = Bars {
+        axis,
+        scale: &scale,
+        series,
+        left,
+    };
     let mut top = 0.0;
     for row in rows {
         svg.text((0.0, top + 18.0), Anchor::Start, "", &clip(&row.name));
-        let end = draw_parts(&mut svg, (axis, &scale), (left, top), (row, series));
+        let end = bars.draw(&mut svg, row, top);
         let value = sum(axis, row).map_or("–".to_owned(), |sum| axis.quantity(sum));
         svg.text((end + 6.0, top + 18.0), Anchor::Start, "soft", &value);
         top += ROW;
@@ -102,35 +108,41 @@ pub fn stacked_bars(title: &str, axis: &Axis, series: &[&str], rows: &[StackedBa
     svg.finish()
 }
 
-/// Draws the segments of a row; returns where they end.
-fn draw_parts(
-    svg: &mut Svg,
-    (axis, scale): (&Axis, &Scale),
-    (left, top): (f64, f64),
-    (row, series): (&StackedBar, &[&str]),
-) -> f64 {
-    let (mut done, mut end) = (0.0, left);
-    if sum(axis, row).is_none() {
-        return end;
+/// What the bars of a plot share.
+struct Bars<'a> {
+    axis: &'a Axis,
+    scale: &'a Scale,
+    series: &'a [&'a str],
+    /// Where they begin.
+    left: f64,
+}
+
+impl Bars<'_> {
+    /// Draws the segments of a row; returns where they end.
+    fn draw(&self, svg: &mut Svg, row: &StackedBar, top: f64) -> f64 {
+        let (mut done, mut end) = (0.0, self.left);
+        if sum(self.axis, row).is_none() {
+            return end;
+        }
+        for (idx, &part) in row.parts.iter().enumerate() {
+            done += part;
+            let Some(place) = self.scale.place(done) else {
+                continue;
+            };
+            let next = self.left + place * (WIDTH - self.left - VALUES);
+            let name = self.series.get(idx).map_or(row.name.as_str(), |name| name);
+            let tooltip = format!("{name}: {}", self.axis.quantity(part));
+            let rect = Rect {
+                x: end,
+                y: top + 4.0,
+                width: next - end,
+                height: ROW - 8.0,
+            };
+            svg.rect(idx, rect, &tooltip);
+            end = next;
+        }
+        end
     }
-    for (idx, &part) in row.parts.iter().enumerate() {
-        done += part;
-        let Some(place) = scale.place(done) else {
-            continue;
-        };
-        let next = left + place * (WIDTH - left - VALUES);
-        let name = series.get(idx).map_or(row.name.as_str(), |name| name);
-        let tooltip = format!("{name}: {}", axis.quantity(part));
-        let rect = Rect {
-            x: end,
-            y: top + 4.0,
-            width: next - end,
-            height: ROW - 8.0,
-        };
-        svg.rect(idx, rect, &tooltip);
-        end = next;
-    }
-    end
 }
 
 /// The length of a bar, if it has one.

@@ -2,21 +2,21 @@
 
 use super::Plot;
 use super::axis::Axis;
-use super::svg::{Frame, Rect, Svg};
+use super::svg::{Dimension, Frame, Rect, Svg};
 
 /// A range of values, and how many fell into it.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Bin {
+pub(crate) struct Bin {
     /// The lower end, included.
-    pub from: f64,
+    pub(crate) from: f64,
     /// The upper end, excluded.
-    pub to: f64,
+    pub(crate) to: f64,
     /// The count or amount.
-    pub count: f64,
+    pub(crate) count: f64,
 }
 
 /// One column per bin, as wide as the bin. On a log axis, a bin that starts at 0 is drawn from half of its upper end.
-pub fn histogram(title: &str, x: &Axis, y: &Axis, bins: &[Bin]) -> Plot {
+pub(crate) fn histogram(title: &str, x: &Axis, y: &Axis, bins: &[Bin]) -> Plot {
     let drawn: Vec<Bin> = bins
         .iter()
         .map(|bin| Bin {
@@ -31,13 +31,12 @@ pub fn histogram(title: &str, x: &Axis, y: &Axis, bins: &[Bin]) -> Plot {
         .filter(|bin| y.drawable(bin.count) && bin.count >= 0.0)
         .collect();
     let ends = drawn.iter().flat_map(|bin| [bin.from, bin.to]);
-    let scales = x
-        .scale(ends)
-        .zip(y.scale(drawn.iter().map(|bin| bin.count)));
-    let Some((x_scale, y_scale)) = scales else {
+    let columns = Dimension::new(x, ends);
+    let counts = Dimension::new(y, drawn.iter().map(|bin| bin.count));
+    let Some((columns, counts)) = columns.zip(counts) else {
         return Svg::empty(title);
     };
-    let mut frame = Frame::new(title, (x, x_scale), (y, y_scale), &[]);
+    let mut frame = Frame::new(title, columns, counts, &[]);
     for bin in drawn {
         let (low, high) = (frame.at((bin.from, 0.0)), frame.at((bin.to, bin.count)));
         let Some(((left, bottom), (right, top))) = low.zip(high) else {

@@ -5,18 +5,18 @@ use std::fmt::Write;
 use super::Plot;
 use super::axis::Axis;
 use super::style::SERIES;
-use super::svg::{Frame, Place, Svg};
+use super::svg::{Dimension, Frame, Place, Svg};
 
 /// A line, from point to point.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Line {
+pub(crate) struct Line {
     name: String,
     points: Vec<(f64, f64)>,
 }
 
 impl Line {
     /// A line through these points, in this order.
-    pub fn new(name: &str, points: &[(f64, f64)]) -> Self {
+    pub(crate) fn new(name: &str, points: &[(f64, f64)]) -> Self {
         Self {
             name: name.to_owned(),
             points: points.to_vec(),
@@ -25,18 +25,18 @@ impl Line {
 }
 
 /// One line per series. A point that cannot be drawn leaves a gap.
-pub fn lines(title: &str, x: &Axis, y: &Axis, series: &[Line]) -> Plot {
+pub(crate) fn lines(title: &str, x: &Axis, y: &Axis, series: &[Line]) -> Plot {
     let drawn = || {
         let points = series.iter().flat_map(|line| line.points.iter());
         points.filter(|point| x.drawable(point.0) && y.drawable(point.1))
     };
-    let x_scale = x.scale(drawn().map(|point| point.0));
-    let y_scale = y.scale(drawn().map(|point| point.1));
-    let Some((x_scale, y_scale)) = x_scale.zip(y_scale) else {
+    let across = Dimension::new(x, drawn().map(|point| point.0));
+    let up = Dimension::new(y, drawn().map(|point| point.1));
+    let Some((across, up)) = across.zip(up) else {
         return Svg::empty(title);
     };
     let names: Vec<&str> = series.iter().map(|line| line.name.as_str()).collect();
-    let mut frame = Frame::new(title, (x, x_scale), (y, y_scale), &names);
+    let mut frame = Frame::new(title, across, up, &names);
     for (idx, line) in series.iter().enumerate() {
         let places = line.points.iter().map(|&(x_value, y_value)| {
             let can = x.drawable(x_value) && y.drawable(y_value);

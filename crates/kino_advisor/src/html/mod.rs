@@ -33,43 +33,32 @@ mod well_formed;
 
 use std::fmt::Write;
 
-pub use axis::Axis;
-pub use bars::{Bar, StackedBar, bars, stacked_bars};
-pub use histogram::{Bin, histogram};
-pub use lines::{Line, lines};
-pub use quantity::to_quantity;
-pub use scatter::{Better, Point, Scatter, scatter};
+pub(crate) use axis::Axis;
+pub(crate) use bars::{Bar, StackedBar, bars, stacked_bars};
+pub(crate) use histogram::{Bin, histogram};
+pub(crate) use lines::{Line, lines};
+pub(crate) use quantity::to_quantity;
+pub(crate) use scatter::{Better, Point, Scatter, scatter};
 
 use svg::escape;
 
 /// A plot, ready for a [`HtmlReport`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Plot {
+pub(crate) struct Plot {
     title: String,
     svg: String,
 }
 
 /// Builds a report; [`to_html`](Self::to_html) gives the file.
-///
-/// ```
-/// use kino_advisor::html::{Axis, Bar, HtmlReport, bars};
-///
-/// let load = [Bar::new("decode", 0.9), Bar::new("fetch", 0.2)];
-/// let html = HtmlReport::new("lift")
-///     .verdict("decoding is the limit")
-///     .figure(bars("Load of each stage", &Axis::new("busy threads", ""), &load), "Over all threads.")
-///     .to_html();
-/// assert!(html.starts_with("<!DOCTYPE html>") && !html.contains("<script"));
-/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HtmlReport {
+pub(crate) struct HtmlReport {
     title: String,
     body: String,
 }
 
 impl HtmlReport {
     /// An empty report.
-    pub fn new(title: &str) -> Self {
+    pub(crate) fn new(title: &str) -> Self {
         let title = escape(title);
         Self {
             body: format!("<h1>{title}</h1>\n"),
@@ -78,23 +67,23 @@ impl HtmlReport {
     }
 
     /// Adds the conclusion, for a reader in a hurry.
-    pub fn verdict(self, sentence: &str) -> Self {
+    pub(crate) fn verdict(self, sentence: &str) -> Self {
         self.element("p class=\"verdict\"", sentence)
     }
 
     /// Adds a heading.
-    pub fn heading(self, text: &str) -> Self {
+    pub(crate) fn heading(self, text: &str) -> Self {
         self.element("h2", text)
     }
 
     /// Adds a paragraph.
-    pub fn text(self, text: &str) -> Self {
+    pub(crate) fn text(self, text: &str) -> Self {
         self.element("p", text)
     }
 
     /// Adds a table; the first column holds names, the others figures. Rows that are too short are filled with empty
     /// cells.
-    pub fn table(mut self, head: &[&str], rows: &[Vec<String>]) -> Self {
+    pub(crate) fn table(mut self, head: &[&str], rows: &[Vec<String>]) -> Self {
         self.body += "<div class=\"wide\"><table>\n<thead><tr>";
         for name in head {
             self.write(format_args!("<th>{}</th>", escape(name)));
@@ -113,7 +102,7 @@ impl HtmlReport {
     }
 
     /// Adds a plot, with its title above and a caption below.
-    pub fn figure(mut self, plot: Plot, caption: &str) -> Self {
+    pub(crate) fn figure(mut self, plot: Plot, caption: &str) -> Self {
         let Plot { title, svg } = plot;
         let (title, caption) = (escape(&title), escape(caption));
         self.write(format_args!("<figure><h3>{title}</h3>\n{svg}\n"));
@@ -125,7 +114,7 @@ impl HtmlReport {
     }
 
     /// The report as a file.
-    pub fn to_html(&self) -> String {
+    pub(crate) fn to_html(&self) -> String {
         format!(
             "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>\
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\
@@ -137,7 +126,7 @@ impl HtmlReport {
     }
 
     /// The report as part of another page. Its styles do not affect the rest of that page.
-    pub fn to_fragment(&self) -> String {
+    pub(crate) fn to_fragment(&self) -> String {
         format!(
             "<div class=\"kinograph\"><style>{}</style>\n{}</div>\n",
             style::STYLE,

@@ -2,15 +2,7 @@
 
 /// A value with its unit: `0.0125` of `s` is `12.5 ms`, `3200000` of `B` is `3.20 MB`. A value that is not finite is
 /// `–`.
-///
-/// ```
-/// use kino_advisor::html::to_quantity;
-///
-/// assert_eq!(to_quantity(0.0125, "s"), "12.5 ms");
-/// assert_eq!(to_quantity(0.0, "s"), "0 s");
-/// assert_eq!(to_quantity(1234.0, ""), "1234");
-/// ```
-pub fn to_quantity(value: f64, unit: &str) -> String {
+pub(crate) fn to_quantity(value: f64, unit: &str) -> String {
     let (factor, unit) = step_of(value, unit);
     let number = to_number(value / factor);
     if unit.is_empty() {
@@ -60,7 +52,10 @@ mod tests {
     #[test]
     fn a_quantity_has_three_digits_and_a_fitting_unit() {
         let cases = [
+            (0.0125, "s", "12.5 ms"),
             (1.5, "s", "1.50 s"),
+            (0.0, "s", "0 s"),
+            (1234.0, "", "1234"),
             (0.25, "s", "250 ms"),
             (3.2e-7, "s", "320 ns"),
             (5e-10, "s", "0.500 ns"),

@@ -11,11 +11,11 @@ use super::Plot;
 use super::axis::Axis;
 use super::lines::to_path;
 use super::style::SERIES;
-use super::svg::{Anchor, Frame, LETTER, Place, Svg, WIDTH, escape};
+use super::svg::{Anchor, Dimension, Frame, LETTER, Place, Svg, WIDTH, escape};
 
 /// Which end of an axis is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Better {
+pub(crate) enum Better {
     /// Less is better.
     Lower,
     /// More is better.
@@ -24,47 +24,47 @@ pub enum Better {
 
 /// A point.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Point {
+pub(crate) struct Point {
     /// Its label.
-    pub name: String,
+    pub(crate) name: String,
     /// Points of one group share a color.
-    pub group: String,
+    pub(crate) group: String,
     /// Horizontal value.
-    pub x: f64,
+    pub(crate) x: f64,
     /// Vertical value.
-    pub y: f64,
+    pub(crate) y: f64,
 }
 
 /// What to draw.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Scatter<'a> {
+pub(crate) struct Scatter<'a> {
     /// The title.
-    pub title: &'a str,
+    pub(crate) title: &'a str,
     /// Horizontal axis.
-    pub x: &'a Axis,
+    pub(crate) x: &'a Axis,
     /// Vertical axis.
-    pub y: &'a Axis,
+    pub(crate) y: &'a Axis,
     /// The points.
-    pub points: &'a [Point],
+    pub(crate) points: &'a [Point],
     /// Which end of each axis is better; `None` draws no front.
-    pub better: Option<(Better, Better)>,
+    pub(crate) better: Option<(Better, Better)>,
 }
 
 /// A scatter plot; points on the front are labelled, or all points if there is no front.
-pub fn scatter(request: &Scatter<'_>) -> Plot {
+pub(crate) fn scatter(request: &Scatter<'_>) -> Plot {
     let (x, y) = (request.x, request.y);
     let points: Vec<&Point> = request
         .points
         .iter()
         .filter(|point| x.drawable(point.x) && y.drawable(point.y))
         .collect();
-    let x_scale = x.scale(points.iter().map(|point| point.x));
-    let y_scale = y.scale(points.iter().map(|point| point.y));
-    let Some((x_scale, y_scale)) = x_scale.zip(y_scale) else {
+    let across = Dimension::new(x, points.iter().map(|point| point.x));
+    let up = Dimension::new(y, points.iter().map(|point| point.y));
+    let Some((across, up)) = across.zip(up) else {
         return Svg::empty(request.title);
     };
     let groups = groups(&points);
-    let mut frame = Frame::new(request.title, (x, x_scale), (y, y_scale), &groups);
+    let mut frame = Frame::new(request.title, across, up, &groups);
     let front = request.better.map(|better| front(&points, better));
     if let Some(front) = &front {
         let path = to_path(front.iter().map(|point| frame.at((point.x, point.y))));
@@ -78,12 +78,15 @@ pub fn scatter(request: &Scatter<'_>) -> Plot {
             front.any(|other| std::ptr::eq(*other, point))
         });
         let group = groups.iter().position(|group| *group == point.group);
-        draw(&mut frame, request, point, (group.unwrap_or(0), is_named));
+        draw(&mut frame, request, point, group.unwrap_or(0));
+        if is_named {
+            draw_name(&mut frame, point);
+        }
     }
     frame.svg.finish()
 }
 
-fn draw(frame: &mut Frame, request: &Scatter<'_>, point: &Point, (group, is_named): (usize, bool)) {
+fn draw(frame: &mut Frame, request: &Scatter<'_>, point: &Point, group: usize) {
     let Some((x, y)) = frame.at((point.x, point.y)) else {
         return;
     };
@@ -100,16 +103,20 @@ fn draw(frame: &mut Frame, request: &Scatter<'_>, point: &Point, (group, is_name
         Place(y),
         escape(&tooltip)
     ));
-    if is_named {
-        let width = point.name.chars().map(|_| LETTER).sum::<f64>();
-        // On the side that has room.
-        let (at, anchor) = if x + width + 8.0 > WIDTH {
-            (x - 8.0, Anchor::End)
-        } else {
-            (x + 8.0, Anchor::Start)
-        };
-        frame.svg.text((at, y - 5.0), anchor, "", &point.name);
-    }
+}
+
+fn draw_name(frame: &mut Frame, point: &Point) {
+    let Some((x, y)) = frame.at((point.x, point.y)) else {
+        return;
+    };
+    let width = point.name.chars().map(|_| LETTER).sum::<f64>();
+    // On the side that has room.
+    let (at, anchor) = if x + width + 8.0 > WIDTH {
+        (x - 8.0, Anchor::End)
+    } else {
+        (x + 8.0, Anchor::Start)
+    };
+    frame.svg.text((at, y - 5.0), anchor, "", &point.name);
 }
 
 /// Each group once, in order of first appearance.

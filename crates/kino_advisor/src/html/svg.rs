@@ -213,6 +213,21 @@ pub(super) struct Rect {
     pub(super) height: f64,
 }
 
+/// An axis, and its scale for the values of a plot.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Dimension<'a> {
+    axis: &'a Axis,
+    scale: Scale,
+}
+
+impl<'a> Dimension<'a> {
+    /// `None` if none of the values can be drawn.
+    pub(super) fn new(axis: &'a Axis, values: impl Iterator<Item = f64>) -> Option<Self> {
+        let scale = axis.scale(values)?;
+        Some(Self { axis, scale })
+    }
+}
+
 /// A plot with two axes, and the mapping of values to positions in it.
 #[derive(Debug)]
 pub(super) struct Frame {
@@ -223,12 +238,7 @@ pub(super) struct Frame {
 
 impl Frame {
     /// Draws the axes, and a legend if there is more than one series.
-    pub(super) fn new(
-        title: &str,
-        (x_axis, x): (&Axis, Scale),
-        (y_axis, y): (&Axis, Scale),
-        names: &[&str],
-    ) -> Self {
+    pub(super) fn new(title: &str, x: Dimension<'_>, y: Dimension<'_>, names: &[&str]) -> Self {
         let has_legend = names.len() > 1;
         let height = HEIGHT
             + if has_legend {
@@ -238,10 +248,10 @@ impl Frame {
             };
         let mut frame = Self {
             svg: Svg::new(title, height),
-            x,
-            y,
+            x: x.scale,
+            y: y.scale,
         };
-        frame.draw_axes(x_axis, y_axis);
+        frame.draw_axes(x.axis, y.axis);
         if has_legend {
             frame.svg.legend(HEIGHT, names);
         }

@@ -93,9 +93,10 @@ fn check_printable(args: &Args, stream: &Stream) -> Result<()> {
     if args.json || elements <= MAX_PRINTED {
         return Ok(());
     }
-    let png = match png::is_image(stream) {
-        true => "--png DIR for images, ",
-        false => "",
+    let png = if png::is_image(stream) {
+        "--png DIR for images, "
+    } else {
+        ""
     };
     bail!(
         "a frame of `{}` has {elements} values, too many to print; use {png}--npy FILE.npy for an array, or --json",
@@ -199,9 +200,10 @@ fn print_frames(
                 text.push_str(&format!("{frame}\t{seconds:.6}\t{}\n", plain(&value)));
             }
         }
-        match args.json {
-            true => print_json_text(&text)?,
-            false => print(&text)?,
+        if args.json {
+            print_json_text(&text)?
+        } else {
+            print(&text)?
         }
     }
     Ok(())

@@ -75,9 +75,10 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let step = Duration::try_from_secs_f64(args.step_ms / 1e3).context("invalid --step-ms")?;
     let found = diagnose(&subject, &options, &mut Shown(Emulated { step }))?;
     show(args, &found)?;
-    Ok(match found.verdict.met {
-        true => Outcome::Done,
-        false => Outcome::Missed,
+    Ok(if found.verdict.met {
+        Outcome::Done
+    } else {
+        Outcome::Missed
     })
 }
 
@@ -87,8 +88,9 @@ fn show(args: &Args, found: &Diagnosis) -> Result<()> {
             .with_context(|| format!("cannot write {}", path.display()))?;
         note(&format!("wrote the HTML report to {}", path.display()));
     }
-    match args.json {
-        true => print_json(&serde_json::to_value(found)?),
-        false => print(&found.to_string()),
+    if args.json {
+        print_json(&serde_json::to_value(found)?)
+    } else {
+        print(&found.to_string())
     }
 }

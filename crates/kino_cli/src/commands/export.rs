@@ -88,8 +88,9 @@ pub(crate) fn run(args: &Args, videos: Option<Arc<dyn Videos>>) -> Result<Outcom
     for group in group_defects(&exported.defects) {
         note(&format!("{}: {}", group.action.name(), group.text()));
     }
-    match exported.defects.iter().any(Defect::is_lost) {
-        true => Ok(Outcome::Lost),
-        false => Ok(Outcome::Done),
+    if exported.defects.iter().any(Defect::is_lost) {
+        Ok(Outcome::Lost)
+    } else {
+        Ok(Outcome::Done)
     }
 }

@@ -28,18 +28,21 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
-    let collect = match args.delete {
-        true => Collect::Remove,
-        false => Collect::List,
+    let collect = if args.delete {
+        Collect::Remove
+    } else {
+        Collect::List
     };
-    let interrupted = match args.interrupted {
-        true => Interrupted::GiveUp,
-        false => Interrupted::Keep,
+    let interrupted = if args.interrupted {
+        Interrupted::GiveUp
+    } else {
+        Interrupted::Keep
     };
     let garbage = collect_garbage(&args.dataset, collect, interrupted)?;
-    match args.json {
-        true => print_json(&to_json(&garbage, args.delete))?,
-        false => print(&report(args, &garbage))?,
+    if args.json {
+        print_json(&to_json(&garbage, args.delete))?
+    } else {
+        print(&report(args, &garbage))?
     }
     Ok(Outcome::Done)
 }
@@ -66,10 +69,7 @@ fn report(args: &Args, garbage: &Garbage) -> String {
         text.push_str(&table.render());
         text.push('\n');
     }
-    let done = match args.delete {
-        true => "removed",
-        false => "garbage",
-    };
+    let done = if args.delete { "removed" } else { "garbage" };
     for (path, len) in &garbage.files {
         text.push_str(&format!("{done}: {} ({})\n", path.display(), bytes(*len)));
     }

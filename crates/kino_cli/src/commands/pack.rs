@@ -58,7 +58,7 @@ pub(crate) struct Args {
     /// Frames per second [default: the source's own rate]
     #[arg(long, value_name = "HZ")]
     rate: Option<f64>,
-    /// Only streams that match: `actions`, `obs/*`, `**` crosses `/` (repeat, or list several)
+    /// Only streams that match: `actions`, `obs/*`, `**` crosses `/`, `?` is one character (repeat, or list several)
     #[arg(long, value_name = "PATTERN", num_args = 1..)]
     streams: Vec<String>,
     /// Exclude streams that match; their files are neither needed nor opened
@@ -128,9 +128,9 @@ pub(crate) fn run(args: &Args, videos: Option<Arc<dyn Videos>>) -> Result<Outcom
         return mapping::suggest(&args.source, &args.target, &import);
     }
     let source = kino_import::open(&args.source, &import)?;
-    warn_of_unused_rules(&plan, &*source);
+    warn_of_unused_rules(&plan, &source);
     if args.dry_run {
-        return dry_run::run(args, &plan, &*source);
+        return dry_run::run(args, &plan, &source);
     }
     let options = PackOptions {
         writer: WriterOptions {
@@ -142,14 +142,14 @@ pub(crate) fn run(args: &Args, videos: Option<Arc<dyn Videos>>) -> Result<Outcom
         prefix: args.prefix.clone(),
         on_defect: args.on_defect.parse()?,
     };
-    if let Some(version) = finished_version(args, &*source) {
+    if let Some(version) = finished_version(args, &source) {
         note(&format!(
             "{} already has every episode to pack, as version {version}; nothing to do",
             args.target.display()
         ));
         return Ok(Outcome::Done);
     }
-    pack(args, &*source, options)
+    pack(args, &source, options)
 }
 
 fn import_options(args: &Args, videos: Option<Arc<dyn Videos>>) -> ImportOptions {
@@ -168,10 +168,11 @@ fn import_options(args: &Args, videos: Option<Arc<dyn Videos>>) -> ImportOptions
     }
 }
 
-fn pack(args: &Args, source: &dyn Source, options: PackOptions) -> Result<Outcome> {
-    let before = match args.append {
-        true => Dataset::open(&args.target)?.manifest().total_bytes(),
-        false => 0,
+fn pack(args: &Args, source: &Source, options: PackOptions) -> Result<Outcome> {
+    let before = if args.append {
+        Dataset::open(&args.target)?.manifest().total_bytes()
+    } else {
+        0
     };
     let begin = Instant::now();
     let watch = Watch::start();
@@ -186,9 +187,10 @@ fn pack(args: &Args, source: &dyn Source, options: PackOptions) -> Result<Outcom
                 count(at.episodes, "episode")
             ),
         );
-        match watch.as_ref().is_some_and(Watch::is_requested) {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
+        if watch.as_ref().is_some_and(Watch::is_requested) {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
         }
     });
     progress.finish();
@@ -276,7 +278,7 @@ fn writer_options(args: &Args, plan: Plan) -> WriterOptions {
 }
 
 /// The version that a resumed pack would only repeat.
-fn finished_version(args: &Args, source: &dyn Source) -> Option<u64> {
+fn finished_version(args: &Args, source: &Source) -> Option<u64> {
     let dataset = Dataset::open(&args.target).ok().filter(|_| args.resume)?;
     let is_there = |id: &str| {
         dataset
@@ -292,7 +294,7 @@ fn finished_version(args: &Args, source: &dyn Source) -> Option<u64> {
 }
 
 /// A rule that matches nothing is most likely a typo.
-fn warn_of_unused_rules(plan: &Plan, source: &dyn Source) {
+fn warn_of_unused_rules(plan: &Plan, source: &Source) {
     let streams = source
         .episodes()
         .iter()
@@ -321,9 +323,10 @@ fn tell_defects(defects: &[Defect]) -> Outcome {
     for group in group_defects(defects) {
         note(&format!("{}: {}", group.action.name(), group.text()));
     }
-    match defects.iter().any(Defect::is_lost) {
-        true => Outcome::Lost,
-        false => Outcome::Done,
+    if defects.iter().any(Defect::is_lost) {
+        Outcome::Lost
+    } else {
+        Outcome::Done
     }
 }
 

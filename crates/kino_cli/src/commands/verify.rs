@@ -58,9 +58,10 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     } else {
         print(&report(args, &found))?;
     }
-    Ok(match is_valid {
-        true => Outcome::Done,
-        false => Outcome::Failed,
+    Ok(if is_valid {
+        Outcome::Done
+    } else {
+        Outcome::Failed
     })
 }
 
@@ -74,9 +75,10 @@ fn report(args: &Args, found: &Verified) -> String {
         let line = format!("not checked: {}: {}", file.place, file.what);
         text.push_str(&format!("{}\n", one_line(&line)));
     }
-    let decoded = match args.decode {
-        true => format!(", {} decoded", count(found.frames, "frame")),
-        false => String::new(),
+    let decoded = if args.decode {
+        format!(", {} decoded", count(found.frames, "frame"))
+    } else {
+        String::new()
     };
     let verdict = match (found.damage.len(), found.unreadable.len()) {
         (0, 0) => "valid".to_owned(),

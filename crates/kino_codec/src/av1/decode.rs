@@ -10,12 +10,12 @@ use std::fmt;
 
 use crate::error::{Result, corrupt};
 
-use super::NAME;
 use super::ffi::{Frame, Library, none};
-use super::yuv::{Planes, chroma_side};
+use super::yuv::{Planes, Row, chroma_side};
+use super::{NAME, Size};
 
 /// One decoder of the library: one thread, one image at a time.
-pub(crate) struct Instance {
+pub(super) struct Instance {
     library: Library,
     max_pixels: u32,
 }
@@ -83,19 +83,26 @@ impl Image {
         })
     }
 
-    /// Pixels `left..left + width` of row `y`; `left` is even where chroma is halved.
-    pub(super) fn row(&self, y: usize, (left, width): (usize, usize)) -> super::yuv::Row<'_> {
+    /// Writes the packed image of this size at the top left.
+    pub(super) fn to_pixels(&self, size: Size, pixels: &mut [u8]) {
+        for (y, pixels) in pixels.chunks_exact_mut(size.row_bytes()).enumerate() {
+            self.row(y, size.width).to_pixels(pixels);
+        }
+    }
+
+    /// The first `width` pixels of row `y`.
+    fn row(&self, y: usize, width: usize) -> Row<'_> {
         let half = usize::from(self.planes == Planes::Half);
         let channel = |plane| match self.planes {
             Planes::Grey => &[][..],
             Planes::Half | Planes::Full => {
-                let part = (left >> half, chroma_side(self.planes, width));
-                self.frame.row(plane, y >> half, part)
+                let width = chroma_side(self.planes, width);
+                self.frame.row(plane, y >> half, width)
             }
         };
-        super::yuv::Row {
+        Row {
             planes: self.planes,
-            y: self.frame.row(0, y, (left, width)),
+            y: self.frame.row(0, y, width),
             u: channel(1),
             v: channel(2),
         }

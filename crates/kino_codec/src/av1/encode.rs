@@ -1,7 +1,5 @@
 //! Frames to units: rav1e, configured so that groups are closed and the same frames always give the same bytes.
 
-use std::ops::Range;
-
 use rav1e::Config;
 use rav1e::prelude::{
     ChromaSampling, ColorDescription, ColorPrimaries, Context, EncoderConfig, EncoderStatus,
@@ -10,6 +8,7 @@ use rav1e::prelude::{
 };
 
 use crate::error::{CodecError, Result, buffer};
+use crate::frames::Frames;
 
 use super::Size;
 use super::yuv::{Planes, Split, chroma_side};
@@ -30,28 +29,15 @@ pub(super) struct Group<'a> {
     pub(super) size: Size,
     /// The packed images.
     pub(super) pixels: &'a [u8],
-    /// The index of the first frame in its run.
-    pub(super) first: usize,
-    /// The frames of the run that are also stored exactly.
-    pub(super) protected: &'a [Range<usize>],
+    /// The same; the protected ones are also stored exactly.
+    pub(super) frames: Frames<'a>,
 }
 
 impl Group<'_> {
-    /// The number of frames.
-    pub(super) fn frames(&self) -> usize {
-        self.pixels.len() / self.size.bytes()
-    }
-
-    /// Whether frame `idx` of the group is also stored exactly.
-    pub(super) fn is_exact(&self, idx: usize) -> bool {
-        let idx = self.first + idx;
-        self.protected.iter().any(|range| range.contains(&idx))
-    }
-
     /// One unit per frame; the first refers to nothing before it.
     pub(super) fn encode(&self, settings: Settings) -> Result<Vec<Vec<u8>>> {
         let size = self.size;
-        let mut encoder = encoder(size, self.frames(), settings)?;
+        let mut encoder = encoder(size, self.frames.len(), settings)?;
         let (_, width) = size.coded();
         for pixels in self.pixels.chunks_exact(size.bytes()) {
             let pixels = filled_up(size, pixels);
@@ -74,7 +60,7 @@ impl Group<'_> {
         }
         encoder.flush();
         let units = receive(&mut encoder)?;
-        if units.len() != self.frames() {
+        if units.len() != self.frames.len() {
             return Err(buffer("the AV1 encoder lost a frame"));
         }
         Ok(units)

@@ -159,11 +159,10 @@ impl Frame {
         }
     }
 
-    /// Pixels `left..left + width` of row `y` of plane `plane`; `None` if they are outside the image.
-    pub(super) fn row(&self, plane: usize, y: usize, (left, width): (usize, usize)) -> &[u8] {
+    /// The first `width` pixels of row `y` of plane `plane`; none if they are outside the image.
+    pub(super) fn row(&self, plane: usize, y: usize, width: usize) -> &[u8] {
         let half = usize::from(plane > 0 && self.planes() == Some(Planes::Half));
-        let inside =
-            y < (self.height() + half) >> half && left + width <= (self.width() + half) >> half;
+        let inside = y < (self.height() + half) >> half && width <= (self.width() + half) >> half;
         let data = self.0.data.get(plane).copied().flatten();
         let stride = usize::try_from(self.0.stride[plane.min(1)]).ok();
         let (Some(data), Some(stride), true) = (data, stride, inside) else {
@@ -174,7 +173,7 @@ impl Frame {
         // are inside, as checked above. The image is complete and never written again: with one thread and no
         // frame delay, `dav1d_get_picture` returned after all work on it. It lives as long as `self`.
         unsafe {
-            let row = data.cast::<u8>().add(y * stride + left);
+            let row = data.cast::<u8>().add(y * stride);
             std::slice::from_raw_parts(row.as_ptr(), width)
         }
     }

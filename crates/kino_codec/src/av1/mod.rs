@@ -24,23 +24,21 @@ use std::num::NonZeroUsize;
 use std::ops::Range;
 
 use crate::bound::Bound;
-use crate::codec::{
-    Codec, Decoder, Encoded, EncodedPage, MAX_PAGE_BYTES, Page, Scope, check_range,
-    image_row_stride,
-};
-use crate::error::{CodecError, Result, buffer, corrupt};
+use crate::codec::{Codec, Decoder, Encoded, MAX_PAGE_BYTES, Page};
+use crate::describe::{Description, Guarantee, Parameter, Speed};
+use crate::error::{CodecError, Result, corrupt};
 use crate::frame::{FrameType, ValueType};
-use crate::frames::{Frames, FramesMut};
-use crate::predict::Predict;
-use crate::scratch::{Scratch, at_least};
+use crate::frames::Frames;
+use crate::kind::Kind;
+use crate::pages::{PageCodec, Pages};
+use crate::predict;
+use crate::scratch::Scratch;
 use crate::spec::CodecSpec;
-use crate::view::{Crop, ImagesMut, Scale};
 
-use decode::Image;
-pub(crate) use decode::Instance;
+use decode::{Image, Instance};
 use encode::{Group, Settings};
 use search::Target;
-pub(crate) use units::Index;
+use units::Index;
 use yuv::Planes;
 
 const NAME: &str = "av1";
@@ -66,46 +64,51 @@ pub const fn av1_simd() -> bool {
     cfg!(feature = "av1-simd")
 }
 
+pub(crate) const DESCRIPTION: Description = Description {
+    name: NAME,
+    summary: "8-bit image sequences as video: the smallest",
+    kinds: &[Kind::Image],
+    is_default: false,
+    guarantees: &[Guarantee::Measured, Guarantee::Psnr],
+    is_grouped: true,
+    encode: Speed::Slow,
+    decode: Speed::Medium,
+    parameters: &[
+        Parameter {
+            key: "q",
+            help: "quality, 1 to 100",
+        },
+        Parameter {
+            key: "psnr",
+            help: "instead of q: the lowest PSNR of a group, in dB",
+        },
+        Parameter {
+            key: "group",
+            help: "frames per page, 1 to 120; a random frame costs half as many decodes",
+        },
+        Parameter {
+            key: "speed",
+            help: "0 (small) to 10 (fast)",
+        },
+        Parameter {
+            key: "sub",
+            help: "chroma subsampling: 420 or 444",
+        },
+    ],
+    settings: |_| vec![format!("{NAME}:psnr=40")],
+    quality: None,
+    files: None,
+    make: Pages::<Av1>::make,
+};
+
 /// The `av1` codec.
 #[derive(Debug)]
 pub(crate) struct Av1 {
-    spec: CodecSpec,
     target: Target,
     group: NonZeroUsize,
     speed: u8,
     /// How chroma is stored; grey images have none.
     planes: Planes,
-}
-
-impl Av1 {
-    pub(crate) fn new(spec: &CodecSpec) -> Result<Self> {
-        spec.allow(&["q", "psnr", "group", "speed", "sub"])?;
-        let (target, target_param) = Target::parse(spec)?;
-        let group = spec.integer("group", 1..=120, DEFAULT_GROUP)?;
-        let speed = spec.integer("speed", 0..=10, DEFAULT_SPEED)?;
-        let planes = match spec.get("sub").unwrap_or("420") {
-            "420" => Planes::Half,
-            "444" => Planes::Full,
-            _ => return Err(spec.error("`sub` must be 420 or 444")),
-        };
-        let sub = if planes == Planes::Full { "444" } else { "420" };
-        let params = [
-            target_param,
-            ("group", group.to_string()),
-            ("speed", speed.to_string()),
-            ("sub", sub.to_owned()),
-        ];
-        Ok(Self {
-            spec: CodecSpec::new(NAME, &params),
-            target,
-            group: usize::try_from(group)
-                .ok()
-                .and_then(NonZeroUsize::new)
-                .unwrap_or(NonZeroUsize::MIN),
-            speed: u8::try_from(speed).unwrap_or(u8::MAX),
-            planes,
-        })
-    }
 }
 
 /// The size of an image.
@@ -153,13 +156,32 @@ impl Size {
     }
 }
 
-impl Codec for Av1 {
-    fn spec(&self) -> &CodecSpec {
-        &self.spec
+impl PageCodec for Av1 {
+    const NAME: &'static str = NAME;
+    type Decoder = Av1Decoder;
+
+    fn parse(spec: &CodecSpec) -> Result<Self> {
+        let speed = spec.integer("speed", 0..=10, DEFAULT_SPEED)?;
+        Ok(Self {
+            target: Target::parse(spec)?,
+            group: spec.count("group", 1..=120, DEFAULT_GROUP)?,
+            speed: u8::try_from(speed).unwrap_or(u8::MAX),
+            planes: match spec.get("sub").unwrap_or("420") {
+                "420" => Planes::Half,
+                "444" => Planes::Full,
+                _ => return Err(spec.error("`sub` must be 420 or 444")),
+            },
+        })
     }
 
-    fn scope(&self) -> Scope {
-        Scope::Page
+    fn parameters(&self) -> Vec<(&'static str, String)> {
+        let is_full = self.planes == Planes::Full;
+        vec![
+            self.target.parameter(),
+            ("group", self.group.to_string()),
+            ("speed", self.speed.to_string()),
+            ("sub", if is_full { "444" } else { "420" }.to_owned()),
+        ]
     }
 
     fn bound(&self) -> Bound {
@@ -172,27 +194,20 @@ impl Codec for Av1 {
         self.group.min(most)
     }
 
-    fn check(&self, frame: &FrameType) -> Result<()> {
-        Size::new(frame).map(|_| ())
+    fn decoder(&self, frame: &FrameType) -> Result<Av1Decoder> {
+        Ok(Av1Decoder {
+            size: Size::new(frame)?,
+            exact: predict::exact()?.decoder(frame, &[])?,
+        })
     }
 
-    fn encode(
-        &self,
-        frames: &Frames<'_>,
-        page_frames: NonZeroUsize,
-        out: &mut Encoded,
-        scratch: &mut Scratch,
-    ) -> Result<()> {
-        let size = Size::new(frames.frame())?;
-        let (_, bytes) = frames.as_values(NAME)?;
-        if page_frames > self.page_frames(frames.frame()) {
-            return Err(buffer(format!(
-                "{page_frames} frames per page requested, but groups of `{}` have at most {}",
-                self.spec,
-                self.page_frames(frames.frame())
-            )));
-        }
-        let planes = if size.channels == 1 {
+    fn encode_page(&self, frames: &Frames<'_>, scratch: &mut Scratch) -> Result<Vec<u8>> {
+        let group = Group {
+            size: Size::new(frames.frame())?,
+            pixels: frames.as_values(NAME)?.1,
+            frames: *frames,
+        };
+        let planes = if group.size.channels == 1 {
             Planes::Grey
         } else {
             self.planes
@@ -202,59 +217,23 @@ impl Codec for Av1 {
             speed: self.speed,
             planes,
         };
-        let groups = bytes.chunks(page_frames.get() * size.bytes());
-        for (idx, pixels) in groups.enumerate() {
-            let group = Group {
-                size,
-                pixels,
-                first: idx * page_frames.get(),
-                protected: frames.protected(),
-            };
-            let units = self.target.encode(&group, settings, scratch)?;
-            let bytes = page(&group, frames.frame(), units, scratch)?;
-            let frames = group.frames();
-            out.pages.push(EncodedPage { frames, bytes });
-        }
-        Ok(())
+        let units = self.target.encode(&group, settings, scratch)?;
+        page(&group, units, scratch)
     }
-
-    fn decoder(&self, frame: &FrameType, shared: &[u8]) -> Result<Box<dyn Decoder>> {
-        if !shared.is_empty() {
-            return Err(corrupt(NAME, "it shares nothing between pages"));
-        }
-        Ok(Box::new(Av1Decoder {
-            size: Size::new(frame)?,
-            ty: frame
-                .as_values()
-                .cloned()
-                .ok_or_else(|| buffer("text cannot be decoded as an image"))?,
-            exact: exact()?.decoder(frame, &[])?,
-        }))
-    }
-}
-
-/// The codec for frames that must come back bit for bit.
-fn exact() -> Result<Predict> {
-    Predict::new(&"predict".parse()?)
 }
 
 /// The page of a group; without units, all its frames are stored exactly.
-fn page(
-    group: &Group<'_>,
-    frame: &FrameType,
-    units: Option<Vec<Vec<u8>>>,
-    scratch: &mut Scratch,
-) -> Result<Vec<u8>> {
-    let mut exact_frames = Vec::with_capacity(group.frames());
-    for (idx, pixels) in group.pixels.chunks_exact(group.size.bytes()).enumerate() {
+fn page(group: &Group<'_>, units: Option<Vec<Vec<u8>>>, scratch: &mut Scratch) -> Result<Vec<u8>> {
+    let exact = predict::exact()?;
+    let mut exact_frames = Vec::with_capacity(group.frames.len());
+    for (idx, pixels) in group.frames.pages(NonZeroUsize::MIN).enumerate() {
         let mut out = Encoded::default();
-        if units.is_none() || group.is_exact(idx) {
-            let pixels = Frames::values(frame, pixels)?;
-            exact()?.encode(&pixels, NonZeroUsize::MIN, &mut out, scratch)?;
+        if units.is_none() || group.frames.is_protected(idx) {
+            exact.encode(&pixels, NonZeroUsize::MIN, &mut out, scratch)?;
         }
         exact_frames.push(out.pages.pop().map(|page| page.bytes));
     }
-    let units = units.unwrap_or_else(|| vec![Vec::new(); group.frames()]);
+    let units = units.unwrap_or_else(|| vec![Vec::new(); group.frames.len()]);
     Ok(units::join(&units, &exact_frames))
 }
 
@@ -262,7 +241,7 @@ fn page(
 fn decode_units<'a>(
     size: Size,
     units: impl Iterator<Item = &'a [u8]> + Clone,
-    kept: &mut Option<Instance>,
+    kept: &mut State,
     mut put: impl FnMut(usize, &Image),
 ) -> Result<()> {
     let (height, width) = size.coded();
@@ -282,7 +261,7 @@ fn decode_units<'a>(
         return Err(corrupt(NAME, what));
     }
     // Taken out, and put back only on success: an instance that saw an error is not reused.
-    let mut instance = match kept.take() {
+    let mut instance = match kept.instance.take() {
         Some(used) if used.max_pixels() == pixels => used,
         _ => Instance::new(pixels)?,
     };
@@ -294,156 +273,80 @@ fn decode_units<'a>(
         }
         put(idx, &image);
     }
-    *kept = Some(instance);
+    kept.instance = Some(instance);
     Ok(())
 }
 
+/// What is kept between calls.
+#[derive(Debug, Default)]
+struct State {
+    /// The decoder, once needed.
+    instance: Option<Instance>,
+    /// Where the parts of a page are.
+    index: Index,
+}
+
 #[derive(Debug)]
-struct Av1Decoder {
+pub(crate) struct Av1Decoder {
     size: Size,
-    ty: ValueType,
     exact: Box<dyn Decoder>,
 }
 
 impl Av1Decoder {
-    /// Passes the images of `range` that are in units to `put`, with their destination index; the others are exact.
+    /// Writes the images of `range` that are in units to their places; the others are exact.
     fn decode_inexact(
         &self,
         page: Page<'_>,
         range: &Range<usize>,
-        scratch: &mut Scratch,
-        mut put: impl FnMut(usize, &Image),
+        dest: &mut [u8],
+        state: &mut State,
     ) -> Result<()> {
-        let index = &mut scratch.av1_index;
-        index.read(page.bytes, page.frames)?;
+        let index = std::mem::take(&mut state.index);
         let is_wanted = |idx: &usize| index.exact(*idx).is_none();
-        let Some(last) = range.clone().rfind(is_wanted) else {
-            return Ok(());
-        };
-        let units = (0..=last).map(|idx| &page.bytes[index.unit(idx)]);
-        decode_units(self.size, units, &mut scratch.av1, |idx, image| {
-            if range.contains(&idx) && is_wanted(&idx) {
-                put(idx - range.start, image);
-            }
-        })
+        if let Some(last) = range.clone().rfind(is_wanted) {
+            let units = (0..=last).map(|idx| &page.bytes[index.unit(idx)]);
+            decode_units(self.size, units, state, |idx, image| {
+                if range.contains(&idx) && is_wanted(&idx) {
+                    image.to_pixels(self.size, place(self.size, dest, idx - range.start));
+                }
+            })?;
+        }
+        state.index = index;
+        Ok(())
     }
+}
+
+/// Image `idx` of a packed buffer.
+fn place(size: Size, images: &mut [u8], idx: usize) -> &mut [u8] {
+    &mut images[idx * size.bytes()..][..size.bytes()]
 }
 
 impl Decoder for Av1Decoder {
-    fn decode(
+    fn frame_bytes(&self) -> usize {
+        self.size.bytes()
+    }
+
+    fn decode_checked(
         &self,
         page: Page<'_>,
         range: Range<usize>,
-        dest: &mut FramesMut<'_>,
+        dest: &mut [u8],
         scratch: &mut Scratch,
     ) -> Result<()> {
-        check_range(page, &range, dest.len())?;
-        let Size { height, width, .. } = self.size;
-        let row_bytes = self.size.row_bytes();
-        let row_stride = image_row_stride(dest, height, row_bytes)?;
-        if range.is_empty() {
-            return Ok(());
-        }
-        self.decode_inexact(page, &range, scratch, |place, image| {
-            let rows = dest.frame_mut(place).chunks_mut(row_stride);
-            for (y, pixels) in rows.take(height).enumerate() {
-                image.row(y, (0, width)).to_pixels(&mut pixels[..row_bytes]);
-            }
-        })?;
-        for (place, idx) in range.enumerate() {
-            let Some(part) = scratch.av1_index.exact(idx) else {
+        let mut state: Box<State> = scratch.take();
+        state.index.read(page.bytes, page.frames)?;
+        self.decode_inexact(page, &range, dest, &mut state)?;
+        for idx in range.clone() {
+            let Some(part) = state.index.exact(idx) else {
                 continue;
             };
-            let room = dest.frame_mut(place);
-            let strides = (room.len(), row_stride);
-            let mut frame = FramesMut::strided(&self.ty, 1, strides, room)?;
-            let page = one_exact(&page.bytes[part]);
-            self.exact.decode(page, 0..1, &mut frame, scratch)?;
+            let image = place(self.size, dest, idx - range.start);
+            let bytes = &page.bytes[part];
+            let page = Page { bytes, frames: 1 };
+            self.exact.decode(page, 0..1, image, scratch)?;
         }
+        scratch.keep(state);
         Ok(())
-    }
-
-    fn decode_images(
-        &self,
-        page: Page<'_>,
-        range: Range<usize>,
-        dest: &mut ImagesMut<'_>,
-        scratch: &mut Scratch,
-    ) -> Result<()> {
-        check_range(page, &range, dest.len())?;
-        let view = dest.view();
-        if view.ty() != &self.ty {
-            let what = format!(
-                "images of {} requested from a stream of {}",
-                view.ty(),
-                self.ty
-            );
-            return Err(buffer(what));
-        }
-        if range.is_empty() {
-            return Ok(());
-        }
-        let mut whole = std::mem::take(&mut scratch.image);
-        let stored = at_least(&mut whole, self.size.bytes());
-        self.decode_inexact(page, &range, scratch, |place, image| {
-            if view.scale() == Scale::Full {
-                put_cut(image, place, dest, stored);
-                return;
-            }
-            for (y, pixels) in stored.chunks_exact_mut(self.size.row_bytes()).enumerate() {
-                image.row(y, (0, self.size.width)).to_pixels(pixels);
-            }
-            view.put(place, stored, dest);
-        })?;
-        for (place, idx) in range.enumerate() {
-            let Some(part) = scratch.av1_index.exact(idx) else {
-                continue;
-            };
-            let mut frame = FramesMut::packed(&self.ty, 1, stored)?;
-            let page = one_exact(&page.bytes[part]);
-            self.exact.decode(page, 0..1, &mut frame, scratch)?;
-            view.put(place, stored, dest);
-        }
-        scratch.image = whole;
-        Ok(())
-    }
-}
-
-/// An exact frame as a page of `predict`.
-fn one_exact(bytes: &[u8]) -> Page<'_> {
-    Page { bytes, frames: 1 }
-}
-
-/// Writes the crop of an unscaled image row by row; `work` has room for a row.
-fn put_cut(image: &Image, place: usize, dest: &mut ImagesMut<'_>, work: &mut [u8]) {
-    let view = dest.view();
-    let Crop {
-        top,
-        left,
-        height,
-        width,
-    } = view.crop();
-    // A crop that starts inside a 2 × 2 chroma square decodes from the square's start and drops its first pixel.
-    let outside = match image.planes {
-        Planes::Half => left % 2,
-        Planes::Grey | Planes::Full => 0,
-    };
-    for y in 0..height {
-        let row = image.row(top + y, (left - outside, width + outside));
-        if outside == 0 {
-            if let Some(channels) = dest.planes_mut(place, y) {
-                row.to_planes(channels);
-                continue;
-            }
-            if let Some((rows, stride)) = dest.rows_mut(place) {
-                row.to_pixels(&mut rows[y * stride..][..view.row_bytes()]);
-                continue;
-            }
-        }
-        let (_, _, channels) = view.stored_size();
-        let pixels = &mut work[..(width + outside) * channels];
-        row.to_pixels(pixels);
-        dest.put_row(place, y, &pixels[outside * channels..]);
     }
 }
 

@@ -23,35 +23,39 @@ const TRIES: usize = 7;
 /// What a page must reach.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Target {
-    /// A quantiser step.
-    Quantizer(usize),
+    /// A quality from 1 to 100, which is a quantiser step.
+    Quality(i32),
     /// PSNR in decibels, over all values of the page.
     Psnr(f64),
 }
 
 impl Target {
-    /// From the parameters; also returns the parameter that sets it, in canonical form.
-    pub(super) fn parse(spec: &CodecSpec) -> Result<(Self, (&'static str, String))> {
+    /// From the parameters.
+    pub(super) fn parse(spec: &CodecSpec) -> Result<Self> {
         match (spec.get("psnr"), spec.get("q")) {
             (Some(_), Some(_)) => {
                 Err(spec.error("`q` and `psnr` exclude each other; use one of them"))
             }
-            (Some(_), None) => {
-                let decibels = spec.decibels("psnr")?;
-                Ok((Self::Psnr(decibels), ("psnr", decibels.to_string())))
-            }
-            (None, _) => {
-                let quality = spec.integer("q", 1..=100, DEFAULT_QUALITY)?;
-                let coarseness = usize::try_from(100 - quality).unwrap_or_default();
-                let quantizer = (coarseness * COARSEST / 100).max(1);
-                Ok((Self::Quantizer(quantizer), ("q", quality.to_string())))
-            }
+            (Some(_), None) => Ok(Self::Psnr(spec.decibels("psnr")?)),
+            (None, _) => Ok(Self::Quality(spec.integer(
+                "q",
+                1..=100,
+                DEFAULT_QUALITY,
+            )?)),
+        }
+    }
+
+    /// The parameter that sets it.
+    pub(super) fn parameter(self) -> (&'static str, String) {
+        match self {
+            Self::Quality(quality) => ("q", quality.to_string()),
+            Self::Psnr(decibels) => ("psnr", decibels.to_string()),
         }
     }
 
     pub(super) fn bound(self) -> Bound {
         match self {
-            Self::Quantizer(_) => Bound::Unbounded,
+            Self::Quality(_) => Bound::Unbounded,
             Self::Psnr(decibels) => Bound::Psnr(decibels),
         }
     }
@@ -64,7 +68,11 @@ impl Target {
         scratch: &mut Scratch,
     ) -> Result<Option<Vec<Vec<u8>>>> {
         let decibels = match self {
-            Self::Quantizer(quantizer) => return group.encode(settings(quantizer)).map(Some),
+            Self::Quality(quality) => {
+                let coarseness = usize::try_from(100 - quality).unwrap_or_default();
+                let quantizer = (coarseness * COARSEST / 100).max(1);
+                return group.encode(settings(quantizer)).map(Some);
+            }
             Self::Psnr(decibels) => decibels,
         };
         let mut kept: Option<(Try, Vec<Vec<u8>>)> = None;
@@ -137,21 +145,21 @@ fn between(last: Try, kept: Option<Try>, broken: Option<Try>) -> usize {
 )]
 fn psnr(group: &Group<'_>, units: &[Vec<u8>], scratch: &mut Scratch) -> Result<f64> {
     let size = group.size;
-    let mut pixels = vec![0; size.row_bytes()];
+    let mut pixels = vec![0; size.bytes()];
+    let mut state = scratch.take();
     let (mut squares, mut values) = (0_u64, 0_usize);
     let units = units.iter().map(Vec::as_slice);
-    decode_units(size, units, &mut scratch.av1, |idx, image| {
-        if group.is_exact(idx) {
+    decode_units(size, units, &mut state, |idx, image| {
+        if group.frames.is_protected(idx) {
             return;
         }
         values += size.bytes();
         let original = &group.pixels[idx * size.bytes()..][..size.bytes()];
-        for (y, original) in original.chunks_exact(size.row_bytes()).enumerate() {
-            image.row(y, (0, size.width)).to_pixels(&mut pixels);
-            let square = |(a, b): (&u8, &u8)| u64::from(a.abs_diff(*b)).pow(2);
-            squares += pixels.iter().zip(original).map(square).sum::<u64>();
-        }
+        image.to_pixels(size, &mut pixels);
+        let square = |(a, b): (&u8, &u8)| u64::from(a.abs_diff(*b)).pow(2);
+        squares += pixels.iter().zip(original).map(square).sum::<u64>();
     })?;
+    scratch.keep(state);
     let mean = squares as f64 / values as f64;
     match squares {
         0 => Ok(f64::INFINITY),

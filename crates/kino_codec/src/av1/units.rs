@@ -45,7 +45,7 @@ pub(super) fn join(units: &[Vec<u8>], exact: &[Option<Vec<u8>>]) -> Vec<u8> {
 
 /// Where the parts of a page are.
 #[derive(Debug, Default)]
-pub(crate) struct Index {
+pub(super) struct Index {
     /// The units of all frames, then their exact forms; empty where a frame has none.
     parts: Vec<Range<usize>>,
 }

@@ -59,23 +59,6 @@ impl Row<'_> {
             ),
         }
     }
-
-    /// The row's channels, each in its own row (CHW).
-    pub(super) fn to_planes(self, channels: [&mut [u8]; 3]) {
-        match self.planes {
-            Planes::Grey => channels
-                .into_iter()
-                .for_each(|channel| channel.copy_from_slice(self.y)),
-            Planes::Half => vectorised(
-                #[inline(always)]
-                || half_to_channels(self, channels),
-            ),
-            Planes::Full => vectorised(
-                #[inline(always)]
-                || full_to_channels(self, channels),
-            ),
-        }
-    }
 }
 
 /// What chroma adds to red, green and blue, in 64ths.
@@ -160,11 +143,11 @@ fn put_block([r, g, b]: &Block, pixels: &mut [u8; 3 * BLOCK]) {
     }
 }
 
-/// Defines how a row with this kind of block becomes pixels, and how it becomes channels.
+/// Defines how a row with this kind of block becomes pixels.
 ///
 /// A macro, because a block function passed as a value is not inlined and not vectorised.
 macro_rules! row_of_blocks {
-    ($to_pixels:ident, $to_planes:ident, $block:ident, $differences:expr) => {
+    ($to_pixels:ident, $block:ident, $differences:expr) => {
         #[inline(always)]
         fn $to_pixels(row: Row<'_>, pixels: &mut [u8]) {
             let ys = row.y.as_chunks().0;
@@ -182,30 +165,11 @@ macro_rules! row_of_blocks {
                 rest.copy_from_slice(&out[..rest.len()]);
             }
         }
-
-        #[inline(always)]
-        fn $to_planes(row: Row<'_>, [r, g, b]: [&mut [u8]; 3]) {
-            let ys = row.y.as_chunks().0;
-            let (us, vs) = (row.u.as_chunks().0, row.v.as_chunks().0);
-            let out = r.as_chunks_mut().0.iter_mut().zip(g.as_chunks_mut().0);
-            let out = out.zip(b.as_chunks_mut().0);
-            for (((y, u), v), ((r, g), b)) in ys.iter().zip(us).zip(vs).zip(out) {
-                [*r, *g, *b] = $block(y, u, v);
-            }
-            let (done, at) = (ys.len() * BLOCK, ys.len() * $differences);
-            if done < row.y.len() {
-                let block = $block(&part(row.y, done), &part(row.u, at), &part(row.v, at));
-                for (channel, out) in [r, g, b].into_iter().zip(block) {
-                    let rest = &mut channel[done..];
-                    rest.copy_from_slice(&out[..rest.len()]);
-                }
-            }
-        }
     };
 }
 
-row_of_blocks!(half_to_pixels, half_to_channels, block_of_half, BLOCK / 2);
-row_of_blocks!(full_to_pixels, full_to_channels, block_of_full, BLOCK);
+row_of_blocks!(half_to_pixels, block_of_half, BLOCK / 2);
+row_of_blocks!(full_to_pixels, block_of_full, BLOCK);
 
 /// An image split into planes for the encoder, row after row without gaps.
 #[derive(Debug, Default)]
@@ -330,12 +294,9 @@ mod tests {
             };
             let mut pixels = vec![0; 3 * width];
             row.to_pixels(&mut pixels);
-            let mut channels = [(); 3].map(|()| vec![0; width]);
-            row.to_planes(channels.each_mut().map(Vec::as_mut_slice));
             for (x, pixel) in pixels.as_chunks::<3>().0.iter().enumerate() {
                 let c = if half { x / 2 } else { x };
                 prop_assert_eq!(*pixel, naive(row.y[x], row.u[c], row.v[c]));
-                prop_assert_eq!([0, 1, 2].map(|nr| channels[nr][x]), *pixel);
             }
         }
     }

@@ -8,6 +8,8 @@
 //!
 //! 40 means no motion. The source of a moved block is always inside the previous image, so readers need not clamp.
 
+use std::ops::Range;
+
 use crate::predict::{Predictor, Size};
 
 /// Pixels from block to block; the last block of a row or column may be smaller.
@@ -39,16 +41,16 @@ pub(super) fn map_len(size: Size) -> usize {
     rows * columns
 }
 
-/// `start..end` of block number `idx` along a side of `len` pixels.
-fn span(idx: usize, len: usize) -> (usize, usize) {
-    (idx * BLOCK, len.min((idx + 1) * BLOCK))
+/// Block number `idx` along a side of `len` pixels.
+fn span(idx: usize, len: usize) -> Range<usize> {
+    idx * BLOCK..len.min((idx + 1) * BLOCK)
 }
 
-/// `start..end` moved by `step - REACH`, if that is still inside `len` pixels.
-fn moved((start, end): (usize, usize), step: usize, len: usize) -> Option<(usize, usize)> {
-    let start = (start + step).checked_sub(REACH)?;
-    let end = (end + step).checked_sub(REACH)?;
-    (end <= len).then_some((start, end))
+/// Where `span` starts if moved by `step - REACH`, if it is then still inside `len` pixels.
+fn moved(span: &Range<usize>, step: usize, len: usize) -> Option<usize> {
+    let start = (span.start + step).checked_sub(REACH)?;
+    let end = (span.end + step).checked_sub(REACH)?;
+    (end <= len).then_some(start)
 }
 
 /// Whether every block of `map` has a known mode and a source inside the image.
@@ -60,8 +62,8 @@ pub(super) fn is_valid(size: Size, map: &[u8]) -> bool {
             mode == STILL
                 || mode == LEFT
                 || (mode < LEFT
-                    && moved(span(row, size.height), dy, size.height).is_some()
-                    && moved(span(column, size.width), dx, size.width).is_some())
+                    && moved(&span(row, size.height), dy, size.height).is_some()
+                    && moved(&span(column, size.width), dx, size.width).is_some())
         })
     })
 }
@@ -82,17 +84,17 @@ pub(super) fn find(size: Size, planes: &[u8], before: &[u8]) -> Vec<u8> {
         let ys = span(row, size.height);
         let mut best = vec![(u16::MAX, LEFT); columns];
         // No previous image: the residual is the value itself.
-        sum_residuals(size, (&lefts, ys), None, &mut sums);
-        keep_best(size, (LEFT, REACH), &sums, &mut best);
+        sum_residuals(size, &lefts, &ys, None, &mut sums);
+        keep_best(size, LEFT, REACH, &sums, &mut best);
         for dy in 0..SIDE {
-            let Some((first, _)) = moved(ys, dy, size.height) else {
+            let Some(first) = moved(&ys, dy, size.height) else {
                 continue;
             };
             for dx in 0..SIDE {
-                let shift = (before, first, dx);
-                sum_residuals(size, (planes, ys), Some(shift), &mut sums);
+                let shift = Shift { before, first, dx };
+                sum_residuals(size, planes, &ys, Some(shift), &mut sums);
                 let mode = u8::try_from(dy * SIDE + dx).unwrap_or(LEFT);
-                keep_best(size, (mode, dx), &sums, &mut best);
+                keep_best(size, mode, dx, &sums, &mut best);
             }
         }
         map.extend(best.into_iter().map(|(_, mode)| mode));
@@ -100,26 +102,37 @@ pub(super) fn find(size: Size, planes: &[u8], before: &[u8]) -> Vec<u8> {
     map
 }
 
+/// Where rows were in the previous image.
+#[derive(Clone, Copy)]
+struct Shift<'a> {
+    before: &'a [u8],
+    /// The source of the first row.
+    first: usize,
+    /// How far to the right, plus `REACH`.
+    dx: usize,
+}
+
 /// Adds up the absolute residuals of each column over rows `ys` of all planes.
 ///
 /// A column is at most 8 rows of 4 planes of 128, a block 8 columns: 32768, so sums fit in 16 bits.
 fn sum_residuals(
     size: Size,
-    (planes, (start, end)): (&[u8], (usize, usize)),
-    shift: Option<(&[u8], usize, usize)>,
+    planes: &[u8],
+    ys: &Range<usize>,
+    shift: Option<Shift<'_>>,
     sums: &mut [u16],
 ) {
     sums.fill(0);
     for (nr, plane) in planes.chunks_exact(size.pixels()).enumerate() {
-        for y in start..end {
+        for y in ys.clone() {
             let row = &plane[y * size.width..][..size.width];
-            let Some((before, first, dx)) = shift else {
+            let Some(Shift { before, first, dx }) = shift else {
                 for (sum, x) in sums.iter_mut().zip(row) {
                     *sum += magnitude(*x);
                 }
                 continue;
             };
-            let from = nr * size.pixels() + (first + y - start) * size.width;
+            let from = nr * size.pixels() + (first + y - ys.start) * size.width;
             let from = &before[from..][..size.width];
             // Pixel x is compared with x + dx − REACH, where both are in the row.
             let (skip, from) = match dx.checked_sub(REACH) {
@@ -140,12 +153,12 @@ fn magnitude(residual: u8) -> u16 {
 }
 
 /// Records `mode` for the blocks where its sum of residuals is the smallest so far.
-fn keep_best(size: Size, (mode, dx): (u8, usize), sums: &[u16], best: &mut [(u16, u8)]) {
+fn keep_best(size: Size, mode: u8, dx: usize, sums: &[u16], best: &mut [(u16, u8)]) {
     let cost = if mode == STILL { 0 } else { VECTOR_COST };
     for (column, best) in best.iter_mut().enumerate() {
         let xs = span(column, size.width);
-        if moved(xs, dx, size.width).is_some() {
-            let sum = sums[xs.0..xs.1].iter().sum::<u16>() + cost;
+        if moved(&xs, dx, size.width).is_some() {
+            let sum = sums[xs].iter().sum::<u16>() + cost;
             // Ties go to no motion: the map then compresses better.
             if sum < best.0 || (sum == best.0 && mode == STILL) {
                 *best = (sum, mode);
@@ -155,22 +168,22 @@ fn keep_best(size: Size, (mode, dx): (u8, usize), sums: &[u16], best: &mut [(u16
 }
 
 /// Writes the residuals of `planes` to `to`.
-pub(super) fn subtract(size: Size, map: &[u8], (planes, before): (&[u8], &[u8]), to: &mut [u8]) {
+pub(super) fn subtract(size: Size, map: &[u8], planes: &[u8], before: &[u8], to: &mut [u8]) {
     for y in 0..size.height {
         for (nr, plane) in planes.chunks_exact(size.pixels()).enumerate() {
             let at = y * size.width;
             let row = &plane[at..][..size.width];
             let to = &mut to[nr * size.pixels() + at..][..size.width];
-            for_runs(size, map, y, |(x, end), source| match source {
+            for_runs(size, map, y, |xs, source| match source {
                 Some(source) => {
-                    let from = &before[nr * size.pixels() + source..][..end - x];
-                    let pixels = row[x..end].iter().zip(from);
-                    for (to, (value, predicted)) in to[x..end].iter_mut().zip(pixels) {
+                    let from = &before[nr * size.pixels() + source..][..xs.len()];
+                    let pixels = row[xs.clone()].iter().zip(from);
+                    for (to, (value, predicted)) in to[xs].iter_mut().zip(pixels) {
                         *to = value.wrapping_sub(*predicted);
                     }
                 }
                 None => {
-                    for x in x..end {
+                    for x in xs {
                         let predicted = match (x, y) {
                             (0, 0) => 0,
                             (0, _) => plane[at - size.width],
@@ -186,12 +199,12 @@ pub(super) fn subtract(size: Size, map: &[u8], (planes, before): (&[u8], &[u8]),
 
 /// Turns row `y` of every plane from residuals back into values; the rows above must already be restored.
 ///
-/// `planes` are those of this image and of the previous one; `map` must be valid.
-pub(super) fn restore_row(size: Size, map: &[u8], planes: (&mut [u8], &[u8]), y: usize) {
+/// `before` are the planes of the previous image; `map` must be valid.
+pub(super) fn restore_row(size: Size, map: &[u8], planes: &mut [u8], before: &[u8], y: usize) {
     match size.channels {
-        1 => restore_row_of::<1>(size, map, planes, y),
-        3 => restore_row_of::<3>(size, map, planes, y),
-        _ => restore_row_of::<4>(size, map, planes, y),
+        1 => restore_row_of::<1>(size, map, planes, before, y),
+        3 => restore_row_of::<3>(size, map, planes, before, y),
+        _ => restore_row_of::<4>(size, map, planes, before, y),
     }
 }
 
@@ -199,7 +212,8 @@ pub(super) fn restore_row(size: Size, map: &[u8], planes: (&mut [u8], &[u8]), y:
 fn restore_row_of<const PLANES: usize>(
     size: Size,
     map: &[u8],
-    (planes, before): (&mut [u8], &[u8]),
+    planes: &mut [u8],
+    before: &[u8],
     y: usize,
 ) {
     let at = y * size.width;
@@ -211,11 +225,11 @@ fn restore_row_of<const PLANES: usize>(
         *left = done.rchunks_exact(size.width).next().map_or(0, |up| up[0]);
         *row = &mut rest[..size.width];
     }
-    for_runs(size, map, y, |(x, end), source| match source {
+    for_runs(size, map, y, |xs, source| match source {
         Some(source) => {
             for (nr, row) in rows.iter_mut().enumerate() {
-                let from = &before[nr * size.pixels() + source..][..end - x];
-                for (value, predicted) in row[x..end].iter_mut().zip(from) {
+                let from = &before[nr * size.pixels() + source..][..xs.len()];
+                for (value, predicted) in row[xs.clone()].iter_mut().zip(from) {
                     *value = value.wrapping_add(*predicted);
                 }
             }
@@ -223,11 +237,11 @@ fn restore_row_of<const PLANES: usize>(
         None => {
             // Interleaved: each value depends on the one to its left, but planes do not depend on each other.
             let mut left = lefts;
-            if x > 0 {
-                left = rows.each_ref().map(|row| row[x - 1]);
+            if xs.start > 0 {
+                left = rows.each_ref().map(|row| row[xs.start - 1]);
             }
-            let mut parts = rows.each_mut().map(|row| row[x..end].iter_mut());
-            for _ in x..end {
+            let mut parts = rows.each_mut().map(|row| row[xs.clone()].iter_mut());
+            for _ in xs {
                 for (left, part) in left.iter_mut().zip(&mut parts) {
                     if let Some(value) = part.next() {
                         *left = left.wrapping_add(*value);
@@ -239,9 +253,9 @@ fn restore_row_of<const PLANES: usize>(
     });
 }
 
-/// Calls `run` for each stretch `start..end` of row `y` that has one mode: with the source offset in a plane of
+/// Calls `run` for each stretch of row `y` that has one mode: with the source offset in a plane of
 /// its first pixel, or with `None` where it is predicted from the left.
-fn for_runs(size: Size, map: &[u8], y: usize, mut run: impl FnMut((usize, usize), Option<usize>)) {
+fn for_runs(size: Size, map: &[u8], y: usize, mut run: impl FnMut(Range<usize>, Option<usize>)) {
     let (_, columns) = blocks(size);
     let mut modes = &map[y / BLOCK * columns..][..columns];
     let mut start = 0;
@@ -253,7 +267,7 @@ fn for_runs(size: Size, map: &[u8], y: usize, mut run: impl FnMut((usize, usize)
         // The map is valid: nothing here is negative.
         let source =
             (y + dy).saturating_sub(REACH) * size.width + (start + dx).saturating_sub(REACH);
-        run((start, end), (mode != LEFT).then_some(source));
+        run(start..end, (mode != LEFT).then_some(source));
         start = end;
     }
 }
@@ -361,10 +375,10 @@ mod tests {
                 }
             }
             let mut got = vec![0; planes.len()];
-            subtract(size, &map, (&planes, &before), &mut got);
+            subtract(size, &map, &planes, &before, &mut got);
             prop_assert_eq!(&got, &naive(size, &map, &planes, &before));
             for y in 0..height {
-                restore_row(size, &map, (&mut got, &before), y);
+                restore_row(size, &map, &mut got, &before, y);
             }
             prop_assert_eq!(&got, &planes);
         }

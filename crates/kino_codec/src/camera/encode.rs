@@ -6,7 +6,7 @@ use super::blocks;
 use super::pairs::{self, Layout};
 use super::part::Kind;
 use crate::error::Result;
-use crate::predict::{BAND_PIXELS, MIN_MATCH, Predictor, Size, split_planes};
+use crate::predict::{self, BAND_PIXELS, Predictor, Size, split_planes};
 use crate::scratch::{Scratch, at_least};
 use crate::varint;
 use crate::zstd_frame::Effort;
@@ -38,7 +38,7 @@ pub(super) fn encode_group(
             continue;
         }
         if !parts.is_empty() {
-            let (moved, is_new) = encode_moved(effort, size, (&planes, &before), scratch)?;
+            let (moved, is_new) = encode_moved(effort, size, &planes, &before, scratch)?;
             // Far below the size of an intra image, it need not be tried.
             if moved.len() < alone / 2 && !is_new {
                 parts.push(moved);
@@ -59,7 +59,6 @@ pub(super) fn encode_group(
         varint::put(part.len(), &mut page);
     }
     parts.iter().for_each(|part| page.extend_from_slice(part));
-    page.shrink_to_fit();
     Ok(page)
 }
 
@@ -81,24 +80,25 @@ fn encode_alone(
         .flat_map(|plane| &plane[first..][..band.pixels()])
         .copied()
         .collect();
-    let fast = Effort::level(1).min_match(MIN_MATCH);
+    let fast = predict::effort(1);
     let mut best: Option<(usize, Predictor)> = None;
     for predictor in Predictor::ALL {
-        let part = encode_with(predictor, fast, (band, &band_planes), scratch)?;
+        let part = encode_with(predictor, fast, band, &band_planes, scratch)?;
         let cost = predictor.cost(part.len());
         if best.is_none_or(|(least, _)| cost < least) {
             best = Some((cost, predictor));
         }
     }
     let predictor = best.map_or(Predictor::Left, |(_, predictor)| predictor);
-    encode_with(predictor, effort, (size, planes), scratch)
+    encode_with(predictor, effort, size, planes, scratch)
 }
 
 /// The part of an image with this predictor.
 fn encode_with(
     predictor: Predictor,
     effort: Effort,
-    (size, planes): (Size, &[u8]),
+    size: Size,
+    planes: &[u8],
     scratch: &mut Scratch,
 ) -> Result<Vec<u8>> {
     let residuals = at_least(&mut scratch.bytes, size.bytes());
@@ -108,14 +108,15 @@ fn encode_with(
     {
         predictor.subtract(size.width, plane, to);
     }
-    pack(effort, size, (Kind::Alone(predictor), &[]), scratch)
+    pack(effort, size, Kind::Alone(predictor), &[], scratch)
 }
 
 /// The part of the residuals in `scratch.bytes`, in the shorter layout.
 fn pack(
     effort: Effort,
     size: Size,
-    (kind, map): (Kind, &[u8]),
+    kind: Kind,
+    map: &[u8],
     scratch: &mut Scratch,
 ) -> Result<Vec<u8>> {
     let residuals = &scratch.bytes[..size.bytes()];
@@ -145,15 +146,16 @@ fn pack(
 fn encode_moved(
     effort: Effort,
     size: Size,
-    (planes, before): (&[u8], &[u8]),
+    planes: &[u8],
+    before: &[u8],
     scratch: &mut Scratch,
 ) -> Result<(Vec<u8>, bool)> {
     let map = blocks::find(size, planes, before);
     let new = map.iter().filter(|mode| **mode == blocks::LEFT);
     let is_new = 2 * new.count() > map.len();
     let residuals = at_least(&mut scratch.bytes, size.bytes());
-    blocks::subtract(size, &map, (planes, before), residuals);
-    Ok((pack(effort, size, (Kind::Moved, &map), scratch)?, is_new))
+    blocks::subtract(size, &map, planes, before, residuals);
+    Ok((pack(effort, size, Kind::Moved, &map, scratch)?, is_new))
 }
 
 #[cfg(test)]

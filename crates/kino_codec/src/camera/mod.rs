@@ -21,19 +21,17 @@ mod part;
 use std::num::NonZeroUsize;
 use std::ops::Range;
 
-use crate::bound::Bound;
-use crate::codec::{
-    Codec, Decoder, Encoded, EncodedPage, MAX_PAGE_BYTES, Page, Scope, check_page_frames,
-    check_range, image_row_stride,
-};
-use crate::error::{Result, buffer, corrupt};
+use crate::codec::{Decoder, MAX_PAGE_BYTES, Page};
+use crate::describe::{Description, Guarantee, Parameter, Speed};
+use crate::error::Result;
 use crate::frame::FrameType;
-use crate::frames::{Frames, FramesMut};
-use crate::predict::{DEFAULT_LEVEL, MIN_MATCH, Size, check_view, join_row, put_row};
-use crate::scratch::{Scratch, at_least};
+use crate::frames::Frames;
+use crate::kind::Kind;
+use crate::pages::{PageCodec, Pages};
+use crate::predict::{DEFAULT_LEVEL, LEVEL, Size, effort, join_row};
+use crate::scratch::Scratch;
 use crate::spec::CodecSpec;
-use crate::view::{ImagesMut, Scale};
-use crate::zstd_frame::{Effort, LEVELS};
+use crate::zstd_frame::LEVELS;
 
 use part::{Parts, Planes};
 
@@ -45,52 +43,51 @@ const DEFAULT_GROUP: i32 = 4;
 /// The most frames in a page: its last frame may need this many decodes.
 const MAX_FRAMES: usize = 64;
 
+pub(crate) const DESCRIPTION: Description = Description {
+    name: NAME,
+    summary: "8-bit images in short groups",
+    kinds: &[Kind::Image],
+    is_default: false,
+    guarantees: &[Guarantee::Lossless],
+    is_grouped: true,
+    encode: Speed::Slow,
+    decode: Speed::Fast,
+    parameters: &[
+        LEVEL,
+        Parameter {
+            key: "group",
+            help: "frames per page, 1 to 64; a random frame costs up to as many decodes",
+        },
+    ],
+    settings: |_| vec![NAME.to_owned()],
+    quality: None,
+    files: None,
+    make: Pages::<Camera>::make,
+};
+
 /// The `camera` codec.
 #[derive(Debug)]
 pub(crate) struct Camera {
-    spec: CodecSpec,
-    effort: Effort,
+    level: i32,
     group: NonZeroUsize,
 }
 
-impl Camera {
-    pub(crate) fn new(spec: &CodecSpec) -> Result<Self> {
-        spec.allow(&["level", "group"])?;
-        let level = spec.integer("level", LEVELS, DEFAULT_LEVEL)?;
-        let group = spec.integer("group", 1..=64, DEFAULT_GROUP)?;
-        let text = [("level", level.to_string()), ("group", group.to_string())];
+impl PageCodec for Camera {
+    const NAME: &'static str = NAME;
+    type Decoder = CameraDecoder;
+
+    fn parse(spec: &CodecSpec) -> Result<Self> {
         Ok(Self {
-            spec: CodecSpec::new(NAME, &text),
-            effort: Effort::level(level).min_match(MIN_MATCH),
-            group: usize::try_from(group)
-                .ok()
-                .and_then(NonZeroUsize::new)
-                .unwrap_or(NonZeroUsize::MIN),
+            level: spec.integer("level", LEVELS, DEFAULT_LEVEL)?,
+            group: spec.count("group", 1..=64, DEFAULT_GROUP)?,
         })
     }
-}
 
-/// Rejects pages with more frames than readers accept.
-fn check_group(frames: usize, size: Size) -> Result<()> {
-    if frames > MAX_FRAMES {
-        return Err(buffer(format!(
-            "`{NAME}` stores up to {MAX_FRAMES} frames per page, but {frames} were requested"
-        )));
-    }
-    check_page_frames(frames, size.bytes())
-}
-
-impl Codec for Camera {
-    fn spec(&self) -> &CodecSpec {
-        &self.spec
-    }
-
-    fn scope(&self) -> Scope {
-        Scope::Page
-    }
-
-    fn bound(&self) -> Bound {
-        Bound::Lossless
+    fn parameters(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("level", self.level.to_string()),
+            ("group", self.group.to_string()),
+        ]
     }
 
     fn page_frames(&self, frame: &FrameType) -> NonZeroUsize {
@@ -99,128 +96,67 @@ impl Codec for Camera {
         NonZeroUsize::new(most).map_or(NonZeroUsize::MIN, |most| self.group.min(most))
     }
 
-    fn check(&self, frame: &FrameType) -> Result<()> {
-        Size::new(NAME, frame).map(|_| ())
+    fn max_page_frames(&self, _frame: &FrameType) -> usize {
+        MAX_FRAMES
     }
 
-    fn encode(
-        &self,
-        frames: &Frames<'_>,
-        page_frames: NonZeroUsize,
-        out: &mut Encoded,
-        scratch: &mut Scratch,
-    ) -> Result<()> {
+    fn decoder(&self, frame: &FrameType) -> Result<CameraDecoder> {
+        let size = Size::new(NAME, frame)?;
+        Ok(CameraDecoder { size })
+    }
+
+    fn encode_page(&self, frames: &Frames<'_>, scratch: &mut Scratch) -> Result<Vec<u8>> {
         let size = Size::new(NAME, frames.frame())?;
-        check_group(page_frames.get(), size)?;
-        let (_, bytes) = frames.as_values(NAME)?;
-        for group in bytes.chunks(page_frames.get() * size.bytes()) {
-            let bytes = encode::encode_group(self.effort, size, group, scratch)?;
-            let frames = group.len() / size.bytes();
-            out.pages.push(EncodedPage { frames, bytes });
-        }
-        Ok(())
-    }
-
-    fn decoder(&self, frame: &FrameType, shared: &[u8]) -> Result<Box<dyn Decoder>> {
-        if !shared.is_empty() {
-            return Err(corrupt(NAME, "it shares nothing between pages"));
-        }
-        Ok(Box::new(CameraDecoder {
-            size: Size::new(NAME, frame)?,
-        }))
+        let (_, group) = frames.as_values(NAME)?;
+        encode::encode_group(effort(self.level), size, group, scratch)
     }
 }
 
 #[derive(Debug)]
-struct CameraDecoder {
+pub(crate) struct CameraDecoder {
     size: Size,
 }
 
-impl CameraDecoder {
-    /// Decodes the images that `range` needs and calls `put` for each of its rows: index, row, planes so far.
-    ///
-    /// Only the first `last_rows` of the last image are restored: nothing else needs the others.
-    fn decode_rows(
+impl Decoder for CameraDecoder {
+    fn frame_bytes(&self) -> usize {
+        self.size.bytes()
+    }
+
+    fn decode_checked(
         &self,
         page: Page<'_>,
-        (range, last_rows): (Range<usize>, usize),
+        range: Range<usize>,
+        dest: &mut [u8],
         scratch: &mut Scratch,
-        mut put: impl FnMut(usize, usize, &[u8]),
     ) -> Result<()> {
-        let parts = Parts::new(page, self.size, &mut scratch.offsets)?;
-        if range.is_empty() {
-            return Ok(());
-        }
+        let size = self.size;
+        let parts = Parts::new(page, size, &mut scratch.offsets)?;
         let buffers = [
             &mut scratch.bytes,
             &mut scratch.more_bytes,
             &mut scratch.content,
         ];
-        let mut planes = Planes::new(self.size, buffers);
+        let mut planes = Planes::new(size, buffers);
+        let mut images = dest.chunks_exact_mut(size.bytes());
         for idx in parts.start_for(range.start)?..range.end {
             planes.open(parts.get(idx)?, &mut scratch.zstd)?;
-            let is_last = idx + 1 == range.end;
-            let rows = if is_last { last_rows } else { self.size.height };
+            let image = if idx < range.start {
+                None
+            } else {
+                images.next()
+            };
+            let mut rows = image
+                .into_iter()
+                .flat_map(|image| image.chunks_exact_mut(size.row_bytes()));
             // Row by row, so that restored values are still in L1 cache when they are written out.
-            for y in 0..rows {
+            for y in 0..size.height {
                 planes.restore_row(y);
-                if let Some(place) = idx.checked_sub(range.start) {
-                    put(place, y, planes.values());
+                if let Some(row) = rows.next() {
+                    join_row(size, planes.values(), y, row);
                 }
             }
         }
         Ok(())
-    }
-}
-
-impl Decoder for CameraDecoder {
-    fn decode(
-        &self,
-        page: Page<'_>,
-        range: Range<usize>,
-        dest: &mut FramesMut<'_>,
-        scratch: &mut Scratch,
-    ) -> Result<()> {
-        let size = self.size;
-        check_range(page, &range, dest.len())?;
-        let row_bytes = size.width * size.channels;
-        let row_stride = image_row_stride(dest, size.height, row_bytes)?;
-        self.decode_rows(page, (range, size.height), scratch, |place, y, planes| {
-            let row = &mut dest.frame_mut(place)[y * row_stride..][..row_bytes];
-            join_row(size, planes, y * size.width, row);
-        })
-    }
-
-    fn decode_images(
-        &self,
-        page: Page<'_>,
-        range: Range<usize>,
-        dest: &mut ImagesMut<'_>,
-        scratch: &mut Scratch,
-    ) -> Result<()> {
-        let size = self.size;
-        check_range(page, &range, dest.len())?;
-        check_view(size, dest)?;
-        let mut image = std::mem::take(&mut scratch.image);
-        let view = dest.view();
-        let result = if view.scale() == Scale::Full {
-            let rows = view.crop().top + view.crop().height;
-            self.decode_rows(page, (range, rows), scratch, |place, y, planes| {
-                put_row(size, planes, y, (dest, place), &mut image);
-            })
-        } else {
-            let row_bytes = size.width * size.channels;
-            self.decode_rows(page, (range, size.height), scratch, |place, y, planes| {
-                let whole = at_least(&mut image, size.bytes());
-                let row = &mut whole[y * row_bytes..][..row_bytes];
-                join_row(size, planes, y * size.width, row);
-                if y + 1 == size.height {
-                    view.put(place, whole, dest);
-                }
-            })
-        };
-        scratch.image = image;
-        result
     }
 }
 
@@ -230,11 +166,11 @@ mod tests {
     use super::part::Kind;
     use super::*;
     use crate::codec;
+    use crate::codec::Encoded;
     use crate::frame::Dtype;
     use crate::predict::Predictor;
     use crate::testing::{
-        arbitrary_bytes, assert_same_as_raw, assert_same_views, assert_survives_damage, encode,
-        image,
+        arbitrary_bytes, assert_same_as_raw, assert_survives_damage, encode, image,
     };
     use proptest::prelude::*;
 
@@ -319,15 +255,6 @@ mod tests {
     }
 
     #[test]
-    fn every_view_is_the_same_as_of_raw_images() {
-        for (channels, seed) in [(1, 1), (3, 2), (3, 3), (4, 4)] {
-            let frame = FrameType::values(Dtype::U8, &[13, 37, channels]).unwrap();
-            let bytes = film((13, 37, channels), 5, seed);
-            assert_same_views("camera", &frame, &bytes, 4);
-        }
-    }
-
-    #[test]
     fn noise_costs_no_more_than_intra_images() {
         let frame = FrameType::values(Dtype::U8, &[40, 40, 3]).unwrap();
         let noise = arbitrary_bytes(5, 8 * 40 * 40 * 3);
@@ -343,9 +270,7 @@ mod tests {
     fn a_page_that_does_not_start_with_an_intra_image_is_refused() {
         let frame = FrameType::values(Dtype::U8, &[4, 4]).unwrap();
         let decoder = codec("camera").unwrap().decoder(&frame, &[]).unwrap();
-        let mut bytes = [0; 16];
-        let ty = frame.as_values().unwrap();
-        let mut dest = FramesMut::packed(ty, 1, &mut bytes).unwrap();
+        let mut dest = [0; 16];
         for page in [&[1, 6][..], &[0], &[1, 22], &[2, 6, 0], &[]] {
             let page = Page {
                 bytes: page,

@@ -223,7 +223,7 @@ impl<'s> Planes<'s> {
         match self.kind {
             Kind::Same => {}
             Kind::Alone(predictor) => restore_row(predictor, size, now, y),
-            Kind::Moved => blocks::restore_row(size, map, (now, &self.before[room..len]), y),
+            Kind::Moved => blocks::restore_row(size, map, now, &self.before[room..len], y),
         }
     }
 

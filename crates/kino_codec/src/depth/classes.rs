@@ -22,6 +22,7 @@
 
 use std::array::from_fn;
 
+use super::Sides;
 use crate::simd::vectorised;
 
 /// The most contexts.
@@ -343,11 +344,11 @@ pub(super) struct Rows<'r> {
 }
 
 impl<'r> Rows<'r> {
-    /// For an image of `(height, width)`; `None` if the streams do not fit it.
+    /// For an image of a size; `None` if the streams do not fit it.
     pub(super) fn new(
         streams: &Streams<&[u8]>,
         detail: Detail,
-        (height, width): (usize, usize),
+        Sides { height, width }: Sides,
         levels: usize,
         room: &'r mut Room,
     ) -> Option<Self> {
@@ -481,7 +482,7 @@ mod tests {
 
     fn decode(
         detail: Detail,
-        (height, width): (usize, usize),
+        sides: Sides,
         streams: &mut Streams<Vec<u8>>,
         levels: usize,
     ) -> Option<Vec<u16>> {
@@ -490,12 +491,19 @@ mod tests {
             *to = from;
         }
         let mut room = Room::default();
-        let mut rows = Rows::new(&rest, detail, (height, width), levels, &mut room)?;
+        let mut rows = Rows::new(&rest, detail, sides, levels, &mut room)?;
         let mut out = Vec::new();
-        for _ in 0..height {
-            out.extend_from_slice(&rows.restore()?[..width]);
+        for _ in 0..sides.height {
+            out.extend_from_slice(&rows.restore()?[..sides.width]);
         }
         rows.are_done().then_some(out)
+    }
+
+    fn square(side: usize) -> Sides {
+        Sides {
+            height: side,
+            width: side,
+        }
     }
 
     /// The definition above, pixel by pixel: choices and contexts, in image order.
@@ -537,7 +545,7 @@ mod tests {
                 .in_order(Detail::Full)
                 .all(|stream| stream.is_empty())
         );
-        let got = decode(Detail::Full, (8, 8), &mut streams, 1);
+        let got = decode(Detail::Full, square(8), &mut streams, 1);
         assert_eq!(got, Some(vec![0; 64]));
     }
 
@@ -547,7 +555,7 @@ mod tests {
         ranks[64 * 64 - 1] = 1;
         let mut streams = encode(Detail::Full, 64, &ranks);
         assert_eq!(streams.runs, [255, 255, 255, 255, 3]);
-        let got = decode(Detail::Full, (64, 64), &mut streams, 2);
+        let got = decode(Detail::Full, square(64), &mut streams, 2);
         assert_eq!(got, Some(ranks));
     }
 
@@ -555,18 +563,26 @@ mod tests {
     fn streams_that_are_too_long_or_too_short_are_refused() {
         let ranks: Vec<u16> = (0..64).map(|idx| idx * 7 % 5).collect();
         let good = || encode(Detail::Full, 8, &ranks);
-        assert!(decode(Detail::Full, (8, 8), &mut good(), 5).is_some());
+        assert!(decode(Detail::Full, square(8), &mut good(), 5).is_some());
         for nr in 0..19 {
             let mut longer = good();
             longer.in_order(Detail::Full).nth(nr).unwrap().push(0x57);
-            assert_eq!(decode(Detail::Full, (8, 8), &mut longer, 5), None, "{nr}");
+            assert_eq!(
+                decode(Detail::Full, square(8), &mut longer, 5),
+                None,
+                "{nr}"
+            );
             let mut shorter = good();
             let stream = shorter.in_order(Detail::Full).nth(nr).unwrap();
             if stream.pop().is_some() {
-                assert_eq!(decode(Detail::Full, (8, 8), &mut shorter, 5), None, "{nr}");
+                assert_eq!(
+                    decode(Detail::Full, square(8), &mut shorter, 5),
+                    None,
+                    "{nr}"
+                );
             }
         }
-        assert_eq!(decode(Detail::Full, (8, 8), &mut good(), 4), None);
+        assert_eq!(decode(Detail::Full, square(8), &mut good(), 4), None);
     }
 
     proptest! {
@@ -592,7 +608,7 @@ mod tests {
                     .filter(|byte| context != 0 || *byte != 0);
                 prop_assert_eq!(stream, &bytes.collect::<Vec<_>>());
             }
-            let got = decode(detail, (height, width), &mut streams, levels);
+            let got = decode(detail, Sides { height, width }, &mut streams, levels);
             prop_assert_eq!(got, Some(ranks));
         }
     }

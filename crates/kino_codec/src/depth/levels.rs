@@ -47,19 +47,23 @@ impl Keys {
         let mut bits = [0; 8];
         bits[..bytes.len()].copy_from_slice(bytes);
         let bits = u64::from_le_bytes(bits);
-        match self.dtype.is_float() {
-            false => bits,
-            true if bits & self.sign() == 0 => bits | self.sign(),
-            true => !bits & self.mask(),
+        if !self.dtype.is_float() {
+            bits
+        } else if bits & self.sign() == 0 {
+            bits | self.sign()
+        } else {
+            !bits & self.mask()
         }
     }
 
     /// The bits of the value with that key.
     pub(super) fn bits(self, key: u64) -> u64 {
-        match self.dtype.is_float() {
-            false => key,
-            true if key & self.sign() != 0 => key ^ self.sign(),
-            true => !key & self.mask(),
+        if !self.dtype.is_float() {
+            key
+        } else if key & self.sign() != 0 {
+            key ^ self.sign()
+        } else {
+            !key & self.mask()
         }
     }
 

@@ -72,66 +72,72 @@ pub(super) fn encode(
     planes
 }
 
-/// Restores row `y` of `row.len()` values from the planes and the row above.
-pub(super) fn restore_row(
-    predictor: Predictor,
-    planes: (&[u8], Width),
-    y: usize,
-    above: &[u64],
-    row: &mut [u64],
-) {
-    match (y, predictor) {
-        (0, _) => restore_by(planes, y, (&[], row), |left, _, _| left),
-        (_, Predictor::Left) => restore_by(planes, y, (above, row), |left, _, _| left),
-        (_, Predictor::Up) => restore_by(planes, y, (above, row), |_, up, _| up),
-        _ => restore_by(planes, y, (above, row), median),
-    }
+/// An image as planes of residuals.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Residuals<'a> {
+    pub(super) predictor: Predictor,
+    pub(super) planes: &'a [u8],
+    pub(super) width: Width,
 }
 
-#[inline(always)]
-fn restore_by(
-    (planes, bytes): (&[u8], Width),
-    y: usize,
-    (above, row): (&[u64], &mut [u64]),
-    predict: impl Fn(u64, u64, u64) -> u64,
-) {
-    let width = row.len();
-    let plane = |nr: usize| &planes[nr * (planes.len() / bytes.bytes) + y * width..][..width];
-    match bytes.bytes {
-        1 => (row.iter_mut().zip(plane(0))).for_each(|(value, byte)| *value = (*byte).into()),
-        2 => {
-            let both = plane(0).iter().zip(plane(1));
-            for (value, (low, high)) in row.iter_mut().zip(both) {
-                *value = u16::from_le_bytes([*low, *high]).into();
-            }
+impl Residuals<'_> {
+    /// Restores row `y` of `row.len()` values from the planes and the row above.
+    pub(super) fn restore_row(&self, y: usize, above: &[u64], row: &mut [u64]) {
+        match (y, self.predictor) {
+            (0, _) => self.restore_by(y, &[], row, |left, _, _| left),
+            (_, Predictor::Left) => self.restore_by(y, above, row, |left, _, _| left),
+            (_, Predictor::Up) => self.restore_by(y, above, row, |_, up, _| up),
+            _ => self.restore_by(y, above, row, median),
         }
-        more => {
-            row.fill(0);
-            for nr in 0..more {
-                for (value, byte) in row.iter_mut().zip(plane(nr)) {
-                    *value |= u64::from(*byte) << (8 * nr);
+    }
+
+    #[inline(always)]
+    fn restore_by(
+        &self,
+        y: usize,
+        above: &[u64],
+        row: &mut [u64],
+        predict: impl Fn(u64, u64, u64) -> u64,
+    ) {
+        let (planes, bytes) = (self.planes, self.width);
+        let width = row.len();
+        let plane = |nr: usize| &planes[nr * (planes.len() / bytes.bytes) + y * width..][..width];
+        match bytes.bytes {
+            1 => (row.iter_mut().zip(plane(0))).for_each(|(value, byte)| *value = (*byte).into()),
+            2 => {
+                let both = plane(0).iter().zip(plane(1));
+                for (value, (low, high)) in row.iter_mut().zip(both) {
+                    *value = u16::from_le_bytes([*low, *high]).into();
+                }
+            }
+            more => {
+                row.fill(0);
+                for nr in 0..more {
+                    for (value, byte) in row.iter_mut().zip(plane(nr)) {
+                        *value |= u64::from(*byte) << (8 * nr);
+                    }
                 }
             }
         }
-    }
-    let mask = bytes.mask();
-    let (mut left, mut corner) = (0, above.first().copied().unwrap_or(0));
-    let mut is_first = true;
-    let mut restore = |value: &mut u64, up: u64| {
-        let predicted = if is_first {
-            up
-        } else {
-            predict(left, up, corner)
+        let mask = bytes.mask();
+        let (mut left, mut corner) = (0, above.first().copied().unwrap_or(0));
+        let mut is_first = true;
+        let mut restore = |value: &mut u64, up: u64| {
+            let predicted = if is_first {
+                up
+            } else {
+                predict(left, up, corner)
+            };
+            is_first = false;
+            left = predicted.wrapping_add(unzigzag(*value)) & mask;
+            *value = left;
+            corner = up;
         };
-        is_first = false;
-        left = predicted.wrapping_add(unzigzag(*value)) & mask;
-        *value = left;
-        corner = up;
-    };
-    if above.is_empty() {
-        row.iter_mut().for_each(|value| restore(value, 0));
-    } else {
-        (row.iter_mut().zip(above)).for_each(|(value, up)| restore(value, *up));
+        if above.is_empty() {
+            row.iter_mut().for_each(|value| restore(value, 0));
+        } else {
+            (row.iter_mut().zip(above)).for_each(|(value, up)| restore(value, *up));
+        }
     }
 }
 
@@ -188,7 +194,8 @@ mod tests {
             }
             let (mut above, mut row) = (vec![0; width], vec![0; width]);
             for y in 0..height {
-                restore_row(predictor, (&planes, bytes), y, &above, &mut row);
+                let residuals = Residuals { predictor, planes: &planes, width: bytes };
+                residuals.restore_row(y, &above, &mut row);
                 prop_assert_eq!(&row, &values[y * width..][..width]);
                 std::mem::swap(&mut above, &mut row);
             }

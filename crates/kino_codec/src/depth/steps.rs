@@ -13,6 +13,7 @@
 //! Nothing here depends on the pixel to the left, nor on where the row above changes: SIMD restores rows
 //! in little more than half the time of [`classes`](super::classes), for a few bytes more.
 
+use super::Sides;
 use super::classes::{FOUR_TIMES, GROUPS, MAX_WIDTH, padded, unzigzag, zigzag};
 use crate::simd::vectorised;
 
@@ -85,10 +86,10 @@ impl Room {
     }
 }
 
-/// Restores an image of `(height, width)` and passes on each row; `None` if the streams do not fit.
+/// Restores an image and passes on each row; `None` if the streams do not fit.
 pub(super) fn restore(
     [groups, lows, highs]: Streams<&[u8]>,
-    (height, width): (usize, usize),
+    Sides { height, width }: Sides,
     levels: usize,
     room: &mut Room,
     mut put: impl FnMut(&[u16]),
@@ -191,7 +192,7 @@ mod tests {
     use crate::depth::tests::ranks;
     use proptest::prelude::*;
 
-    fn decode(size: (usize, usize), streams: &Streams<Vec<u8>>, levels: usize) -> Option<Vec<u16>> {
+    fn decode(size: Sides, streams: &Streams<Vec<u8>>, levels: usize) -> Option<Vec<u16>> {
         let mut out = Vec::new();
         let streams = streams.each_ref().map(Vec::as_slice);
         restore(streams, size, levels, &mut Room::default(), |row| {
@@ -252,7 +253,10 @@ mod tests {
     #[test]
     fn streams_that_do_not_fit_are_refused() {
         let ranks: Vec<u16> = (0..66).map(|idx| idx * 7 % 5).collect();
-        let size = (6, 11);
+        let size = Sides {
+            height: 6,
+            width: 11,
+        };
         let good = encode(11, &ranks);
         assert_eq!(decode(size, &good, 5), Some(ranks));
         assert_eq!(decode(size, &good, 4), None);
@@ -273,7 +277,11 @@ mod tests {
         assert_eq!(decode(size, &beyond, 5), None);
         // One less than rank 0 has no level.
         let below = [vec![2], vec![], vec![]];
-        assert_eq!(decode((1, 4), &below, 5), None);
+        let size = Sides {
+            height: 1,
+            width: 4,
+        };
+        assert_eq!(decode(size, &below, 5), None);
     }
 
     proptest! {
@@ -285,7 +293,7 @@ mod tests {
             let ranks = ranks(seed, width * height, levels, steps);
             let streams = encode(width, &ranks);
             prop_assert_eq!(naive(width, &streams), ranks.as_slice());
-            prop_assert_eq!(decode((height, width), &streams, levels), Some(ranks));
+            prop_assert_eq!(decode(Sides { height, width }, &streams, levels), Some(ranks));
         }
     }
 }

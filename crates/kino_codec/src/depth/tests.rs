@@ -1,7 +1,9 @@
 //! Tests of what a `depth` page guarantees.
 
+use super::levels::MAX_LEVELS;
 use super::*;
 use crate::codec;
+use crate::codec::{Encoded, EncodedPage, Page};
 use crate::frame::Dtype;
 use crate::testing::{
     arbitrary_bytes, assert_same_as_raw, assert_survives_damage, decode, encode, encode_frames,

@@ -1,36 +1,41 @@
 //! Pixels to files, and the search for the lowest quality that meets a bound.
 
-use std::ops::Range;
+use std::num::NonZeroUsize;
 
 use crate::codec::{Codec, Encoded};
 use crate::error::Result;
 use crate::frames::Frames;
-use crate::predict::Predict;
+use crate::pages::Pages;
+use crate::predict::{self, Predict};
 use crate::scratch::{Scratch, at_least};
 
-use super::ffi::{Compressor, Decompressor, Image, Part};
-use super::{NAME, Subsampling, one_page};
+use super::ffi::{Compressor, Decompressor, Image};
+use super::{Instances, NAME, Subsampling, one_page};
 
 /// Where the search starts: most robot cameras reach 40 dB near it.
 const FIRST_QUALITY: i32 = 90;
 
-/// The codec for images that must come back bit for bit.
-pub(super) fn exact() -> Result<Predict> {
-    Predict::new(&"predict".parse()?)
+/// How much of an image is kept.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Quality {
+    /// From 1 to 100.
+    pub(super) quality: i32,
+    pub(super) subsampling: Subsampling,
 }
 
-/// The file of one packed image, in a buffer of `scratch`.
-pub(super) fn compress<'s>(
+/// The file of one packed image, in `work`.
+pub(super) fn compress<'w>(
     pixels: &[u8],
     image: Image,
-    how: (i32, Subsampling),
-    scratch: &'s mut Scratch,
-) -> Result<&'s [u8]> {
-    let compressor = match &mut scratch.jpeg_compressor {
+    quality: Quality,
+    instances: &mut Instances,
+    work: &'w mut Vec<u8>,
+) -> Result<&'w [u8]> {
+    let compressor = match &mut instances.compressor {
         Some(compressor) => compressor,
         empty => empty.insert(Compressor::new()?),
     };
-    compressor.compress(pixels, image, how, &mut scratch.bytes)
+    compressor.compress(pixels, image, quality, work)
 }
 
 /// The search for the lowest quality that meets a PSNR.
@@ -39,18 +44,18 @@ pub(super) struct Search {
     image: Image,
     /// The largest sum of squared differences allowed for an image.
     limit: f64,
-    exact: Predict,
+    exact: Pages<Predict>,
 }
 
 impl Search {
     #[expect(clippy::cast_precision_loss, reason = "an image has under 2⁵³ values")]
     pub(super) fn new(db: f64, subsampling: Subsampling, image: Image) -> Result<Self> {
-        let values = (image.row_stride * image.height) as f64;
+        let values = image.bytes() as f64;
         Ok(Self {
             subsampling,
             image,
             limit: values * 255.0 * 255.0 / 10_f64.powf(db / 10.0),
-            exact: exact()?,
+            exact: predict::exact()?,
         })
     }
 
@@ -62,19 +67,13 @@ impl Search {
         scratch: &mut Scratch,
     ) -> Result<()> {
         let (_, bytes) = frames.as_values(NAME)?;
-        let size = self.image.row_stride * self.image.height;
-        let is_protected = |idx: usize| {
-            frames
-                .protected()
-                .iter()
-                .any(|range: &Range<usize>| range.contains(&idx))
-        };
         let mut quality = FIRST_QUALITY;
-        for (idx, pixels) in bytes.chunks_exact(size).enumerate() {
-            let file = match is_protected(idx) {
-                true => None,
+        for (idx, pixels) in bytes.chunks_exact(self.image.bytes()).enumerate() {
+            let file = if frames.is_protected(idx) {
+                None
+            } else {
                 // Neighbouring images are alike, so the search starts where the last one ended.
-                false => self.search(pixels, quality, scratch)?,
+                self.search(pixels, quality, scratch)?
             };
             match file {
                 Some((found, file)) => {
@@ -83,8 +82,7 @@ impl Search {
                 }
                 None => {
                     let frame = Frames::values(frames.frame(), pixels)?;
-                    let one = std::num::NonZeroUsize::MIN;
-                    self.exact.encode(&frame, one, out, scratch)?;
+                    self.exact.encode(&frame, NonZeroUsize::MIN, out, scratch)?;
                 }
             }
         }
@@ -130,16 +128,22 @@ impl Search {
         quality: i32,
         scratch: &mut Scratch,
     ) -> Result<Option<Vec<u8>>> {
-        let how = (quality, self.subsampling);
-        let file = compress(pixels, self.image, how, scratch)?.to_vec();
-        let mut decompressor = match scratch.jpeg_decompressor.take() {
+        let quality = Quality {
+            quality,
+            subsampling: self.subsampling,
+        };
+        let mut instances: Box<Instances> = scratch.take();
+        let work = &mut scratch.bytes;
+        let file = compress(pixels, self.image, quality, &mut instances, work)?.to_vec();
+        let decompressor = match &mut instances.decompressor {
             Some(used) => used,
-            None => Decompressor::new()?,
+            empty => empty.insert(Decompressor::new()?),
         };
         let decoded = at_least(&mut scratch.more_bytes, pixels.len());
-        decompressor.decompress(&file, Part::whole(self.image), self.image, decoded)?;
-        scratch.jpeg_decompressor = Some(decompressor);
-        Ok((squared_error(pixels, decoded) <= self.limit).then_some(file))
+        decompressor.decompress(&file, self.image, decoded)?;
+        let is_met = squared_error(pixels, decoded) <= self.limit;
+        scratch.keep(instances);
+        Ok(is_met.then_some(file))
     }
 }
 

@@ -17,85 +17,58 @@ use std::ptr::NonNull;
 use turbojpeg_sys as sys;
 
 use crate::error::{CodecError, Result, buffer, corrupt};
-use crate::view::{Crop, Scale};
 
+use super::encode::Quality;
 use super::{NAME, Subsampling};
 
 /// Real progressive files have about ten scans; a file of thousands would decode for minutes.
 const MAX_SCANS: c_int = 64;
 
-/// The size of an image and its memory layout.
+/// The size of a packed image.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Image {
     pub(crate) height: usize,
     pub(crate) width: usize,
     /// 1 (grey) or 3 (RGB).
     pub(crate) channels: usize,
-    /// Bytes from the start of one row to the start of the next.
-    pub(crate) row_stride: usize,
 }
 
 impl Image {
-    /// Bytes from the start of the first row to the end of the last row.
-    fn extent(&self) -> Option<usize> {
-        let row = self.width.checked_mul(self.channels)?;
-        let last = self.row_stride.checked_mul(self.height.checked_sub(1)?)?;
-        (row <= self.row_stride).then_some(last.checked_add(row)?)
+    /// Its bytes; a frame type limits them to 256 MiB.
+    pub(crate) fn bytes(&self) -> usize {
+        self.height * self.width * self.channels
     }
 
-    /// Height, width, pitch and pixel format as the library takes them, if `bytes` bytes hold the image.
-    fn to_c(self, bytes: usize) -> Result<(c_int, c_int, c_int, c_int)> {
-        let fits = self.extent().is_some_and(|extent| extent <= bytes);
-        let numbers = [self.height, self.width, self.row_stride].map(c_int::try_from);
-        match (fits, numbers) {
-            (true, [Ok(height), Ok(width), Ok(pitch)]) if height > 0 && width > 0 => {
-                let format = if self.channels == 1 {
-                    sys::TJPF_TJPF_GRAY
-                } else {
-                    sys::TJPF_TJPF_RGB
-                };
-                Ok((height, width, pitch, format))
-            }
-            _ => Err(buffer(format!("{bytes} bytes do not hold {self:?}"))),
+    /// The image as the library takes it, if it has exactly `bytes` bytes.
+    fn to_c(self, bytes: usize) -> Result<CImage> {
+        let numbers = [self.height, self.width, self.width * self.channels].map(c_int::try_from);
+        let [Ok(height), Ok(width), Ok(pitch)] = numbers else {
+            return Err(buffer(format!("{self:?} is too large")));
+        };
+        if bytes == 0 || bytes != self.bytes() {
+            return Err(buffer(format!("{bytes} bytes do not hold {self:?}")));
         }
+        let format = if self.channels == 1 {
+            sys::TJPF_TJPF_GRAY
+        } else {
+            sys::TJPF_TJPF_RGB
+        };
+        Ok(CImage {
+            height,
+            width,
+            pitch,
+            format,
+        })
     }
 }
 
-/// Which region of a file to decode.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Part {
-    /// The height and width that the file must have.
-    pub(crate) stored: (usize, usize),
-    /// The scale to decode at.
-    pub(crate) scale: Scale,
-    /// The rectangle of the scaled image; its left edge must be on an MCU boundary of the file.
-    pub(crate) crop: Crop,
-}
-
-impl Part {
-    /// The whole image.
-    pub(crate) fn whole(image: Image) -> Self {
-        Self {
-            stored: (image.height, image.width),
-            scale: Scale::Full,
-            crop: Crop {
-                top: 0,
-                left: 0,
-                height: image.height,
-                width: image.width,
-            },
-        }
-    }
-
-    /// Whether the whole (scaled) image is decoded.
-    fn is_uncut(&self) -> bool {
-        let divisor = self.scale.divisor();
-        let size = (
-            self.stored.0.div_ceil(divisor),
-            self.stored.1.div_ceil(divisor),
-        );
-        size == (self.crop.height, self.crop.width)
-    }
+/// The size of an image as the library takes it.
+struct CImage {
+    height: c_int,
+    width: c_int,
+    /// Bytes from row to row.
+    pitch: c_int,
+    format: c_int,
 }
 
 /// One instance of the library.
@@ -167,20 +140,20 @@ impl Compressor {
         &mut self,
         pixels: &[u8],
         image: Image,
-        (quality, subsampling): (i32, Subsampling),
+        quality: Quality,
         work: &'w mut Vec<u8>,
     ) -> Result<&'w [u8]> {
-        let (height, width, pitch, format) = image.to_c(pixels.len())?;
-        let subsampling = match (image.channels, subsampling) {
+        let to = image.to_c(pixels.len())?;
+        let subsampling = match (image.channels, quality.subsampling) {
             (1, _) => sys::TJSAMP_TJSAMP_GRAY,
             (_, Subsampling::S444) => sys::TJSAMP_TJSAMP_444,
             (_, Subsampling::S422) => sys::TJSAMP_TJSAMP_422,
             (_, Subsampling::S420) => sys::TJSAMP_TJSAMP_420,
         };
-        self.0.set(sys::TJPARAM_TJPARAM_QUALITY, quality)?;
+        self.0.set(sys::TJPARAM_TJPARAM_QUALITY, quality.quality)?;
         self.0.set(sys::TJPARAM_TJPARAM_SUBSAMP, subsampling)?;
         // SAFETY: takes integers, returns an integer.
-        let worst = from_size(unsafe { sys::tj3JPEGBufSize(width, height, subsampling) });
+        let worst = from_size(unsafe { sys::tj3JPEGBufSize(to.width, to.height, subsampling) });
         if worst == 0 {
             return Err(buffer(format!("no JPEG file can hold {image:?}")));
         }
@@ -189,17 +162,16 @@ impl Compressor {
         }
         let mut file = work.as_mut_ptr();
         let mut len = to_size(work.len())?;
-        // SAFETY: the handle is a live compressor. `pixels` holds `height` rows of `pitch` bytes but for
-        // the gap after the last row, which is not read (`to_c` checked the extent). `file` and `len`
-        // describe `work`, which the library writes within and, by NOREALLOC, never replaces.
+        // SAFETY: the handle is a live compressor. `pixels` holds `height` rows of `pitch` bytes (`to_c` checked
+        // it). `file` and `len` describe `work`, which the library writes within and, by NOREALLOC, never replaces.
         let failed = unsafe {
             sys::tj3Compress8(
                 self.0.0.as_ptr(),
                 pixels.as_ptr(),
-                width,
-                pitch,
-                height,
-                format,
+                to.width,
+                to.pitch,
+                to.height,
+                to.format,
                 &raw mut file,
                 &raw mut len,
             )
@@ -225,18 +197,14 @@ impl Decompressor {
         Ok(Self(instance))
     }
 
-    /// Decompresses `part` of `file` into `pixels`, laid out as in `image`.
+    /// Decompresses `file`, which must hold an image of this size, into `pixels`.
     pub(crate) fn decompress(
         &mut self,
         file: &[u8],
-        part: Part,
         image: Image,
         pixels: &mut [u8],
     ) -> Result<()> {
-        let (height, width, pitch, format) = image.to_c(pixels.len())?;
-        if (image.height, image.width) != (part.crop.height, part.crop.width) {
-            return Err(buffer(format!("{part:?} does not fit {image:?}")));
-        }
+        let to = image.to_c(pixels.len())?;
         let len = to_size(file.len())?;
         // SAFETY: the handle is a live decompressor, and `file` is readable for its length.
         let failed = unsafe { sys::tj3DecompressHeader(self.0.0.as_ptr(), file.as_ptr(), len) };
@@ -253,75 +221,30 @@ impl Decompressor {
             get(sys::TJPARAM_TJPARAM_PRECISION),
             get(sys::TJPARAM_TJPARAM_LOSSLESS),
         ];
-        let stored = (found[0], found[1]);
-        let requested = (
-            c_int::try_from(part.stored.0),
-            c_int::try_from(part.stored.1),
-        );
-        if (Ok(stored.0), Ok(stored.1)) != requested || found[2..] != [8, 0] {
+        if found != [to.height, to.width, 8, 0] {
             return Err(corrupt(
                 NAME,
                 "the library reports another image size for the file",
             ));
         }
-        self.select(part, (height, width))?;
         // SAFETY: the handle is a live decompressor, and `file` is readable for its length. The call reads
-        // the same bytes as the header call above and was set to scale and crop as in `part` (`select`
-        // failed otherwise), so it writes `height` rows of `width` pixels of `format`, `pitch` apart:
-        // inside `pixels`, as `to_c` checked.
+        // the same bytes as the header call above, and no instance was ever set to scale or crop, so it
+        // writes `height` rows of `width` pixels of `format`, `pitch` apart: exactly `pixels`, as `to_c`
+        // checked.
         let failed = unsafe {
             sys::tj3Decompress8(
                 self.0.0.as_ptr(),
                 file.as_ptr(),
                 len,
                 pixels.as_mut_ptr(),
-                pitch,
-                format,
+                to.pitch,
+                to.format,
             )
         };
         if failed != 0 {
             return Err(self.damaged());
         }
         Ok(())
-    }
-
-    /// Sets what the next call decodes: `part`, which is `height` × `width` pixels. The header must have been read.
-    fn select(&mut self, part: Part, (height, width): (c_int, c_int)) -> Result<()> {
-        let handle = self.0.0.as_ptr();
-        let divisor = part.scale.divisor();
-        let factor = sys::tjscalingfactor {
-            num: 1,
-            denom: c_int::try_from(divisor).unwrap_or(1),
-        };
-        let uncut = sys::tjregion {
-            x: 0,
-            y: 0,
-            w: 0,
-            h: 0,
-        };
-        // SAFETY: the handle is a live decompressor; the structures are passed by value and checked by
-        // the library. The previous image's settings are reset first.
-        let mut failed = unsafe {
-            sys::tj3SetCroppingRegion(handle, uncut) | sys::tj3SetScalingFactor(handle, factor)
-        };
-        if !part.is_uncut() {
-            let corner = [part.crop.left, part.crop.top].map(c_int::try_from);
-            let [Ok(x), Ok(y)] = corner else {
-                return Err(buffer(format!("{part:?} is too large")));
-            };
-            let region = sys::tjregion {
-                x,
-                y,
-                w: width,
-                h: height,
-            };
-            // SAFETY: as above; the library rejects a rectangle outside the scaled image.
-            failed |= unsafe { sys::tj3SetCroppingRegion(handle, region) };
-        }
-        match failed {
-            0 => Ok(()),
-            _ => Err(buffer(format!("libjpeg-turbo: {}", self.0.error()))),
-        }
     }
 
     fn damaged(&mut self) -> CodecError {

@@ -19,8 +19,6 @@ pub(crate) struct Header {
     pub(crate) height: usize,
     pub(crate) width: usize,
     pub(crate) channels: usize,
-    /// The width in pixels of the smallest unit that can be decoded alone (the MCU).
-    pub(crate) unit_width: usize,
     /// Whether every pixel is in the first scan, whose tables are known to be in the file.
     pub(crate) single_scan: bool,
 }
@@ -32,8 +30,6 @@ struct FrameHeader {
     channels: usize,
     /// The quantisation table of each channel; unused slots repeat the first.
     quantisation: [u8; 4],
-    /// The largest horizontal sampling factor.
-    sampling: usize,
     progressive: bool,
 }
 
@@ -64,6 +60,24 @@ impl Header {
                 }
                 _ => {}
             }
+        }
+    }
+}
+
+/// The frame header of a file of any coding, also one that `jpeg:carry` cannot store; `None` if none precedes the image
+/// data.
+pub(super) fn frame_shape(file: &[u8]) -> Option<[usize; 3]> {
+    let mut rest = file.strip_prefix(&[0xff, 0xd8])?;
+    loop {
+        match take_segment(&mut rest).ok()? {
+            // C4, C8 and CC are tables that share the range of the frame headers.
+            (0xc4 | 0xc8 | 0xcc, _) => {}
+            (0xc0..=0xcf, body) => {
+                let frame = parse_frame(false, body).ok()?;
+                return Some([frame.height, frame.width, frame.channels]);
+            }
+            (0xda, _) => return None,
+            _ => {}
         }
     }
 }
@@ -113,10 +127,7 @@ fn parse_frame(progressive: bool, body: &[u8]) -> Result<FrameHeader> {
     for (table, component) in quantisation.iter_mut().zip(components.chunks_exact(3)) {
         *table = component[2];
     }
-    let factors = components.chunks_exact(3).map(|part| part[1] >> 4);
     Ok(FrameHeader {
-        // The library rejects a factor of 0 later; here it must not be a divisor.
-        sampling: usize::from(factors.max().unwrap_or(1).max(1)),
         height: usize::from(u16::from_be_bytes([h1, h0])),
         width: usize::from(u16::from_be_bytes([w1, w0])),
         channels,
@@ -190,12 +201,6 @@ impl Tables {
             height: frame.height,
             width: frame.width,
             channels: frame.channels,
-            // With a single component, sampling factors do not matter.
-            unit_width: 8 * if frame.channels == 1 {
-                1
-            } else {
-                frame.sampling
-            },
             single_scan: !frame.progressive && usize::from(count) == frame.channels,
         })
     }
@@ -254,7 +259,6 @@ mod tests {
             height: 2,
             width: 3,
             channels: 3,
-            unit_width: 8,
             single_scan: true,
         };
         assert_eq!(header, expected);
@@ -262,17 +266,6 @@ mod tests {
             !Header::parse(&file(&[&FRAME, &scan(1)]))
                 .unwrap()
                 .single_scan
-        );
-        let mut half_chroma = FRAME;
-        half_chroma[11] = 0x22;
-        let header = Header::parse(&file(&[&half_chroma, &scan(3)])).unwrap();
-        assert_eq!(header.unit_width, 16);
-        half_chroma[11] = 0;
-        assert!(
-            Header::parse(&file(&[&half_chroma, &scan(3)]))
-                .unwrap()
-                .unit_width
-                > 0
         );
         let mut progressive = FRAME;
         progressive[1] = 0xc2;

@@ -16,18 +16,22 @@ mod ffi;
 mod header;
 
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 
 use crate::bound::Bound;
-use crate::codec::{Codec, Decoder, Encoded, EncodedPage, Scope, one_frame_per_page};
+use crate::codec::{Codec, Decoder, Encoded, EncodedPage, check_page_frames, no_shared};
+use crate::describe::{Description, Files, Guarantee, Parameter, Speed};
 use crate::error::{CodecError, Result, buffer, corrupt};
 use crate::frame::{FrameType, ValueType};
 use crate::frames::{FrameData, Frames};
+use crate::kind::Kind;
+use crate::predict;
 use crate::scratch::Scratch;
 use crate::spec::CodecSpec;
 
 use decode::JpegDecoder;
-use ffi::Image;
-pub(crate) use ffi::{Compressor, Decompressor};
+use encode::Quality;
+use ffi::{Compressor, Decompressor, Image};
 use header::Header;
 
 const NAME: &str = "jpeg";
@@ -61,6 +65,63 @@ pub fn jpeg_shape(file: &[u8]) -> Result<[usize; 3]> {
     }
 }
 
+/// The shape `[height, width, channels]` in the frame header of an 8-bit JPEG file of any coding; `None` if it has none.
+///
+/// [`jpeg_shape`] says whether `jpeg:carry` can also store the file.
+///
+/// ```
+/// assert_eq!(kino_codec::jpeg_frame_shape(b"not an image"), None);
+/// ```
+pub fn jpeg_frame_shape(file: &[u8]) -> Option<[usize; 3]> {
+    header::frame_shape(file)
+}
+
+pub(crate) const DESCRIPTION: Description = Description {
+    name: NAME,
+    summary: "8-bit images as JPEG files, compressed here or stored unchanged",
+    kinds: &[Kind::Image],
+    is_default: false,
+    guarantees: &[Guarantee::Measured, Guarantee::Psnr],
+    is_grouped: false,
+    encode: Speed::Medium,
+    decode: Speed::Medium,
+    parameters: &[
+        Parameter {
+            key: "q",
+            help: "quality, 1 to 100",
+        },
+        Parameter {
+            key: "psnr",
+            help: "instead of q: the lowest PSNR of an image, in dB",
+        },
+        Parameter {
+            key: "sub",
+            help: "chroma subsampling: 444, 422 or 420",
+        },
+        Parameter {
+            key: "carry",
+            help: "alone: store files that are JPEG already, unchanged",
+        },
+    ],
+    settings: |_| {
+        let settings = ["q=95,sub=444", "q=90,sub=420", "psnr=42,sub=420"];
+        settings.map(|text| format!("{NAME}:{text}")).into()
+    },
+    quality: Some(|quality| format!("{NAME}:q={quality},sub=444")),
+    files: Some(Files {
+        format: "JPEG",
+        carry: "jpeg:carry",
+    }),
+    make: |spec| Ok(Arc::new(Jpeg::new(spec)?)),
+};
+
+/// The library's instances, kept between calls.
+#[derive(Debug, Default)]
+struct Instances {
+    compressor: Option<Compressor>,
+    decompressor: Option<Decompressor>,
+}
+
 /// How chroma is subsampled relative to luma.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Subsampling {
@@ -76,7 +137,7 @@ pub(crate) enum Subsampling {
 #[derive(Debug, Clone, Copy)]
 enum Source {
     /// Compressed here from pixels, at a quality.
-    Pixels(i32, Subsampling),
+    Pixels(Quality),
     /// Compressed here from pixels, at the lowest quality that meets a PSNR in dB.
     Bounded(f64, Subsampling),
     /// Passed in as files.
@@ -101,7 +162,7 @@ impl Jpeg {
                 });
             }
             Some(_) => return Err(spec.error("`carry` takes no value")),
-            None => spec.allow(&["q", "psnr", "sub", "carry"])?,
+            None => {}
         }
         let (sub, subsampling) = match spec.get("sub").unwrap_or("444") {
             "444" => ("444", Subsampling::S444),
@@ -119,7 +180,10 @@ impl Jpeg {
             }
             None => {
                 let quality = spec.integer("q", 1..=100, DEFAULT_QUALITY)?;
-                let source = Source::Pixels(quality, subsampling);
+                let source = Source::Pixels(Quality {
+                    quality,
+                    subsampling,
+                });
                 ("q", quality.to_string(), source)
             }
         };
@@ -152,7 +216,6 @@ fn image(frame: &FrameType) -> Result<Image> {
         height,
         width,
         channels,
-        row_stride: width * channels,
     })
 }
 
@@ -175,10 +238,6 @@ impl Codec for Jpeg {
         &self.spec
     }
 
-    fn scope(&self) -> Scope {
-        Scope::Page
-    }
-
     fn bound(&self) -> Bound {
         match self.source {
             Source::Bounded(db, _) => Bound::Psnr(db),
@@ -186,8 +245,9 @@ impl Codec for Jpeg {
         }
     }
 
-    fn page_frames(&self, _frame: &FrameType) -> NonZeroUsize {
-        NonZeroUsize::MIN
+    fn carries(&self) -> Option<&'static str> {
+        let files = DESCRIPTION.files.map(|files| files.format);
+        files.filter(|_| matches!(self.source, Source::Files))
     }
 
     fn check(&self, frame: &FrameType) -> Result<()> {
@@ -201,7 +261,7 @@ impl Codec for Jpeg {
         out: &mut Encoded,
         scratch: &mut Scratch,
     ) -> Result<()> {
-        one_frame_per_page(NAME, page_frames)?;
+        check_page_frames(NAME, page_frames, 1)?;
         let image = image(frames.frame())?;
         match (self.source, frames.data()) {
             (Source::Files, FrameData::Bytes(files)) => {
@@ -214,12 +274,19 @@ impl Codec for Jpeg {
                     out.pages.push(one_page(file));
                 }
             }
-            (Source::Pixels(quality, subsampling), FrameData::Values(bytes)) => {
-                for pixels in bytes.chunks_exact(image.row_stride * image.height) {
-                    let how = (quality, subsampling);
-                    let file = encode::compress(pixels, image, how, scratch)?;
+            (Source::Pixels(quality), FrameData::Values(bytes)) => {
+                let mut instances = scratch.take();
+                for pixels in bytes.chunks_exact(image.bytes()) {
+                    let file = encode::compress(
+                        pixels,
+                        image,
+                        quality,
+                        &mut instances,
+                        &mut scratch.bytes,
+                    )?;
                     out.pages.push(one_page(file));
                 }
+                scratch.keep(instances);
             }
             (Source::Bounded(db, subsampling), FrameData::Values(_)) => {
                 let search = encode::Search::new(db, subsampling, image)?;
@@ -240,11 +307,9 @@ impl Codec for Jpeg {
     }
 
     fn decoder(&self, frame: &FrameType, shared: &[u8]) -> Result<Box<dyn Decoder>> {
-        if !shared.is_empty() {
-            return Err(corrupt(NAME, "it shares nothing between pages"));
-        }
+        no_shared(NAME, shared)?;
         let exact = match self.source {
-            Source::Bounded(..) => Some(encode::exact()?.decoder(frame, &[])?),
+            Source::Bounded(..) => Some(predict::exact()?.decoder(frame, &[])?),
             Source::Pixels(..) | Source::Files => None,
         };
         Ok(Box::new(JpegDecoder {

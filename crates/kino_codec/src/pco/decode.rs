@@ -2,16 +2,15 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
 
 use ::pco::FULL_BATCH_N;
 use ::pco::metadata::{ChunkMeta, DeltaEncoding, Mode};
 use ::pco::wrapped::{ChunkDecompressor, FileDecompressor};
+use kino_sync::{Mutex, MutexGuard};
 
-use crate::codec::{Decoder, Page, check_dest, check_range, page_bytes};
+use crate::codec::{Decoder, Page, page_bytes};
 use crate::error::{CodecError, Result, corrupt};
 use crate::frame::ValueType;
-use crate::frames::FramesMut;
 use crate::scratch::{Scratch, at_least};
 use crate::varint;
 
@@ -62,26 +61,25 @@ impl<T: Element> PcoDecoder<T> {
         idle.map_or_else(|| parse_columns(self.ty.elements(), &self.shared), Ok)
     }
 
-    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Vec<Column<T>>>> {
+    fn idle(&self) -> MutexGuard<'_, Vec<Vec<Column<T>>>> {
         // A set is only ever pushed or popped whole, so a panic elsewhere leaves the list valid.
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+        self.idle.lock()
     }
 }
 
 impl<T: Element> Decoder for PcoDecoder<T> {
-    fn decode(
+    fn frame_bytes(&self) -> usize {
+        self.ty.frame_bytes()
+    }
+
+    fn decode_checked(
         &self,
         page: Page<'_>,
         range: Range<usize>,
-        dest: &mut FramesMut<'_>,
+        dest: &mut [u8],
         scratch: &mut Scratch,
     ) -> Result<()> {
-        check_range(page, &range, dest.len())?;
-        check_dest(dest, self.ty.frame_bytes())?;
         page_bytes(NAME, page.frames, self.ty.frame_bytes())?;
-        if range.is_empty() {
-            return Ok(());
-        }
         let mut columns = self.take_columns()?;
         let varying = columns
             .iter()
@@ -94,14 +92,13 @@ impl<T: Element> Decoder for PcoDecoder<T> {
         padded[..body.len()].copy_from_slice(body);
         padded[body.len()..].fill(0);
 
-        let row_elements = (dest.row_bytes() / T::SIZE).max(1);
+        let size = self.ty.frame_bytes();
         let (mut start, mut ends) = (0, ends.iter());
         for (element, column) in columns.iter_mut().enumerate() {
-            let offset =
-                element / row_elements * dest.row_stride() + element % row_elements * T::SIZE;
             let mut put = |places: Range<usize>, values: &[T]| {
-                for (frame, value) in dest.frames_mut(places).zip(values) {
-                    value.write(&mut frame[offset..]);
+                let frames = dest[places.start * size..places.end * size].chunks_exact_mut(size);
+                for (frame, value) in frames.zip(values) {
+                    value.write(&mut frame[element * T::SIZE..]);
                 }
             };
             match column {

@@ -11,7 +11,7 @@ use ::pco::wrapped::FileCompressor;
 use ::pco::{ChunkConfig, ModeSpec, PagingSpec};
 
 use crate::bit_writer::BitWriter;
-use crate::codec::{Encoded, RunEncoder, check_page_frames};
+use crate::codec::{Encoded, RunEncoder, check_page_bytes};
 use crate::error::Result;
 use crate::frame::ValueType;
 use crate::frames::Frames;
@@ -214,7 +214,7 @@ impl<T: Element> RunEncoder for Frozen<T> {
     ) -> Result<()> {
         let (_, bytes) = frames.as_values(NAME)?;
         let size = self.ty.frame_bytes();
-        check_page_frames(page_frames.get().min(frames.len()), size)?;
+        check_page_bytes(page_frames.get().min(frames.len()), size)?;
         for page in bytes.chunks(page_frames.get() * size) {
             let mut parts = PageParts::new(page.len() / size);
             for (element, column) in self.columns.iter().enumerate() {

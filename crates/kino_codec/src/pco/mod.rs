@@ -17,12 +17,14 @@ mod encode;
 mod frozen;
 
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 
-use crate::bound::Bound;
-use crate::codec::{Codec, Decoder, Encoded, RunEncoder, Scope, check_page_frames};
+use crate::codec::{Codec, Decoder, Encoded, RunEncoder, Scope, check_page_bytes};
+use crate::describe::{Description, Guarantee, Parameter, Speed};
 use crate::error::{CodecError, Result, buffer};
 use crate::frame::FrameType;
 use crate::frames::Frames;
+use crate::kind::Kind;
 use crate::raw::values_only;
 use crate::scratch::Scratch;
 use crate::spec::CodecSpec;
@@ -51,6 +53,25 @@ const PCO_MAJOR: u8 = 4;
 /// Our writer's tables have at most 2¹² states; larger ones would only cost readers memory.
 const MAX_ANS_SIZE_LOG: u32 = 12;
 
+pub(crate) const DESCRIPTION: Description = Description {
+    name: NAME,
+    summary: "numeric vectors and clocks: faster to encode than `vector`",
+    kinds: &[Kind::Vector],
+    is_default: false,
+    guarantees: &[Guarantee::Lossless],
+    is_grouped: false,
+    encode: Speed::Slow,
+    decode: Speed::Medium,
+    parameters: &[Parameter {
+        key: "level",
+        help: "0 (fast) to 12 (small)",
+    }],
+    settings: |_| vec![NAME.to_owned()],
+    quality: None,
+    files: None,
+    make: |spec| Ok(Arc::new(Pco::new(spec)?)),
+};
+
 /// The `pco` codec.
 #[derive(Debug)]
 pub(crate) struct Pco {
@@ -60,7 +81,6 @@ pub(crate) struct Pco {
 
 impl Pco {
     pub(crate) fn new(spec: &CodecSpec) -> Result<Self> {
-        spec.allow(&["level"])?;
         let level = spec.integer("level", 0..=12, DEFAULT_LEVEL)?;
         Ok(Self {
             spec: CodecSpec::new(NAME, &[("level", level.to_string())]),
@@ -81,7 +101,7 @@ impl Pco {
             )));
         }
         let page_frames = page_frames.get().min(frames.len());
-        check_page_frames(page_frames, ty.frame_bytes())?;
+        check_page_bytes(page_frames, ty.frame_bytes())?;
         Ok(Run {
             ty,
             bytes,
@@ -99,10 +119,6 @@ impl Codec for Pco {
 
     fn scope(&self) -> Scope {
         Scope::Run
-    }
-
-    fn bound(&self) -> Bound {
-        Bound::Lossless
     }
 
     fn page_frames(&self, _frame: &FrameType) -> NonZeroUsize {

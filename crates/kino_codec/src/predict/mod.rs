@@ -14,23 +14,20 @@
 mod planes;
 mod predictor;
 
-use std::num::NonZeroUsize;
 use std::ops::Range;
 
-use crate::bound::Bound;
-use crate::codec::{
-    Codec, Decoder, Encoded, EncodedPage, Page, Scope, check_range, image_row_stride,
-    one_frame_per_page,
-};
+use crate::codec::{Decoder, Page, one_frame};
+use crate::describe::{Description, Guarantee, Parameter, Speed};
 use crate::error::{Result, corrupt};
 use crate::frame::FrameType;
-use crate::frames::{Frames, FramesMut};
+use crate::frames::Frames;
+use crate::kind::Kind;
+use crate::pages::{PageCodec, Pages};
 use crate::scratch::{Scratch, at_least};
 use crate::spec::CodecSpec;
-use crate::view::{ImagesMut, Scale};
-use crate::zstd_frame::{Effort, LEVELS, ZstdContexts, check_frame};
+use crate::zstd_frame::{Effort, LEVELS, check_frame};
 
-pub(crate) use planes::{Size, check_view, join_row, put_row, restore_row, split_planes};
+pub(crate) use planes::{Size, join_row, restore_row, split_planes};
 pub(crate) use predictor::Predictor;
 
 const NAME: &str = "predict";
@@ -39,36 +36,50 @@ const NAME: &str = "predict";
 pub(crate) const DEFAULT_LEVEL: i32 = 3;
 
 /// Short matches among residuals are coincidence: without them a page is smaller and decodes faster.
-pub(crate) const MIN_MATCH: u32 = 7;
+const MIN_MATCH: u32 = 7;
 
 /// How many pixels of an image the predictor is chosen on.
 pub(crate) const BAND_PIXELS: usize = 16 << 10;
 
+pub(crate) const DESCRIPTION: Description = Description {
+    name: NAME,
+    summary: "8-bit images, each alone",
+    kinds: &[Kind::Image],
+    is_default: true,
+    guarantees: &[Guarantee::Lossless],
+    is_grouped: false,
+    encode: Speed::Medium,
+    decode: Speed::Medium,
+    parameters: &[LEVEL],
+    settings: |_| vec![NAME.to_owned()],
+    quality: None,
+    files: None,
+    make: Pages::<Predict>::make,
+};
+
+pub(crate) const LEVEL: Parameter = Parameter {
+    key: "level",
+    help: "of zstd: 1 (fast) to 19 (small)",
+};
+
 /// The `predict` codec.
 #[derive(Debug)]
 pub(crate) struct Predict {
-    spec: CodecSpec,
-    effort: Effort,
+    level: i32,
 }
 
-impl Predict {
-    pub(crate) fn new(spec: &CodecSpec) -> Result<Self> {
-        spec.allow(&["level"])?;
-        let level = spec.integer("level", LEVELS, DEFAULT_LEVEL)?;
-        Ok(Self {
-            spec: CodecSpec::new(NAME, &[("level", level.to_string())]),
-            effort: Effort::level(level).min_match(MIN_MATCH),
-        })
-    }
+/// The codec for images that must come back bit for bit inside a lossy stream.
+pub(crate) fn exact() -> Result<Pages<Predict>> {
+    Pages::new(&NAME.parse()?)
+}
+
+/// The zstd settings for residuals.
+pub(crate) fn effort(level: i32) -> Effort {
+    Effort::level(level).min_match(MIN_MATCH)
 }
 
 /// The page of one packed image with the predictor that suits it.
-fn encode_image(
-    effort: Effort,
-    size: Size,
-    pixels: &[u8],
-    scratch: &mut Scratch,
-) -> Result<Vec<u8>> {
+fn encode_image(level: i32, size: Size, pixels: &[u8], scratch: &mut Scratch) -> Result<Vec<u8>> {
     // Choosing with a fast level on a band of rows from the middle is cheaper than encoding once.
     let band = Size {
         height: (BAND_PIXELS / size.width).clamp(1, size.height),
@@ -76,24 +87,25 @@ fn encode_image(
     };
     let first = (size.height - band.height) / 2 * size.width * size.channels;
     let band_pixels = &pixels[first..][..band.bytes()];
-    let fast = Effort::level(1).min_match(MIN_MATCH);
+    let fast = effort(1);
     let mut best: Option<(usize, Predictor)> = None;
     for predictor in Predictor::ALL {
-        let page = encode_with(predictor, fast, (band, band_pixels), scratch)?;
+        let page = encode_with(predictor, fast, band, band_pixels, scratch)?;
         let cost = predictor.cost(page.len());
         if best.is_none_or(|(least, _)| cost < least) {
             best = Some((cost, predictor));
         }
     }
     let predictor = best.map_or(Predictor::Left, |(_, predictor)| predictor);
-    encode_with(predictor, effort, (size, pixels), scratch)
+    encode_with(predictor, effort(level), size, pixels, scratch)
 }
 
 /// The page of one packed image with this predictor.
 fn encode_with(
     predictor: Predictor,
     effort: Effort,
-    (size, pixels): (Size, &[u8]),
+    size: Size,
+    pixels: &[u8],
     scratch: &mut Scratch,
 ) -> Result<Vec<u8>> {
     let planes = at_least(&mut scratch.more_bytes, pixels.len());
@@ -107,153 +119,65 @@ fn encode_with(
     }
     let mut page = vec![predictor.id()];
     scratch.zstd.compress(effort, residuals, &mut page)?;
-    page.shrink_to_fit();
     Ok(page)
 }
 
-impl Codec for Predict {
-    fn spec(&self) -> &CodecSpec {
-        &self.spec
+impl PageCodec for Predict {
+    const NAME: &'static str = NAME;
+    type Decoder = PredictDecoder;
+
+    fn parse(spec: &CodecSpec) -> Result<Self> {
+        let level = spec.integer("level", LEVELS, DEFAULT_LEVEL)?;
+        Ok(Self { level })
     }
 
-    fn scope(&self) -> Scope {
-        Scope::Page
+    fn parameters(&self) -> Vec<(&'static str, String)> {
+        vec![("level", self.level.to_string())]
     }
 
-    fn bound(&self) -> Bound {
-        Bound::Lossless
+    fn decoder(&self, frame: &FrameType) -> Result<PredictDecoder> {
+        let size = Size::new(NAME, frame)?;
+        Ok(PredictDecoder { size })
     }
 
-    fn page_frames(&self, _frame: &FrameType) -> NonZeroUsize {
-        NonZeroUsize::MIN
-    }
-
-    fn check(&self, frame: &FrameType) -> Result<()> {
-        Size::new(NAME, frame).map(|_| ())
-    }
-
-    fn encode(
-        &self,
-        frames: &Frames<'_>,
-        page_frames: NonZeroUsize,
-        out: &mut Encoded,
-        scratch: &mut Scratch,
-    ) -> Result<()> {
-        one_frame_per_page(NAME, page_frames)?;
+    fn encode_page(&self, frames: &Frames<'_>, scratch: &mut Scratch) -> Result<Vec<u8>> {
         let size = Size::new(NAME, frames.frame())?;
-        let (_, bytes) = frames.as_values(NAME)?;
-        for pixels in bytes.chunks_exact(size.bytes()) {
-            let bytes = encode_image(self.effort, size, pixels, scratch)?;
-            out.pages.push(EncodedPage { frames: 1, bytes });
-        }
-        Ok(())
-    }
-
-    fn decoder(&self, frame: &FrameType, shared: &[u8]) -> Result<Box<dyn Decoder>> {
-        if !shared.is_empty() {
-            return Err(corrupt(NAME, "it shares nothing between pages"));
-        }
-        Ok(Box::new(PredictDecoder {
-            size: Size::new(NAME, frame)?,
-        }))
+        encode_image(self.level, size, frames.as_values(NAME)?.1, scratch)
     }
 }
 
 #[derive(Debug)]
-struct PredictDecoder {
+pub(crate) struct PredictDecoder {
     size: Size,
 }
 
-impl PredictDecoder {
-    /// Decompresses the residuals of the one image of `page`.
-    fn open<'s>(
+impl Decoder for PredictDecoder {
+    fn frame_bytes(&self) -> usize {
+        self.size.bytes()
+    }
+
+    fn decode_checked(
         &self,
         page: Page<'_>,
-        buffer: &'s mut Vec<u8>,
-        zstd: &mut ZstdContexts,
-    ) -> Result<(Predictor, &'s mut [u8])> {
+        _range: Range<usize>,
+        dest: &mut [u8],
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        let size = self.size;
+        one_frame(NAME, page)?;
         let (&id, frame) = page
             .bytes
             .split_first()
             .ok_or_else(|| corrupt(NAME, "it is empty"))?;
         let predictor = Predictor::from_id(id)
             .ok_or_else(|| corrupt(NAME, format!("unknown predictor {id}")))?;
-        check_frame(NAME, frame, self.size.bytes())?;
-        let planes = at_least(buffer, self.size.bytes());
-        zstd.decompress(NAME, frame, planes)?;
-        Ok((predictor, planes))
-    }
-}
-
-/// Rejects pages of several frames.
-fn check_one(page: Page<'_>) -> Result<()> {
-    match page.frames {
-        1 => Ok(()),
-        more => Err(corrupt(
-            NAME,
-            format!("a page must have one frame, not {more}"),
-        )),
-    }
-}
-
-impl Decoder for PredictDecoder {
-    fn decode(
-        &self,
-        page: Page<'_>,
-        range: Range<usize>,
-        dest: &mut FramesMut<'_>,
-        scratch: &mut Scratch,
-    ) -> Result<()> {
-        let size = self.size;
-        check_range(page, &range, dest.len())?;
-        let row_bytes = size.width * size.channels;
-        let row_stride = image_row_stride(dest, size.height, row_bytes)?;
-        check_one(page)?;
-        if range.is_empty() {
-            return Ok(());
-        }
-        let (predictor, planes) = self.open(page, &mut scratch.bytes, &mut scratch.zstd)?;
-        let rows = dest.frame_mut(0).chunks_mut(row_stride);
+        check_frame(NAME, frame, size.bytes())?;
+        let planes = at_least(&mut scratch.bytes, size.bytes());
+        scratch.zstd.decompress(NAME, frame, planes)?;
         // Row by row, so that restored values are still in L1 cache when they are joined.
-        for (y, row) in rows.take(size.height).enumerate() {
+        for (y, row) in dest.chunks_exact_mut(size.row_bytes()).enumerate() {
             restore_row(predictor, size, planes, y);
-            join_row(size, planes, y * size.width, &mut row[..row_bytes]);
-        }
-        Ok(())
-    }
-
-    fn decode_images(
-        &self,
-        page: Page<'_>,
-        range: Range<usize>,
-        dest: &mut ImagesMut<'_>,
-        scratch: &mut Scratch,
-    ) -> Result<()> {
-        let size = self.size;
-        check_range(page, &range, dest.len())?;
-        check_view(size, dest)?;
-        check_one(page)?;
-        if range.is_empty() {
-            return Ok(());
-        }
-        let (predictor, planes) = self.open(page, &mut scratch.bytes, &mut scratch.zstd)?;
-        if dest.view().scale() != Scale::Full {
-            let image = at_least(&mut scratch.image, size.bytes());
-            for (y, row) in image
-                .chunks_exact_mut(size.width * size.channels)
-                .enumerate()
-            {
-                restore_row(predictor, size, planes, y);
-                join_row(size, planes, y * size.width, row);
-            }
-            dest.view().put(0, image, dest);
-            return Ok(());
-        }
-        // Rows below the crop are not needed for those above.
-        let crop = dest.view().crop();
-        for y in 0..crop.top + crop.height {
-            restore_row(predictor, size, planes, y);
-            put_row(size, planes, y, (dest, 0), &mut scratch.image);
+            join_row(size, planes, y, row);
         }
         Ok(())
     }
@@ -264,9 +188,7 @@ mod tests {
     use super::*;
     use crate::codec;
     use crate::frame::Dtype;
-    use crate::testing::{
-        assert_same_as_raw, assert_same_views, assert_survives_damage, encode, image,
-    };
+    use crate::testing::{assert_same_as_raw, assert_survives_damage, encode, image};
     use proptest::prelude::*;
 
     #[test]
@@ -300,15 +222,6 @@ mod tests {
     }
 
     #[test]
-    fn every_view_equals_that_of_raw_images() {
-        for channels in [1, 3, 4] {
-            let frame = FrameType::values(Dtype::U8, &[13, 37, channels]).unwrap();
-            let bytes = image(13, 37, channels, 5);
-            assert_same_views("predict", &frame, &bytes, 1);
-        }
-    }
-
-    #[test]
     fn a_flat_image_is_a_few_bytes() {
         let frame = FrameType::values(Dtype::U8, &[84, 84, 3]).unwrap();
         let encoded = encode("predict", &frame, &[77; 84 * 84 * 3], 1);
@@ -319,8 +232,8 @@ mod tests {
     fn pages_of_several_frames_are_refused() {
         let frame = FrameType::values(Dtype::U8, &[2, 2]).unwrap();
         let frames = Frames::values(&frame, &[0; 8]).unwrap();
-        let two = NonZeroUsize::new(2).unwrap();
-        let mut out = Encoded::default();
+        let two = std::num::NonZeroUsize::new(2).unwrap();
+        let mut out = crate::Encoded::default();
         assert!(
             codec("predict")
                 .unwrap()

@@ -1,11 +1,9 @@
 //! An image as planes (green, red and blue minus green, alpha): split, restored row by row, and joined again.
 
 use super::predictor::Predictor;
-use crate::error::{CodecError, Result, buffer};
-use crate::frame::{Dtype, FrameType, ValueType};
-use crate::scratch::at_least;
+use crate::error::{CodecError, Result};
+use crate::frame::{FrameType, ValueType};
 use crate::simd::vectorised;
-use crate::view::ImagesMut;
 
 /// The size of an image.
 #[derive(Debug, Clone, Copy)]
@@ -35,6 +33,10 @@ impl Size {
 
     pub(crate) fn pixels(&self) -> usize {
         self.height * self.width
+    }
+
+    pub(crate) fn row_bytes(&self) -> usize {
+        self.width * self.channels
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -92,10 +94,9 @@ pub(crate) fn split_planes(channels: usize, pixels: &[u8], planes: &mut [u8]) {
     }
 }
 
-/// Joins the pixels from index `first` of each plane on into `row`: the reverse of [`split_planes`].
-pub(crate) fn join_row(size: Size, planes: &[u8], first: usize, row: &mut [u8]) {
-    let width = row.len() / size.channels;
-    let part = |nr: usize| &planes[nr * size.pixels() + first..][..width];
+/// Joins row `y` of each plane into `row`: the reverse of [`split_planes`].
+pub(crate) fn join_row(size: Size, planes: &[u8], y: usize, row: &mut [u8]) {
+    let part = |nr: usize| &planes[nr * size.pixels() + y * size.width..][..size.width];
     match size.channels {
         1 => row.copy_from_slice(part(0)),
         3 => vectorised(
@@ -131,48 +132,4 @@ fn join_channels([greens, reds, blues]: [&[u8]; 3], row: &mut [u8]) {
     for (pixel, ((g, r), b)) in pixels_rest.as_chunks_mut::<3>().0.iter_mut().zip(channels) {
         *pixel = [r.wrapping_add(*g), *g, b.wrapping_add(*g)];
     }
-}
-
-/// Writes row `y` of an image to slot `idx` of `dest`, cropped and laid out as its view specifies but not scaled.
-///
-/// Rows outside the view are skipped. `row` is a buffer for pixels.
-pub(crate) fn put_row(
-    size: Size,
-    planes: &[u8],
-    y: usize,
-    (dest, idx): (&mut ImagesMut<'_>, usize),
-    row: &mut Vec<u8>,
-) {
-    let crop = dest.view().crop();
-    let Some(to) = y.checked_sub(crop.top).filter(|to| *to < crop.height) else {
-        return;
-    };
-    let first = y * size.width + crop.left;
-    let row_bytes = crop.width * size.channels;
-    if let Some((rows, stride)) = dest.rows_mut(idx) {
-        join_row(size, planes, first, &mut rows[to * stride..][..row_bytes]);
-    } else if let Some([reds, greens, blues]) = dest.planes_mut(idx, to) {
-        let part = |nr: usize| &planes[nr * size.pixels() + first..][..crop.width];
-        let from = part(0).iter().zip(part(1)).zip(part(2));
-        for (((g, r), b), ((red, green), blue)) in from.zip(reds.iter_mut().zip(greens).zip(blues))
-        {
-            (*red, *green, *blue) = (r.wrapping_add(*g), *g, b.wrapping_add(*g));
-        }
-    } else {
-        let row = at_least(row, row_bytes);
-        join_row(size, planes, first, row);
-        dest.put_row(idx, to, row);
-    }
-}
-
-/// Rejects a destination whose images have another size.
-pub(crate) fn check_view(size: Size, dest: &ImagesMut<'_>) -> Result<()> {
-    let stored = (size.height, size.width, size.channels);
-    if dest.view().stored_size() == stored && dest.view().ty().dtype() == Dtype::U8 {
-        return Ok(());
-    }
-    Err(buffer(format!(
-        "a view of {} does not fit images of {stored:?}",
-        dest.view().ty()
-    )))
 }

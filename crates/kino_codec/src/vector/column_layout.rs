@@ -99,16 +99,14 @@ impl Run<'_> {
         let least = (first..first + 4).map(eps).fold(f64::INFINITY, f64::min);
         let mut best: Option<(f64, [Fit; 4])> = None;
         for part in [2.0, 1.8, 1.6, 1.4, 1.2, 1.0, 0.8] {
-            let map = match least > 0.0 {
-                true => Map::Times(part * least),
-                false => Map::Ordered,
+            let map = if least > 0.0 {
+                Map::Times(part * least)
+            } else {
+                Map::Ordered
             };
             let mut fits = [0, 1, 2, 3].map(|idx| {
                 let column = &values[first + idx];
-                let map = match has_negative_zero(column) {
-                    true => map.with_two_zeros(),
-                    false => map,
-                };
+                let map = map.with_zeros(has_negative_zero(column));
                 self.target(first + idx, protected).fit(map, column)
             });
             let missed = self.missed_quats(first, values, protected, &fits);

@@ -1,36 +1,32 @@
 //! The destination of decoded frames, column by column.
 
-use crate::frames::FramesMut;
-
 use super::layout::Stored;
 use super::map::Map;
 use super::quat::normalised;
 use super::value::Value;
 
 /// The destination, column by column.
-pub(super) struct Columns<'a, 'd> {
-    dest: &'a mut FramesMut<'d>,
-    frames: usize,
+pub(super) struct Columns<'a> {
+    dest: &'a mut [u8],
+    frame_bytes: usize,
 }
 
-impl<'a, 'd> Columns<'a, 'd> {
-    pub(super) fn new(dest: &'a mut FramesMut<'d>, frames: usize) -> Self {
-        Self { dest, frames }
+impl<'a> Columns<'a> {
+    /// A packed destination of whole frames.
+    pub(super) fn new(dest: &'a mut [u8], frame_bytes: usize) -> Self {
+        Self { dest, frame_bytes }
     }
 
-    /// The offset of an element in a frame.
-    fn offset<T: Value>(&self, element: usize) -> usize {
-        let row_elements = (self.dest.row_bytes() / T::SIZE).max(1);
-        element / row_elements * self.dest.row_stride() + element % row_elements * T::SIZE
+    fn frames(&mut self) -> impl Iterator<Item = &mut [u8]> {
+        self.dest.chunks_exact_mut(self.frame_bytes.max(1))
     }
 
     /// Writes values one after the other.
     pub(super) fn putter<T: Value>(&mut self, element: usize) -> impl FnMut(T) {
-        let offset = self.offset::<T>(element);
-        let mut frames = self.dest.frames_mut(0..self.frames);
+        let mut frames = self.frames();
         move |value| {
             if let Some(frame) = frames.next() {
-                value.write(&mut frame[offset..]);
+                value.write(&mut frame[element * T::SIZE..]);
             }
         }
     }
@@ -64,22 +60,20 @@ impl<'a, 'd> Columns<'a, 'd> {
     }
 
     pub(super) fn fill<T: Value>(&mut self, element: usize, value: T) {
-        let offset = self.offset::<T>(element);
-        for frame in self.dest.frames_mut(0..self.frames) {
-            value.write(&mut frame[offset..]);
+        for frame in self.frames() {
+            value.write(&mut frame[element * T::SIZE..]);
         }
     }
 
     pub(super) fn copy<T: Value>(&mut self, from: usize, to: usize) {
-        let (from, to) = (self.offset::<T>(from), self.offset::<T>(to));
-        for frame in self.dest.frames_mut(0..self.frames) {
-            T::read(&frame[from..]).write(&mut frame[to..]);
+        for frame in self.frames() {
+            T::read(&frame[from * T::SIZE..]).write(&mut frame[to * T::SIZE..]);
         }
     }
 
     pub(super) fn normalise<T: Value>(&mut self, first: usize) {
-        let offsets = [0, 1, 2, 3].map(|idx| self.offset::<T>(first + idx));
-        for frame in self.dest.frames_mut(0..self.frames) {
+        let offsets = [0, 1, 2, 3].map(|idx| (first + idx) * T::SIZE);
+        for frame in self.frames() {
             let quat = offsets.map(|offset| T::read(&frame[offset..]));
             for (value, offset) in normalised(quat).into_iter().flatten().zip(offsets) {
                 value.write(&mut frame[offset..]);
@@ -88,8 +82,7 @@ impl<'a, 'd> Columns<'a, 'd> {
     }
 
     pub(super) fn correct<T: Value>(&mut self, element: usize, place: usize, correction: i64) {
-        let offset = self.offset::<T>(element);
-        let bytes = &mut self.dest.frame_mut(place)[offset..];
+        let bytes = &mut self.dest[place * self.frame_bytes + element * T::SIZE..];
         let ordered = T::read(bytes).ordered().wrapping_add(correction);
         T::from_ordered(ordered).write(bytes);
     }

@@ -2,14 +2,13 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
 
 use ::pco::wrapped::{ChunkDecompressor, FileDecompressor};
+use kino_sync::{Mutex, MutexGuard};
 
-use crate::codec::{Decoder, Page, check_dest, check_range, page_bytes};
+use crate::codec::{Decoder, Page, page_bytes};
 use crate::error::{Result, corrupt};
 use crate::frame::ValueType;
-use crate::frames::FramesMut;
 use crate::scratch::{Scratch, at_least};
 
 use super::class::{Class, ClassReader, Width};
@@ -25,7 +24,7 @@ const PADDING: usize = 8 << 10;
 
 /// Working memory for decoding vectors.
 #[derive(Debug, Default)]
-pub(crate) struct VectorScratch {
+struct VectorScratch {
     page: PageScratch,
     /// The integers of one column.
     integers: Vec<i64>,
@@ -82,22 +81,24 @@ impl<T: Value> VectorDecoder<T> {
         idle.map_or_else(|| parse().map(|(_, classes)| classes), Ok)
     }
 
-    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Vec<Class>>> {
+    fn idle(&self) -> MutexGuard<'_, Vec<Vec<Class>>> {
         // A set is only ever pushed or popped whole, so a panic elsewhere leaves the list valid.
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+        self.idle.lock()
     }
 }
 
 impl<T: Value> Decoder for VectorDecoder<T> {
-    fn decode(
+    fn frame_bytes(&self) -> usize {
+        self.ty.frame_bytes()
+    }
+
+    fn decode_checked(
         &self,
         page: Page<'_>,
         range: Range<usize>,
-        dest: &mut FramesMut<'_>,
+        dest: &mut [u8],
         scratch: &mut Scratch,
     ) -> Result<()> {
-        check_range(page, &range, dest.len())?;
-        check_dest(dest, self.ty.frame_bytes())?;
         page_bytes(NAME, page.frames, self.ty.frame_bytes())?;
         if page.frames > MAX_PAGE_FRAMES {
             return Err(corrupt(
@@ -105,15 +106,13 @@ impl<T: Value> Decoder for VectorDecoder<T> {
                 format!("a page cannot have {} frames", page.frames),
             ));
         }
-        if range.is_empty() {
-            return Ok(());
-        }
+        let mut kept: Box<VectorScratch> = scratch.take();
         let VectorScratch {
             page: parts,
             integers,
             held,
             marks,
-        } = &mut scratch.vector;
+        } = &mut *kept;
         let taken = parts.take(&self.layout, page.frames, page.bytes)?;
         let padded = at_least(&mut scratch.bytes, taken.classes.len() + PADDING);
         padded[..taken.classes.len()].copy_from_slice(taken.classes);
@@ -129,7 +128,7 @@ impl<T: Value> Decoder for VectorDecoder<T> {
             integers,
             held,
             marks,
-            columns: Columns::new(dest, range.len()),
+            columns: Columns::new(dest, self.ty.frame_bytes()),
         };
         let mut start = 0;
         for (class, members) in self.members.iter().enumerate() {
@@ -162,6 +161,7 @@ impl<T: Value> Decoder for VectorDecoder<T> {
             }
         })?;
         self.idle().push(classes);
+        scratch.keep(kept);
         Ok(())
     }
 }
@@ -184,7 +184,7 @@ enum Holds<'a> {
 }
 
 /// One page while it is decoded.
-struct Work<'a, 'd, T: Value> {
+struct Work<'a, T: Value> {
     decoder: &'a VectorDecoder<T>,
     frames: usize,
     range: Range<usize>,
@@ -192,10 +192,10 @@ struct Work<'a, 'd, T: Value> {
     integers: &'a mut Vec<i64>,
     held: &'a mut Vec<i64>,
     marks: &'a mut Vec<usize>,
-    columns: Columns<'a, 'd>,
+    columns: Columns<'a>,
 }
 
-impl<T: Value> Work<'_, '_, T> {
+impl<T: Value> Work<'_, T> {
     /// Decodes the columns of one class, or the gates.
     fn decode_class<W: Width>(
         &mut self,

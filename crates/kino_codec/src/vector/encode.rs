@@ -150,7 +150,7 @@ impl Run<'_> {
         } else {
             ends.extend(self.pages().map(|page| page.end));
         }
-        Stream::new(integers, ends, (fit.map, gate))
+        Stream::new(integers, ends, fit.map, gate)
     }
 
     /// The integers of a class in all pages.
@@ -191,9 +191,8 @@ impl Run<'_> {
                 integers.compress(self.level, &mut out.shared)
             })
             .collect::<Result<_>>()?;
-        let Columns { gates, streams, .. } = columns;
         for (page, exceptions) in exceptions.iter().enumerate() {
-            let bytes = self.page(page, exceptions, (&gates, &streams), &classes);
+            let bytes = self.page(page, exceptions, &columns, &classes);
             out.pages.push(EncodedPage {
                 frames: self.page_range(page).len(),
                 bytes,
@@ -218,13 +217,14 @@ impl Run<'_> {
     }
 
     /// Assembles the parts of a page.
-    fn page(
+    fn page<T: Value>(
         &self,
         page: usize,
         exceptions: &[Exception],
-        (gates, streams): (&Gates, &[Stream]),
+        columns: &Columns<T>,
         classes: &[Vec<Vec<u8>>],
     ) -> Vec<u8> {
+        let Columns { gates, streams, .. } = columns;
         let range = self.page_range(page);
         let mut bytes = Vec::new();
         for class in &classes[..classes.len().saturating_sub(1)] {
@@ -264,7 +264,7 @@ struct Stream {
 }
 
 impl Stream {
-    fn new(integers: Vec<i64>, ends: Vec<usize>, (map, gate): (Map, Option<usize>)) -> Self {
+    fn new(integers: Vec<i64>, ends: Vec<usize>, map: Map, gate: Option<usize>) -> Self {
         let stored = Stored {
             map,
             predictor: Predictor::default(),

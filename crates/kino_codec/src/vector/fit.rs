@@ -135,16 +135,17 @@ impl Target<'_> {
         maps.dedup();
         // If there is a negative zero, a map that has one needs no exceptions.
         let two_zeros = has_negative_zero(values);
-        let zeros = |map: Map| match two_zeros {
-            true => map.with_two_zeros(),
-            false => map,
-        };
-        let nearest = |map: Map| (zeros(map), Rounding::Nearest);
+        let nearest = |map: Map| (map.with_zeros(two_zeros), Rounding::Nearest);
         let mut candidates: Vec<Candidate> = maps.into_iter().map(nearest).collect();
         if let Some(coarse) = self.coarse(values) {
             candidates.push(nearest(coarse));
             if let Map::Times(step) = coarse {
-                let lazy = |part: f64| (zeros(Map::Times(part * step)), Rounding::Lazy);
+                let lazy = |part: f64| {
+                    (
+                        Map::Times(part * step).with_zeros(two_zeros),
+                        Rounding::Lazy,
+                    )
+                };
                 candidates.extend(LAZY.map(lazy));
             }
         }

@@ -102,9 +102,10 @@ impl Run<'_> {
             }
             _ => false,
         };
-        let widest = match columns.layout.columns.iter().any(any_number) {
-            true => u64::BITS,
-            false => GRID_BITS,
+        let widest = if columns.layout.columns.iter().any(any_number) {
+            u64::BITS
+        } else {
+            GRID_BITS
         };
         let escapes = Escapes {
             middle: MIDDLE,
@@ -134,9 +135,10 @@ impl Start {
             return integer;
         }
         let most = u64::MAX.checked_shr(u64::BITS - self.bits).unwrap_or(0);
-        match integer < self.least {
-            true => self.least,
-            false => self.least.wrapping_add(most.cast_signed()),
+        if integer < self.least {
+            self.least
+        } else {
+            self.least.wrapping_add(most.cast_signed())
         }
     }
 }

@@ -163,10 +163,7 @@ impl<T: Value> Layout<T> {
             },
             _ => return Err(corrupt(NAME, "a column has an unknown kind")),
         };
-        let map = match two_zeros {
-            true => plain.with_two_zeros(),
-            false => plain,
-        };
+        let map = plain.with_zeros(two_zeros);
         if two_zeros && map == plain {
             return Err(corrupt(
                 NAME,

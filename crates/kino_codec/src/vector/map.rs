@@ -38,9 +38,10 @@ pub(super) enum Map {
 }
 
 impl Map {
-    /// The same map with two zeros, if it supports them.
-    pub(super) fn with_two_zeros(self) -> Self {
+    /// The same map, with two zeros if there are two and it supports them.
+    pub(super) fn with_zeros(self, are_two: bool) -> Self {
         match self {
+            _ if !are_two => self,
             Self::Times(step) => Self::TimesTwoZeros(step),
             Self::Over(divisor) => Self::OverTwoZeros(divisor),
             other => other,

@@ -33,18 +33,19 @@ mod quat;
 mod value;
 
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 
 use crate::bound::{AbsBound, Bound};
-use crate::codec::{Codec, Decoder, Encoded, RunEncoder, Scope, check_page_frames};
+use crate::codec::{Codec, Decoder, Encoded, RunEncoder, Scope, check_page_bytes};
+use crate::describe::{Description, Guarantee, Parameter, Speed, is_float};
 use crate::error::{CodecError, Result, buffer};
 use crate::frame::{Dtype, FrameType, ValueType};
 use crate::frames::Frames;
+use crate::kind::Kind;
 use crate::raw::values_only;
 use crate::scratch::Scratch;
 use crate::spec::CodecSpec;
 use crate::with_dtype::with_dtype;
-
-pub(crate) use decode::VectorScratch;
 
 use decode::VectorDecoder;
 use encode::Run;
@@ -69,6 +70,40 @@ const MAX_RUN_FRAMES: usize = 1 << 24;
 /// The major version of the library's format that we read and write.
 const PCO_MAJOR: u8 = 4;
 
+pub(crate) const DESCRIPTION: Description = Description {
+    name: NAME,
+    summary: "numeric vectors: joints, actions, forces",
+    kinds: &[Kind::Vector],
+    is_default: true,
+    guarantees: &[Guarantee::Lossless, Guarantee::Abs],
+    is_grouped: false,
+    encode: Speed::Slow,
+    decode: Speed::Fast,
+    parameters: &[
+        Parameter {
+            key: "level",
+            help: "0 (fast) to 12 (small)",
+        },
+        Parameter {
+            key: "abs",
+            help: "largest error of a value: 1e-4, or 1e-4x7/0x3 for seven bounded and three exact elements",
+        },
+        Parameter {
+            key: "quat",
+            help: "first elements of unit quaternions, which stay unit quaternions within `abs`",
+        },
+    ],
+    settings: |frame| {
+        let bounds = ["1e-5", "1e-4", "1e-3"].iter();
+        let bounded = bounds.map(|eps| format!("{NAME}:abs={eps}"));
+        let bounded = bounded.filter(|_| is_float(frame));
+        [NAME.to_owned()].into_iter().chain(bounded).collect()
+    },
+    quality: None,
+    files: None,
+    make: |spec| Ok(Arc::new(Vector::new(spec)?)),
+};
+
 /// The `vector` codec.
 #[derive(Debug)]
 pub(crate) struct Vector {
@@ -80,7 +115,6 @@ pub(crate) struct Vector {
 
 impl Vector {
     pub(crate) fn new(spec: &CodecSpec) -> Result<Self> {
-        spec.allow(&["level", "abs", "quat"])?;
         let level = spec.integer("level", 0..=12, DEFAULT_LEVEL)?;
         let mut params = vec![("level", level.to_string())];
         let abs = match spec.get("abs") {
@@ -177,7 +211,7 @@ fn check_page(page_frames: usize, frame_bytes: usize) -> Result<()> {
             "a page has {page_frames} frames, but `vector` takes at most {MAX_PAGE_FRAMES}; use smaller pages"
         )));
     }
-    check_page_frames(page_frames, frame_bytes)
+    check_page_bytes(page_frames, frame_bytes)
 }
 
 /// Parses `3/10`; an empty value means the start.

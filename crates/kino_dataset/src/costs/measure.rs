@@ -155,6 +155,11 @@ impl Measured {
         self.raw_bytes as f64 / time.as_secs_f64().max(1e-12) / 1e6
     }
 
+    /// Whether streams can be stored with this codec; otherwise it was measured for comparison.
+    pub fn is_stored(&self) -> bool {
+        kino_codec::codec(&self.codec).is_ok()
+    }
+
     pub(super) fn to_cost(&self) -> Cost {
         let frames = self.frames.max(1) as f64;
         let per_frame = |time: Duration| time.as_secs_f64() * 1e9 / frames;

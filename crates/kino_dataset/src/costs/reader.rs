@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use kino_codec::{
-    Codec, CodecError, Decoder, Encoded, FrameData, FrameType, Frames, FramesMut, Page, Scratch,
+    Codec, CodecError, Decoder, Encoded, EncodedPage, FrameData, FrameType, Frames, Page, Scratch,
     ValueType,
 };
 
@@ -39,10 +39,7 @@ impl<'a> Reader<'a> {
         for page in &encoded.pages {
             starts.push(starts.last().copied().unwrap_or(0) + page.frames);
         }
-        let pages = encoded.pages.iter().map(|page| Page {
-            bytes: &page.bytes,
-            frames: page.frames,
-        });
+        let pages = encoded.pages.iter().map(EncodedPage::page);
         Self {
             frame,
             decoder,
@@ -73,8 +70,7 @@ impl<'a> Reader<'a> {
         };
         let size = ty.frame_bytes();
         let places = &mut self.values[place * size..][..range.len() * size];
-        let mut dest = FramesMut::packed(ty, range.len(), places)?;
-        self.decoder.decode(page, range, &mut dest, scratch)
+        self.decoder.decode(page, range, places, scratch)
     }
 
     /// Decodes frames of the run, from all pages that hold them.
@@ -142,23 +138,23 @@ impl<'a> Reader<'a> {
                     .iter()
                     .map(String::as_bytes)
                     .eq(texts.iter().copied());
-                match same {
-                    true => Ok(Distortion::default()),
-                    false => Err(broken(
-                        codec,
-                        "text does not decode to the original".to_owned(),
-                    )),
+                if same {
+                    return Ok(Distortion::default());
                 }
+                Err(broken(
+                    codec,
+                    "text does not decode to the original".to_owned(),
+                ))
             }
             (FrameData::Bytes(files), Some(_)) => {
                 let mut files = files.iter().enumerate();
-                match files.all(|(idx, file)| self.bitstream(idx) == Some(*file)) {
-                    true => Ok(Distortion::default()),
-                    false => Err(broken(
-                        codec,
-                        "a bitstream is not returned unchanged".to_owned(),
-                    )),
+                if files.all(|(idx, file)| self.bitstream(idx) == Some(*file)) {
+                    return Ok(Distortion::default());
                 }
+                Err(broken(
+                    codec,
+                    "a bitstream is not returned unchanged".to_owned(),
+                ))
             }
             (FrameData::Values(_), None) => Ok(Distortion::default()),
             (FrameData::Values(original), Some(ty)) => {

@@ -75,7 +75,12 @@ impl CostRecord {
     }
 
     /// Adds a measurement, replacing an earlier one of the same codec and frame type.
+    ///
+    /// What cannot be stored is not kept: nothing could be packed with it.
     pub fn add(&mut self, measured: &Measured) {
+        if !measured.is_stored() {
+            return;
+        }
         let cost = measured.to_cost();
         let is_same = |known: &Cost| known.codec == cost.codec && known.frame == cost.frame;
         self.costs.retain(|known| !is_same(known));

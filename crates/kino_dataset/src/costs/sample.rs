@@ -7,7 +7,7 @@ use kino_format::Kind;
 
 use crate::dataset::Dataset;
 use crate::error::{Result, codec_at};
-use crate::plan::glob;
+use crate::plan::matches_pattern;
 
 /// A run of frames.
 #[derive(Debug, Clone)]
@@ -59,7 +59,7 @@ impl CostSample {
     /// They are the decoded frames: a lossy stream is measured on what is left after its loss.
     pub fn of_dataset(dataset: &Dataset, pattern: &str, max_bytes: usize) -> Result<Vec<Self>> {
         let streams = dataset.manifest().streams.iter();
-        let wanted = streams.filter(|stream| glob(pattern.as_bytes(), stream.name.as_bytes()));
+        let wanted = streams.filter(|stream| matches_pattern(pattern, &stream.name));
         wanted
             .map(|stream| Self::of_stream(dataset, &stream.name, stream.kind, max_bytes))
             .collect()

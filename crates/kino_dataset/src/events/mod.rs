@@ -29,7 +29,7 @@ mod transition;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Result, invalid};
-use crate::plan::glob;
+use crate::plan::matches_pattern;
 
 pub(crate) use ranges::frames_in;
 pub(crate) use record::Recorder;
@@ -129,7 +129,7 @@ pub struct Protected {
 
 impl EventRule {
     pub(crate) fn matches(&self, stream: &str) -> bool {
-        glob(self.stream.as_bytes(), stream.as_bytes())
+        matches_pattern(&self.stream, stream)
     }
 
     /// Refuses invalid settings.
@@ -178,7 +178,7 @@ impl EventRule {
         }
         let moments = match self.detect {
             Detect::Transition => transition::find(self, values, columns),
-            Detect::Onset => onset::find(self, values, (columns, times)),
+            Detect::Onset => onset::find(self, values, columns, times),
         };
         let protect = |(first, last): (usize, usize)| Protected {
             event: self.name.clone(),

@@ -12,9 +12,10 @@ use super::EventRule;
 pub(super) fn find(
     rule: &EventRule,
     values: &[f64],
-    (columns, times): (usize, &[i64]),
+    columns: usize,
+    times: &[i64],
 ) -> Vec<(usize, usize)> {
-    let distances = distances(rule, values, (columns, times));
+    let distances = distances(rule, values, columns, times);
     let threshold = match rule.threshold {
         Some(threshold) => threshold,
         None => rule.noise * median(&distances),
@@ -39,7 +40,7 @@ pub(super) fn find(
 }
 
 /// The distance of each row from the mean of the rows in the window before it; 0 if there are none.
-fn distances(rule: &EventRule, values: &[f64], (columns, times): (usize, &[i64])) -> Vec<f64> {
+fn distances(rule: &EventRule, values: &[f64], columns: usize, times: &[i64]) -> Vec<f64> {
     let window_ns = super::nanoseconds(rule.window_s);
     let mut sums = vec![0.0; columns];
     let mut rows_in = 0_u32;
@@ -117,7 +118,7 @@ mod tests {
     #[test]
     fn contact_and_release_are_found_once_each() {
         let (values, times) = forces(&[(1000, 20.0), (2000, 0.0)]);
-        let found = find(&rule("onset"), &values, (3, &times));
+        let found = find(&rule("onset"), &values, 3, &times);
         assert_eq!(found, [(1000, 1000), (2000, 2000)]);
     }
 
@@ -127,7 +128,7 @@ mod tests {
         for (row, value) in values.iter_mut().enumerate() {
             *value += row as f64 * 1e-4;
         }
-        assert!(find(&rule("onset"), &values, (3, &times)).is_empty());
+        assert!(find(&rule("onset"), &values, 3, &times).is_empty());
     }
 
     #[test]
@@ -136,11 +137,11 @@ mod tests {
         values[3 * 1500] = 100.0;
         values[3 * 1600] = f64::NAN;
         values[3 * 1700 + 1] = f64::INFINITY;
-        assert!(find(&rule("onset"), &values, (3, &times)).is_empty());
+        assert!(find(&rule("onset"), &values, 3, &times).is_empty());
         let mut given = rule("onset");
         given.threshold = Some(50.0);
         given.hold = 1;
-        assert_eq!(find(&given, &values, (3, &times)), [(1500, 1500)]);
+        assert_eq!(find(&given, &values, 3, &times), [(1500, 1500)]);
     }
 
     #[test]
@@ -149,7 +150,7 @@ mod tests {
             .map(|row| if row < 60 { 0.0 } else { 3.0 })
             .collect();
         let times: Vec<i64> = (0..100).map(|row| row * 10_000_000).collect();
-        assert_eq!(find(&rule("onset"), &values, (1, &times)), [(60, 60)]);
-        assert!(find(&rule("onset"), &[], (1, &[])).is_empty());
+        assert_eq!(find(&rule("onset"), &values, 1, &times), [(60, 60)]);
+        assert!(find(&rule("onset"), &[], 1, &[]).is_empty());
     }
 }

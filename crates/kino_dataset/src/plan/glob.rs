@@ -1,38 +1,37 @@
-//! Patterns for stream names: `*` within a path segment, `**` across segments.
+//! Patterns for names with `/` between their parts: streams, episodes, and what a mapping names.
+//!
+//! ```text
+//! *    any number of characters of one part     obs/*_image   obs/front_image, not obs/left/front_image
+//! **   any number of characters                 obs/**_image  both of them
+//! ?    one character of a part                  take_?        take_7, not take_12
+//! ```
 
-/// Whether the name of a stream matches `pattern`, in which `*` stays inside a path part and `**` crosses them.
+/// Whether a name matches `pattern`: `*` stays inside a part of the name, `**` crosses `/`, `?` is one character.
 ///
 /// ```
 /// assert!(kino_dataset::matches_pattern("obs/*_image", "obs/front_image"));
 /// assert!(!kino_dataset::matches_pattern("*", "obs/front_image"));
 /// ```
 pub fn matches_pattern(pattern: &str, name: &str) -> bool {
-    glob(pattern.as_bytes(), name.as_bytes())
-}
-
-/// Whether `name` matches `pattern`, in which `*` stands for any bytes but `/` and `**` for any bytes.
-///
-/// Keeps one position to backtrack to per kind of star, so hostile patterns take at most len(pattern) × len(name)
-/// steps twice over, never exponentially many.
-pub(crate) fn glob(pattern: &[u8], name: &[u8]) -> bool {
-    // reachable[i]: the pattern so far can have consumed name[..i].
+    let name: Vec<char> = name.chars().collect();
+    // reachable[i]: the pattern so far can have consumed name[..i]. So a hostile pattern takes at most
+    // len(pattern) × len(name) steps.
     let mut reachable = vec![false; name.len() + 1];
     reachable[0] = true;
-    let mut rest = pattern;
-    while let Some((&byte, tail)) = rest.split_first() {
+    let mut rest = pattern.chars().peekable();
+    while let Some(letter) = rest.next() {
         let mut next = vec![false; name.len() + 1];
-        if byte == b'*' {
-            let crosses = tail.first() == Some(&b'*');
-            rest = if crosses { &tail[1..] } else { tail };
+        if letter == '*' {
+            let crosses = rest.next_if_eq(&'*').is_some();
             let mut on = false;
             for idx in 0..=name.len() {
-                on = reachable[idx] || (on && (crosses || name[idx - 1] != b'/'));
+                on = reachable[idx] || (on && (crosses || name[idx - 1] != '/'));
                 next[idx] = on;
             }
         } else {
-            rest = tail;
-            for idx in 0..name.len() {
-                next[idx + 1] = reachable[idx] && name[idx] == byte;
+            for (idx, &found) in name.iter().enumerate() {
+                let is_same = letter == found || letter == '?' && found != '/';
+                next[idx + 1] = reachable[idx] && is_same;
             }
         }
         reachable = next;
@@ -45,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stars_match_as_documented() {
+    fn stars_and_question_marks_match_as_documented() {
         for (pattern, name, expected) in [
             ("obs/*_image", "obs/agentview_image", true),
             ("obs/*_image", "obs/a/b_image", false),
@@ -56,13 +55,19 @@ mod tests {
             ("actions", "actions2", false),
             ("*a*a*a*", "aaaa", true),
             ("", "", true),
+            ("", "x", false),
             ("*", "", true),
+            ("episode_*.npz", "episode_12.npz", true),
+            ("episode_?.npz", "episode_1.npz", true),
+            ("episode_?.npz", "episode_12.npz", false),
+            ("obs?front", "obs/front", false),
+            ("ö?", "öx", true),
+            ("?x", "öx", true),
+            ("*a*b", "xaxxbxb", true),
+            ("*a*b", "xaxxbx", false),
         ] {
-            assert_eq!(
-                glob(pattern.as_bytes(), name.as_bytes()),
-                expected,
-                "{pattern} {name}"
-            );
+            assert_eq!(matches_pattern(pattern, name), expected, "{pattern} {name}");
         }
+        assert!(!matches_pattern(&"*a".repeat(200), &"a".repeat(199)));
     }
 }

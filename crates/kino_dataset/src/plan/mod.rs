@@ -25,7 +25,7 @@ mod glob;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use kino_codec::{Bound, Codec, CodecError, FrameType};
+use kino_codec::{Bound, Codec, CodecError, Files, FrameType};
 use kino_format::{Kind, MAX_PAGE_FRAMES};
 use serde::{Deserialize, Serialize};
 
@@ -33,19 +33,15 @@ use crate::error::{Result, codec_at, invalid};
 use crate::events::EventRule;
 
 pub use bound::PlanBound;
-pub(crate) use glob::glob;
 pub use glob::matches_pattern;
 
 use bound::keeps;
-
-/// The default codec of vectors.
-const VECTOR: &str = "vector";
 
 /// Which codec, bound and page size each stream gets.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
-    /// JPEG quality of images without a matching rule; `None` for lossless.
+    /// Quality of images without a matching rule, from 1 to 100; `None` for lossless.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quality: Option<u8>,
     /// The rules; the first match applies.
@@ -90,6 +86,18 @@ pub enum Arrival {
     Values,
     /// As JPEG files, to be stored as they are.
     Jpeg,
+}
+
+impl Arrival {
+    /// The files that the frames are, if a codec stores such files as they are.
+    fn files(self) -> Option<Files> {
+        let format = match self {
+            Self::Values => return None,
+            Self::Jpeg => "JPEG",
+        };
+        let files = kino_codec::codecs().filter_map(|codec| codec.files);
+        files.into_iter().find(|files| files.format == format)
+    }
 }
 
 /// The codec and page length that a plan chose for a stream.
@@ -193,8 +201,11 @@ impl Plan {
         };
         let codec = match text {
             Some(text) => checked(&text, frame),
-            // An explicit bound takes precedence over the plan's quality.
-            None => self.default_codec(kind, frame, arrival, wanted.is_none()),
+            None => {
+                // An explicit bound takes precedence over the plan's quality.
+                let quality = self.quality.filter(|_| wanted.is_none());
+                default_codec(kind, frame, arrival, quality)
+            }
         }
         .map_err(codec_at(place()))?;
         let spec = codec.spec();
@@ -206,10 +217,12 @@ impl Plan {
                 place()
             )));
         }
-        if arrival == Arrival::Jpeg && spec.get("carry").is_none() {
+        if let Some(files) = arrival.files().filter(|_| codec.carries().is_none()) {
             return Err(invalid(format!(
-                "{} consists of JPEG files; use codec `jpeg:carry` to store them as they are, not `{spec}`",
-                place()
+                "{} consists of {} files; use codec `{}` to store them as they are, not `{spec}`",
+                place(),
+                files.format,
+                files.carry
             )));
         }
         let protect = rule.map(|rule| rule.protect.clone()).unwrap_or_default();
@@ -234,53 +247,39 @@ impl Plan {
             protect,
         })
     }
+}
 
-    /// The first codec in the list of the kind that can store such frames.
-    fn default_codec(
-        &self,
-        kind: Kind,
-        frame: &FrameType,
-        arrival: Arrival,
-        may_lose: bool,
-    ) -> Result<Arc<dyn Codec>, CodecError> {
-        let width = frame.as_values().map_or(1, |ty| ty.dtype().size());
-        let zstd = format!("zstd:level=3,shuffle={width}");
-        let jpeg = self
-            .quality
-            .filter(|_| may_lose)
-            .map(|quality| format!("jpeg:q={quality},sub=444"));
-        let candidates: Vec<String> = match (kind, arrival) {
-            (_, Arrival::Jpeg) => vec!["jpeg:carry".to_owned()],
-            (Kind::Text, _) => vec!["text".to_owned()],
-            (Kind::Image, _) => jpeg
-                .into_iter()
-                .chain(["predict".to_owned(), zstd])
-                .collect(),
-            (Kind::Vector, _) => vec![VECTOR.to_owned(), zstd],
-            _ => vec![zstd],
-        };
-        let last = candidates.len() - 1;
-        for (idx, candidate) in candidates.iter().enumerate() {
-            match checked(candidate, frame) {
-                Err(CodecError::Unsuited { .. }) if idx < last => {}
-                result => return result,
-            }
-        }
-        kino_codec::codec("raw")
+/// The first codec that can store such frames: of the quality, if there is one, or a default of the kind.
+fn default_codec(
+    kind: Kind,
+    frame: &FrameType,
+    arrival: Arrival,
+    quality: Option<u8>,
+) -> Result<Arc<dyn Codec>, CodecError> {
+    if let Some(files) = arrival.files() {
+        return checked(files.carry, frame);
     }
+    let suitable = || kino_codec::codecs().filter(|codec| codec.suits(kind));
+    let of_quality = suitable().find_map(|codec| codec.quality).zip(quality);
+    let defaults = suitable().filter(|codec| codec.is_default);
+    let usual = defaults.filter_map(|codec| (codec.settings)(frame).into_iter().next());
+    let texts = of_quality.map(|(text, quality)| text(quality));
+    let mut refused = CodecError::Unsuited {
+        codec: "default",
+        frame: frame.to_string(),
+        what: format!("no codec is the default for `{}` streams", kind.name()),
+    };
+    for text in texts.into_iter().chain(usual) {
+        match checked(&text, frame) {
+            Err(error @ CodecError::Unsuited { .. }) => refused = error,
+            result => return result,
+        }
+    }
+    Err(refused)
 }
 
 /// The event name of time ranges that come with an episode instead of from a rule.
 pub(crate) const GIVEN: &str = "given";
-
-/// The parameter that sets this bound in a codec.
-fn parameter_of(bound: &Bound) -> Option<String> {
-    match bound {
-        Bound::Abs(bound) => Some(format!("abs={bound}")),
-        Bound::Psnr(db) => Some(format!("psnr={db}")),
-        _ => None,
-    }
-}
 
 fn is_lossless(text: &str) -> bool {
     kino_codec::codec(text).is_ok_and(|codec| codec.bound() == Bound::Lossless)
@@ -310,7 +309,7 @@ impl Rule {
                 .bound
                 .as_ref()
                 .map(|bound| bound.in_unit_of(None, self.unit_mm));
-            let parameter = bound.as_ref().and_then(parameter_of);
+            let parameter = bound.as_ref().and_then(Bound::parameter);
             let bounded = parameter.map(|parameter| with_parameter(text, &parameter));
             let is_known = bounded.is_some_and(|text| kino_codec::codec(&text).is_ok());
             let made = kino_codec::codec(text).map(|_| ());
@@ -318,6 +317,10 @@ impl Rule {
                 .map_err(|error| match error {
                     CodecError::Unknown { name, known } => invalid(format!(
                         "the plan has an unknown codec `{name}`; there are {known}"
+                    )),
+                    CodecError::Retired { name, instead } => invalid(format!(
+                        "the plan has codec `{name}`, which cannot be stored: `kinograph bench codecs` only compares \
+                         it with others; use {instead}"
                     )),
                     error => invalid(format!(
                         "the plan names a codec that cannot be used: {error}"
@@ -340,24 +343,21 @@ impl Rule {
 
     /// The codec that satisfies the bound; `None` for the lossless one of the stream's kind.
     fn codec_text(&self, kind: Kind, bound: Option<&Bound>) -> Result<Option<String>, String> {
-        let Some(parameter) = bound.and_then(parameter_of) else {
+        let Some((bound, parameter)) = bound.and_then(|bound| Some((bound, bound.parameter()?)))
+        else {
             return Ok(self.codec.clone());
         };
-        let name = match (bound, kind) {
-            (Some(Bound::Abs(_)), Kind::Depth) => Some("depth"),
-            (Some(Bound::Abs(_)), Kind::Vector) => Some(VECTOR),
-            (Some(Bound::Psnr(_)), Kind::Image) => Some("jpeg"),
-            _ => None,
-        };
+        let mut codecs = kino_codec::codecs();
+        let keeper = codecs.find(|codec| codec.suits(kind) && codec.takes(bound));
         let key = parameter.split('=').next().unwrap_or_default();
-        match (&self.codec, name) {
+        match (&self.codec, keeper) {
             // The rule's own parameter stays, and is compared with the bound.
             (Some(text), _) if text.contains(&format!("{key}=")) => Ok(Some(text.clone())),
             (Some(text), _) if is_lossless(text) && !takes(text, &parameter) => {
                 Ok(Some(text.clone()))
             }
             (Some(text), _) => Ok(Some(with_parameter(text, &parameter))),
-            (None, Some(name)) => Ok(Some(with_parameter(name, &parameter))),
+            (None, Some(keeper)) => Ok(Some(with_parameter(keeper.name, &parameter))),
             (None, None) => Err(format!(
                 "no codec for `{}` streams supports a bound on `{key}`; use abs(…) for vectors and depth, psnr(…) for images",
                 kind.name()
@@ -369,7 +369,7 @@ impl Rule {
         let name_matches = self
             .pattern
             .as_ref()
-            .is_none_or(|pattern| glob(pattern.as_bytes(), name.as_bytes()));
+            .is_none_or(|pattern| matches_pattern(pattern, name));
         name_matches && self.kind.is_none_or(|wanted| wanted == kind)
     }
 }

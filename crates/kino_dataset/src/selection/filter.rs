@@ -97,9 +97,10 @@ impl Parser<'_> {
         if self.peek_word("not") {
             self.next += 1;
             let column = self.column()?;
-            return match self.is_call(&column) {
-                true => Ok((self.stream()?, Test::Has(false))),
-                false => Ok((column, Test::Is(false))),
+            return if self.is_call(&column) {
+                Ok((self.stream()?, Test::Has(false)))
+            } else {
+                Ok((column, Test::Is(false)))
             };
         }
         let column = self.column()?;
@@ -204,9 +205,10 @@ impl Parser<'_> {
 
 fn wrong(filter: &str, at: usize, what: &str) -> DatasetError {
     let rest = filter.get(at..).unwrap_or_default();
-    match rest.is_empty() {
-        true => invalid(format!("the filter ends too early: {what}")),
-        false => invalid(format!("invalid filter at byte {at}, `{rest:.40}`: {what}")),
+    if rest.is_empty() {
+        invalid(format!("the filter ends too early: {what}"))
+    } else {
+        invalid(format!("invalid filter at byte {at}, `{rest:.40}`: {what}"))
     }
 }
 

@@ -61,9 +61,10 @@ impl Selection {
             Some(episodes) => listed(episodes, table)?,
         };
         if rows.is_empty() {
-            let what = match table.is_empty() {
-                true => "the dataset has no episode",
-                false => "`episodes` is an empty list; omit it to select all",
+            let what = if table.is_empty() {
+                "the dataset has no episode"
+            } else {
+                "`episodes` is an empty list; omit it to select all"
             };
             return Err(invalid(what));
         }
@@ -97,12 +98,13 @@ impl Selection {
             of_row.is_some_and(|of_row| of_row.iter().any(|split| self.splits.contains(split)))
         };
         rows.retain(is_in);
-        match rows.is_empty() {
-            true => Err(invalid(format!(
+        if rows.is_empty() {
+            Err(invalid(format!(
                 "none of the listed episodes is in split {}",
                 self.splits.join(", ")
-            ))),
-            false => Ok(()),
+            )))
+        } else {
+            Ok(())
         }
     }
 }

@@ -83,7 +83,7 @@ impl StatsPart {
                 let stride = channels.len();
                 for (idx, channel) in channels.iter_mut().enumerate() {
                     self.scratch.clear();
-                    gather(self.dtype, whole, (idx, stride), &mut self.scratch);
+                    gather(self.dtype, whole, idx, stride, &mut self.scratch);
                     channel.add(&mut self.scratch);
                 }
             }
@@ -305,31 +305,38 @@ fn fold(values: &[f64], mut lanes: [f64; LANES], step: impl Fn(f64, f64) -> f64)
 }
 
 /// The values of channel `idx` of `stride` as `f64`.
-pub(super) fn gather(
-    dtype: Dtype,
-    frames: &[u8],
-    (idx, stride): (usize, usize),
-    out: &mut Vec<f64>,
-) {
-    let place = (idx, stride);
+pub(super) fn gather(dtype: Dtype, frames: &[u8], idx: usize, stride: usize, out: &mut Vec<f64>) {
     match dtype {
-        Dtype::U16 => every(frames, place, out, |b| f64::from(u16::from_le_bytes(b))),
-        Dtype::I16 => every(frames, place, out, |b| f64::from(i16::from_le_bytes(b))),
-        Dtype::F16 => every(frames, place, out, |b| f16::from_le_bytes(b).to_f64()),
-        Dtype::U32 => every(frames, place, out, |b| f64::from(u32::from_le_bytes(b))),
-        Dtype::I32 => every(frames, place, out, |b| f64::from(i32::from_le_bytes(b))),
-        Dtype::F32 => every(frames, place, out, |b| f64::from(f32::from_le_bytes(b))),
-        Dtype::U64 => every(frames, place, out, |b| u64::from_le_bytes(b) as f64),
-        Dtype::I64 => every(frames, place, out, |b| i64::from_le_bytes(b) as f64),
-        Dtype::F64 => every(frames, place, out, f64::from_le_bytes),
-        Dtype::Bool | Dtype::U8 => every(frames, place, out, |[b]| f64::from(b)),
-        Dtype::I8 => every(frames, place, out, |b| f64::from(i8::from_le_bytes(b))),
+        Dtype::U16 => every(frames, idx, stride, out, |b| {
+            f64::from(u16::from_le_bytes(b))
+        }),
+        Dtype::I16 => every(frames, idx, stride, out, |b| {
+            f64::from(i16::from_le_bytes(b))
+        }),
+        Dtype::F16 => every(frames, idx, stride, out, |b| f16::from_le_bytes(b).to_f64()),
+        Dtype::U32 => every(frames, idx, stride, out, |b| {
+            f64::from(u32::from_le_bytes(b))
+        }),
+        Dtype::I32 => every(frames, idx, stride, out, |b| {
+            f64::from(i32::from_le_bytes(b))
+        }),
+        Dtype::F32 => every(frames, idx, stride, out, |b| {
+            f64::from(f32::from_le_bytes(b))
+        }),
+        Dtype::U64 => every(frames, idx, stride, out, |b| u64::from_le_bytes(b) as f64),
+        Dtype::I64 => every(frames, idx, stride, out, |b| i64::from_le_bytes(b) as f64),
+        Dtype::F64 => every(frames, idx, stride, out, f64::from_le_bytes),
+        Dtype::Bool | Dtype::U8 => every(frames, idx, stride, out, |[b]| f64::from(b)),
+        Dtype::I8 => every(frames, idx, stride, out, |b| {
+            f64::from(i8::from_le_bytes(b))
+        }),
     }
 }
 
 fn every<const SIZE: usize>(
     frames: &[u8],
-    (idx, stride): (usize, usize),
+    idx: usize,
+    stride: usize,
     out: &mut Vec<f64>,
     number: impl Fn([u8; SIZE]) -> f64,
 ) {

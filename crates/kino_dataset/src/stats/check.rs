@@ -48,9 +48,10 @@ impl StreamStats {
         let [min, max] = [self.min[channel], self.max[channel]];
         self.check_sketch(channel)?;
         if self.count[channel] == 0 {
-            return match min.is_nan() && max.is_nan() {
-                true => Ok(()),
-                false => Err("it has `min` and `max` but no values"),
+            return if min.is_nan() && max.is_nan() {
+                Ok(())
+            } else {
+                Err("it has `min` and `max` but no values")
             };
         }
         if !min.is_finite() || !max.is_finite() || min > max {
@@ -58,9 +59,12 @@ impl StreamStats {
         }
         let largest = min.abs().max(max.abs());
         let slack = largest * ROUNDING + f64::MIN_POSITIVE;
-        let within = |value: f64, low: f64, high: f64| match value.is_finite() {
-            true => value >= low - slack && value <= high + slack,
-            false => largest > SUMMABLE,
+        let within = |value: f64, low: f64, high: f64| {
+            if value.is_finite() {
+                value >= low - slack && value <= high + slack
+            } else {
+                largest > SUMMABLE
+            }
         };
         if !within(self.mean[channel], min, max) {
             return Err("`mean` is not between `min` and `max`");

@@ -105,9 +105,12 @@ impl Histogram {
         let signed = self.dtype == Dtype::I8;
         let counts = self.counts.iter().map(|counts| {
             let bytes = 0..=u8::MAX;
-            let value = |byte: u8| match signed {
-                true => i16::from(byte.cast_signed()),
-                false => i16::from(byte),
+            let value = |byte: u8| {
+                if signed {
+                    i16::from(byte.cast_signed())
+                } else {
+                    i16::from(byte)
+                }
             };
             let pairs = bytes.zip(counts).filter(|(_, count)| **count > 0);
             let mut pairs: Vec<_> = pairs.map(|(byte, &count)| (value(byte), count)).collect();

@@ -54,7 +54,7 @@ impl Recount {
         let stride = channels.len();
         for (idx, moments) in channels.iter_mut().enumerate() {
             self.scratch.clear();
-            gather(self.dtype, packed_frames, (idx, stride), &mut self.scratch);
+            gather(self.dtype, packed_frames, idx, stride, &mut self.scratch);
             let all = self.scratch.len();
             self.scratch.retain(|value| value.is_finite());
             let mut block = Moments::of(&self.scratch);

@@ -11,13 +11,13 @@
 
 use std::collections::HashMap;
 
-use parquet::column::reader::ColumnReader;
+use kino_parquet::Values;
 
 use super::file::TableFile;
-use super::schema::{PLACE, Presence, built_in};
-use super::stored::{read_flat, to_hash, to_text};
+use super::schema::{PLACE, built_in};
+use super::stored::{changes_type, to_hash, to_text};
 use super::texts::{Inserted, Texts};
-use crate::error::{DatasetError, Result, corrupt};
+use crate::error::{Result, corrupt};
 use crate::hash::Hash;
 
 /// The core columns; all but `ids` and `shards` have one element per row.
@@ -116,26 +116,20 @@ fn read_shards(file: &TableFile, rows: usize) -> Result<(Vec<Hash>, Vec<u32>)> {
 }
 
 fn each_text(file: &TableFile, name: &str, mut each: impl FnMut(&str) -> Result<()>) -> Result<()> {
-    file.each_group(built_in(name), |reader, rows| match reader {
-        ColumnReader::ByteArrayColumnReader(reader) => {
-            read_flat(reader, rows, Presence::Always, |value| {
-                value.map_or(Ok(()), |value| each(to_text(&value)?))
-            })
-        }
-        _ => Err(wrong_type(name)),
+    file.each(built_in(name), |rows| match &rows.values {
+        Values::ByteArray(texts) => texts.iter().try_for_each(|text| each(to_text(text)?)),
+        _ => Err(changes_type(name)),
     })
 }
 
 fn read_floats(file: &TableFile, name: &str, rows: usize) -> Result<Vec<f64>> {
     let mut out = Vec::with_capacity(rows);
-    file.each_group(built_in(name), |reader, rows| match reader {
-        ColumnReader::DoubleColumnReader(reader) => {
-            read_flat(reader, rows, Presence::Always, |value| {
-                out.extend(value);
-                Ok(())
-            })
+    file.each(built_in(name), |rows| match rows.values {
+        Values::Double(numbers) => {
+            out.extend(numbers);
+            Ok(())
         }
-        _ => Err(wrong_type(name)),
+        _ => Err(changes_type(name)),
     })?;
     Ok(out)
 }
@@ -151,25 +145,15 @@ fn read_ints<T>(
     convert: impl Fn(i64) -> Option<T>,
 ) -> Result<Vec<T>> {
     let mut out = Vec::with_capacity(rows);
-    let mut each = |value: Option<i64>| {
-        let number = value.and_then(&convert);
-        out.push(number.ok_or_else(|| corrupt(PLACE, format!("`{name}` is {value:?}")))?);
+    let mut keep = |value: i64| {
+        let number = convert(value);
+        out.push(number.ok_or_else(|| corrupt(PLACE, format!("`{name}` is {value}")))?);
         Ok(())
     };
-    file.each_group(built_in(name), |reader, rows| match reader {
-        ColumnReader::Int64ColumnReader(reader) => {
-            read_flat(reader, rows, Presence::Always, &mut each)
-        }
-        ColumnReader::Int32ColumnReader(reader) => {
-            read_flat(reader, rows, Presence::Always, |value| {
-                each(value.map(i64::from))
-            })
-        }
-        _ => Err(wrong_type(name)),
+    file.each(built_in(name), |rows| match rows.values {
+        Values::Int64(numbers) => numbers.into_iter().try_for_each(&mut keep),
+        Values::Int32(numbers) => numbers.into_iter().map(i64::from).try_for_each(&mut keep),
+        _ => Err(changes_type(name)),
     })?;
     Ok(out)
-}
-
-fn wrong_type(name: &str) -> DatasetError {
-    corrupt(PLACE, format!("column `{name}` changes its type"))
 }

@@ -1,41 +1,47 @@
 //! The Parquet file behind a table: checked on opening, read column by column.
 //!
 //! The caller has verified the hash of the bytes, but their writer may have been hostile. So the schema must be ours,
-//! the rows must add up, page headers are checked before their counts are trusted, and a panic inside the Parquet
-//! crate, which has had such bugs, becomes an error.
+//! and the rows must add up; `kino_parquet` bounds what a page may claim.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use parquet::column::reader::ColumnReader;
-use parquet::file::metadata::ParquetMetaData;
-use parquet::file::reader::{FileReader, SerializedFileReader};
+use kino_parquet::{Field, Form, Input, Leaf, Limits, ParquetFile, Rows};
 
-use super::MAX_ROWS;
-use super::pages::check_pages;
-use super::schema::{Field, PLACE, from_parquet};
-use super::stored::damaged;
-use crate::error::{Result, corrupt};
+use super::schema::{PLACE, read_fields};
+use super::{MAX_ROWS, MAX_SPLITS};
+use crate::error::{DatasetError, Result, corrupt, invalid};
+
+/// The writer checks the size of a page (1 MiB) after 256 values, each of at most 64 KiB.
+const LIMITS: Limits = Limits {
+    rows: MAX_ROWS as u64,
+    page_bytes: 1 << 26,
+    page_ratio: 0,
+};
+
+/// Rows decoded at a time: enough to be fast, few enough to detect nonsense early.
+const BATCH: u64 = 4096;
 
 /// An open Parquet file with the columns of an episode table.
 pub(super) struct TableFile {
-    bytes: Bytes,
-    reader: SerializedFileReader<Bytes>,
+    file: Arc<ParquetFile>,
     fields: Vec<Field>,
 }
 
 impl TableFile {
     /// Checks the footer; reads no column.
     pub(super) fn open(bytes: Bytes) -> Result<Self> {
-        guarded(|| {
-            let reader = SerializedFileReader::new(bytes.clone()).map_err(damaged)?;
-            let fields = from_parquet(reader.metadata().file_metadata().schema())?;
-            check_groups(reader.metadata(), fields.len())?;
-            Ok(Self {
-                bytes,
-                reader,
-                fields,
-            })
+        let file = ParquetFile::open(Path::new(PLACE), Input::Memory(bytes), LIMITS);
+        let file = file.map_err(to_dataset)?;
+        let (total, stated) = (file.rows(), file.stated_rows());
+        if u64::try_from(stated) != Ok(total) {
+            let what = format!("the row groups have {total} rows, but the table states {stated}");
+            return Err(corrupt(PLACE, what));
+        }
+        Ok(Self {
+            fields: read_fields(&file)?,
+            file: Arc::new(file),
         })
     }
 
@@ -44,55 +50,38 @@ impl TableFile {
         &self.fields
     }
 
-    /// Calls `read` with the column at `place` and the number of rows, row group by row group.
-    pub(super) fn each_group(
+    /// Calls `read` with all rows of the column at `place`, some at a time.
+    pub(super) fn each(
         &self,
         place: usize,
-        mut read: impl FnMut(ColumnReader, usize) -> Result<()>,
+        mut read: impl FnMut(Rows) -> Result<()>,
     ) -> Result<()> {
-        guarded(|| {
-            for (idx, group) in self.reader.metadata().row_groups().iter().enumerate() {
-                let rows = usize::try_from(group.num_rows()).unwrap_or(0);
-                // Every field has one leaf (lists too), so its index among the fields is that of its leaf.
-                let chunk = group.column(place);
-                check_pages(&self.bytes, chunk, self.fields[place].kind, rows)?;
-                let group = self.reader.get_row_group(idx).map_err(damaged)?;
-                read(group.get_column_reader(place).map_err(damaged)?, rows)?;
-            }
-            Ok(())
-        })
+        let column = &self.file.columns()[place];
+        let per_row = match column.form {
+            Form::Texts => MAX_SPLITS as u64,
+            _ => 1,
+        };
+        let mut leaf = Leaf::new(Arc::clone(&self.file), column, 0);
+        while leaf.row() < self.file.rows() {
+            read(leaf.read(BATCH, per_row).map_err(to_dataset)?)?;
+        }
+        Ok(())
     }
 
     /// Bytes held in memory.
     pub(super) fn memory_bytes(&self) -> usize {
-        self.bytes.len() + self.reader.metadata().memory_size()
+        let bytes = usize::try_from(self.file.bytes()).unwrap_or(usize::MAX);
+        bytes + self.file.footer_bytes()
     }
 }
 
-/// Runs `parse` and turns a panic into an error.
-fn guarded<T>(parse: impl FnOnce() -> Result<T>) -> Result<T> {
-    // Callers drop what was being built if this fails, so nothing half-built is visible afterwards.
-    match catch_unwind(AssertUnwindSafe(parse)) {
-        Ok(result) => result,
-        Err(_) => Err(corrupt(PLACE, "the Parquet reader panicked on it")),
-    }
-}
-
-fn check_groups(metadata: &ParquetMetaData, columns: usize) -> Result<()> {
-    let mut total = 0usize;
-    for group in metadata.row_groups() {
-        let rows = usize::try_from(group.num_rows()).unwrap_or(usize::MAX);
-        total = total.saturating_add(rows);
-        if group.num_columns() != columns {
-            return Err(corrupt(PLACE, "columns are missing in a row group"));
+/// An error of the file as an error of the table.
+pub(super) fn to_dataset(error: kino_parquet::Error) -> DatasetError {
+    match error {
+        kino_parquet::Error::Damaged { what, .. } => corrupt(PLACE, what),
+        kino_parquet::Error::Panicked { .. } => corrupt(PLACE, "the Parquet reader panicked on it"),
+        kino_parquet::Error::Unwritable { source, .. } => {
+            invalid(format!("cannot write the episode table: {source}"))
         }
     }
-    let stated = metadata.file_metadata().num_rows();
-    if total > MAX_ROWS || usize::try_from(stated) != Ok(total) {
-        return Err(corrupt(
-            PLACE,
-            format!("the row groups have {total} rows, but the table states {stated}"),
-        ));
-    }
-    Ok(())
 }

@@ -18,7 +18,6 @@
 
 mod core;
 mod file;
-mod pages;
 mod read;
 mod schema;
 mod stored;
@@ -44,9 +43,6 @@ const MAX_SPLITS: usize = 1 << 8;
 
 /// Upper limit of the text in a column, counting repeated texts every time.
 const MAX_COLUMN_BYTES: usize = 1 << 31;
-
-/// Upper limit of the uncompressed size of a page; see `write::VALUES_PER_STEP`.
-const MAX_PAGE_BYTES: usize = 1 << 26;
 
 /// One row of the episode table.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -4,19 +4,14 @@
 //! task   texts ["lift", "pour"]   rows [0, 0, 1, NULL, 0, …]
 //! ```
 
-use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
-use parquet::data_type::{ByteArray, DataType};
-use parquet::errors::ParquetError;
+use kino_parquet::{ByteArray, Field, Form, Levels, Rows, Values};
 
 use super::file::TableFile;
-use super::schema::{Field, Kind, PLACE, Presence};
+use super::schema::{BOOL, FLOAT, PLACE};
 use super::texts::{Inserted, Texts, to_usize};
 use super::{Column, MAX_COLUMN_BYTES, MAX_SPLITS, MAX_TEXT_BYTES};
 use crate::error::{DatasetError, Result, corrupt};
 use crate::hash::Hash;
-
-/// Values decoded at a time: enough to be fast, few enough to detect nonsense early.
-const BATCH: usize = 4096;
 
 /// The row value of a null text.
 const NULL: u32 = u32::MAX;
@@ -45,7 +40,7 @@ impl Stored {
     pub(super) fn read(file: &TableFile, place: usize) -> Result<Self> {
         let field = &file.fields()[place];
         let mut stored = Self::new(field);
-        file.each_group(place, |reader, rows| stored.append(field, reader, rows))?;
+        file.each(place, |rows| stored.append(field, rows))?;
         stored.shrink();
         if stored.text_bytes() > MAX_COLUMN_BYTES {
             let what = format!("column `{}` holds more than 2 GiB of text", field.name);
@@ -55,62 +50,52 @@ impl Stored {
     }
 
     fn new(field: &Field) -> Self {
-        match field.kind {
-            Kind::Bool => Self::Bool(Vec::new()),
-            Kind::Int | Kind::Int32 => Self::Int(Vec::new()),
-            Kind::Float => Self::Float(Vec::new()),
-            Kind::Text if field.name == "hash" || field.name == "shard" => Self::Hash(Vec::new()),
-            Kind::Text => Self::Text {
+        match field.form {
+            BOOL => Self::Bool(Vec::new()),
+            FLOAT => Self::Float(Vec::new()),
+            Form::Text if field.name == "hash" || field.name == "shard" => Self::Hash(Vec::new()),
+            Form::Text => Self::Text {
                 texts: Texts::default(),
                 rows: Vec::new(),
             },
-            Kind::TextList => Self::TextList {
+            Form::Texts => Self::TextList {
                 texts: Texts::default(),
                 ends: Vec::new(),
                 items: Vec::new(),
             },
+            _ => Self::Int(Vec::new()),
         }
     }
 
-    /// Appends the `rows` values of one row group.
-    fn append(&mut self, field: &Field, reader: ColumnReader, rows: usize) -> Result<()> {
-        use ColumnReader as Reader;
-        let presence = field.presence;
-        match (self, reader) {
-            (Self::Bool(out), Reader::BoolColumnReader(reader)) => {
-                read_flat(reader, rows, presence, |value| keep(out, value))
+    fn append(&mut self, field: &Field, found: Rows) -> Result<()> {
+        let levels = &found.levels;
+        match (self, found.values) {
+            (Self::Bool(out), Values::Bool(values)) => out.extend(levels.flat(values)),
+            (Self::Int(out), Values::Int64(values)) => out.extend(levels.flat(values)),
+            (Self::Int(out), Values::Int32(values)) => {
+                let values = values.into_iter().map(i64::from).collect();
+                out.extend(levels.flat(values));
             }
-            (Self::Int(out), Reader::Int64ColumnReader(reader)) => {
-                read_flat(reader, rows, presence, |value| keep(out, value))
+            (Self::Float(out), Values::Double(values)) => out.extend(levels.flat(values)),
+            (Self::Hash(out), Values::ByteArray(values)) => {
+                for value in values {
+                    out.push(to_hash(&field.name, to_text(&value)?)?);
+                }
             }
-            (Self::Int(out), Reader::Int32ColumnReader(reader)) => {
-                read_flat(reader, rows, presence, |value| {
-                    keep(out, value.map(i64::from))
-                })
+            (Self::Text { texts, rows }, Values::ByteArray(values)) => {
+                for value in levels.flat(values) {
+                    rows.push(match value {
+                        Some(value) => intern(texts, to_text(&value)?)?,
+                        None => NULL,
+                    });
+                }
             }
-            (Self::Float(out), Reader::DoubleColumnReader(reader)) => {
-                read_flat(reader, rows, presence, |value| keep(out, value))
+            (Self::TextList { texts, ends, items }, Values::ByteArray(values)) => {
+                Lists { texts, ends, items }.add(&values, levels)?;
             }
-            (Self::Hash(out), Reader::ByteArrayColumnReader(reader)) => {
-                read_flat(reader, rows, presence, |value| {
-                    let value = value.unwrap_or_default();
-                    keep(out, to_hash(&field.name, to_text(&value)?)?)
-                })
-            }
-            (Self::Text { texts, rows: out }, Reader::ByteArrayColumnReader(reader)) => {
-                read_flat(reader, rows, presence, |value| match value {
-                    Some(value) => keep(out, intern(texts, to_text(&value)?)?),
-                    None => keep(out, NULL),
-                })
-            }
-            (Self::TextList { texts, ends, items }, Reader::ByteArrayColumnReader(reader)) => {
-                read_lists(reader, rows, &mut Lists { texts, ends, items })
-            }
-            _ => Err(corrupt(
-                PLACE,
-                format!("column `{}` changes its type", field.name),
-            )),
+            _ => return Err(changes_type(&field.name)),
         }
+        Ok(())
     }
 
     /// Frees what only building needed.
@@ -211,14 +196,10 @@ impl Stored {
     }
 }
 
-/// Errors of the Parquet reader are damage.
-pub(super) fn damaged(error: ParquetError) -> DatasetError {
-    corrupt(PLACE, error.to_string())
-}
-
 /// The text of a Parquet byte array.
 pub(super) fn to_text(value: &ByteArray) -> Result<&str> {
-    let text = value.as_utf8().map_err(damaged)?;
+    let text = value.as_utf8();
+    let text = text.map_err(|error| corrupt(PLACE, error.to_string()))?;
     if text.len() > MAX_TEXT_BYTES {
         return Err(corrupt(
             PLACE,
@@ -233,9 +214,9 @@ pub(super) fn to_hash(name: &str, text: &str) -> Result<Hash> {
     Hash::from_hex(text).ok_or_else(|| corrupt(PLACE, format!("`{name}` is not 64 hex digits")))
 }
 
-fn keep<T>(out: &mut Vec<T>, value: T) -> Result<()> {
-    out.push(value);
-    Ok(())
+/// The error for a column whose values are not of its type.
+pub(super) fn changes_type(name: &str) -> DatasetError {
+    corrupt(PLACE, format!("column `{name}` changes its type"))
 }
 
 fn intern(texts: &mut Texts, text: &str) -> Result<u32> {
@@ -245,42 +226,6 @@ fn intern(texts: &mut Texts, text: &str) -> Result<u32> {
     }
 }
 
-/// Calls `each` with every value of a column that is not a list.
-pub(super) fn read_flat<T: DataType>(
-    mut reader: ColumnReaderImpl<T>,
-    rows: usize,
-    presence: Presence,
-    mut each: impl FnMut(Option<T::T>) -> Result<()>,
-) -> Result<()> {
-    let (mut values, mut defined) = (Vec::new(), Vec::new());
-    let mut left = rows;
-    while left > 0 {
-        values.clear();
-        defined.clear();
-        let wanted = left.min(BATCH);
-        let (records, ..) = reader
-            .read_records(wanted, Some(&mut defined), None, &mut values)
-            .map_err(damaged)?;
-        if records == 0 || records > wanted {
-            return Err(corrupt(
-                PLACE,
-                format!("{left} rows of a column are missing"),
-            ));
-        }
-        left -= records;
-        let mut values = values.drain(..);
-        match presence {
-            Presence::Always => values.try_for_each(|value| each(Some(value)))?,
-            Presence::Nullable => {
-                for &level in &defined {
-                    each(if level > 0 { values.next() } else { None })?;
-                }
-            }
-        }
-    }
-    Ok(())
-}
-
 /// The growing parts of a list column.
 struct Lists<'a> {
     texts: &'a mut Texts,
@@ -288,70 +233,35 @@ struct Lists<'a> {
     items: &'a mut Vec<u32>,
 }
 
-fn read_lists<T: DataType<T = ByteArray>>(
-    mut reader: ColumnReaderImpl<T>,
-    rows: usize,
-    out: &mut Lists<'_>,
-) -> Result<()> {
-    let (mut values, mut defined, mut repeated) = (Vec::new(), Vec::new(), Vec::new());
-    let mut left = rows;
-    while left > 0 {
-        values.clear();
-        defined.clear();
-        repeated.clear();
-        let wanted = left.min(BATCH);
-        let (records, ..) = reader
-            .read_records(wanted, Some(&mut defined), Some(&mut repeated), &mut values)
-            .map_err(damaged)?;
-        if records == 0 || records > wanted {
-            return Err(corrupt(
-                PLACE,
-                format!("{left} lists of a column are missing"),
-            ));
-        }
-        left -= records;
-        let before = out.ends.len();
-        add_lists(out, &values, &defined, &repeated)?;
-        if out.ends.len() != before + records {
-            return Err(corrupt(PLACE, "the lists of a column do not add up"));
-        }
-    }
-    Ok(())
-}
-
-/// Level 0 of `repeated` starts a row; level 0 of `defined` is an empty list.
-fn add_lists(
-    out: &mut Lists<'_>,
-    values: &[ByteArray],
-    defined: &[i16],
-    repeated: &[i16],
-) -> Result<()> {
-    let mut values = values.iter();
-    let mut len = 0;
-    for (idx, (&defined, &repeated)) in defined.iter().zip(repeated).enumerate() {
-        if repeated == 0 && idx > 0 {
-            close_list(out)?;
-            len = 0;
-        }
-        if defined > 0
-            && let Some(value) = values.next()
-        {
-            len += 1;
-            if len > MAX_SPLITS {
-                return Err(corrupt(
-                    PLACE,
-                    format!("a list has more than {MAX_SPLITS} strings"),
-                ));
+impl Lists<'_> {
+    /// Adds rows: level 0 of `reps` starts one; level 0 of `defs` is an empty list.
+    fn add(&mut self, values: &[ByteArray], levels: &Levels) -> Result<()> {
+        let mut values = values.iter();
+        let mut len = 0;
+        for (idx, (&def, &rep)) in levels.defs.iter().zip(&levels.reps).enumerate() {
+            if rep == 0 && idx > 0 {
+                self.close()?;
+                len = 0;
             }
-            let number = intern(out.texts, to_text(value)?)?;
-            out.items.push(number);
+            if def == levels.full
+                && let Some(value) = values.next()
+            {
+                len += 1;
+                if len > MAX_SPLITS {
+                    let what = format!("a list has more than {MAX_SPLITS} strings");
+                    return Err(corrupt(PLACE, what));
+                }
+                let number = intern(self.texts, to_text(value)?)?;
+                self.items.push(number);
+            }
         }
+        self.close()
     }
-    close_list(out)
-}
 
-fn close_list(out: &mut Lists<'_>) -> Result<()> {
-    let end = u32::try_from(out.items.len()).map_err(|_| corrupt(PLACE, "lists are too long"))?;
-    out.ends.push(end);
-    Ok(())
+    fn close(&mut self) -> Result<()> {
+        let end = u32::try_from(self.items.len());
+        let end = end.map_err(|_| corrupt(PLACE, "lists are too long"))?;
+        self.ends.push(end);
+        Ok(())
+    }
 }

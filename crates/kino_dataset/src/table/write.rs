@@ -1,31 +1,20 @@
 //! From rows to Parquet bytes: row groups of 65,536 rows, zstd, dictionaries where values repeat.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::Arc;
+use std::path::Path;
 
-use parquet::basic::{Compression, ZstdLevel};
-use parquet::data_type::{
-    BoolType, ByteArray, ByteArrayType, DataType, DoubleType, Int32Type, Int64Type,
-};
-use parquet::errors::ParquetError;
-use parquet::file::properties::{EnabledStatistics, WriterProperties};
-use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
-use parquet::schema::types::ColumnPath;
+use kino_parquet::{ByteArray, ColumnWriter, Compression, Field, Form, WriteOptions, Writer};
 
-use super::schema::{Field, Kind, built_in, fields, refuse_name, to_parquet};
+use super::file::to_dataset;
+use super::schema::{BOOL, FLOAT, INT, PLACE, fields, refuse_name};
 use super::{EpisodeRow, Label, MAX_COLUMN_BYTES, MAX_ROWS, MAX_SPLITS, MAX_TEXT_BYTES};
 use crate::error::{DatasetError, Result, invalid};
 use crate::hash::Hash;
 
 const ROWS_PER_GROUP: usize = 1 << 16;
 
-/// The writer checks the size of a page (1 MiB) after this many values, each of at most 64 KiB.
-const VALUES_PER_STEP: usize = 1 << 8;
-
 /// Columns whose values are all different: a dictionary would hold every value and gain nothing.
 const UNIQUE: [&str; 4] = ["episode", "id", "start_ns", "hash"];
-
-type Group<'a> = SerializedRowGroupWriter<'a, Vec<u8>>;
 
 /// The table of `rows` as a Parquet file; equal rows give equal bytes.
 ///
@@ -34,39 +23,25 @@ type Group<'a> = SerializedRowGroupWriter<'a, Vec<u8>>;
 pub(crate) fn write_table(rows: &[EpisodeRow]) -> Result<Vec<u8>> {
     check(rows)?;
     let fields = fields(label_columns(rows)?);
-    let schema = to_parquet(&fields)?;
-    let mut writer =
-        SerializedFileWriter::new(Vec::new(), schema, Arc::new(properties())).map_err(refused)?;
-    for (group_idx, group_rows) in rows.chunks(ROWS_PER_GROUP).enumerate() {
-        let mut group = writer.next_row_group().map_err(refused)?;
-        for (place, field) in fields.iter().enumerate() {
-            if place == built_in("episode") {
-                write_numbers(&mut group, group_idx, group_rows.len())?;
-            } else {
-                write_field(&mut group, field, group_rows)?;
-            }
+    to_parquet(rows, &fields).map_err(to_dataset)
+}
+
+fn to_parquet(rows: &[EpisodeRow], fields: &[Field]) -> kino_parquet::Result<Vec<u8>> {
+    let options = WriteOptions {
+        schema: "episodes",
+        compression: Compression::Zstd,
+        unique: &UNIQUE,
+        metadata: None,
+    };
+    let mut writer = Writer::new(Path::new(PLACE), Vec::new(), fields, &options)?;
+    for (idx, rows) in rows.chunks(ROWS_PER_GROUP).enumerate() {
+        let mut group = writer.group()?;
+        for field in fields {
+            group.column(|out| write_field(out, field, rows, idx * ROWS_PER_GROUP))?;
         }
-        group.close().map_err(refused)?;
+        group.finish()?;
     }
-    writer.into_inner().map_err(refused)
-}
-
-fn properties() -> WriterProperties {
-    let builder = WriterProperties::builder()
-        .set_created_by("kinograph".to_owned())
-        .set_compression(Compression::ZSTD(ZstdLevel::default()))
-        .set_statistics_enabled(EnabledStatistics::Chunk)
-        .set_offset_index_disabled(true)
-        .set_write_batch_size(VALUES_PER_STEP)
-        .set_max_row_group_row_count(Some(ROWS_PER_GROUP));
-    let builder = UNIQUE.iter().fold(builder, |builder, name| {
-        builder.set_column_dictionary_enabled(ColumnPath::from(*name), false)
-    });
-    builder.build()
-}
-
-fn refused(error: ParquetError) -> DatasetError {
-    invalid(format!("cannot write the episode table: {error}"))
+    writer.finish()
 }
 
 /// Everything the reader relies on.
@@ -151,24 +126,24 @@ fn refuse(row: &EpisodeRow, what: String) -> DatasetError {
 }
 
 /// The user columns in name order, each with the common type of its labels.
-fn label_columns(rows: &[EpisodeRow]) -> Result<BTreeMap<String, Kind>> {
-    let mut columns: BTreeMap<&str, Kind> = BTreeMap::new();
+fn label_columns(rows: &[EpisodeRow]) -> Result<BTreeMap<&str, Form>> {
+    let mut columns: BTreeMap<&str, Form> = BTreeMap::new();
     for (name, label) in rows.iter().flat_map(|row| &row.labels) {
-        let kind = match label {
-            Label::Bool(_) => Kind::Bool,
-            Label::Int(_) => Kind::Int,
-            Label::Float(_) => Kind::Float,
-            Label::Text(_) => Kind::Text,
+        let form = match label {
+            Label::Bool(_) => BOOL,
+            Label::Int(_) => INT,
+            Label::Float(_) => FLOAT,
+            Label::Text(_) => Form::Text,
         };
-        let known = columns.entry(name).or_insert(kind);
-        *known = match (*known, kind) {
+        let known = columns.entry(name).or_insert(form);
+        *known = match (*known, form) {
             (a, b) if a == b => a,
-            (Kind::Int, Kind::Float) | (Kind::Float, Kind::Int) => Kind::Float,
+            (INT, FLOAT) | (FLOAT, INT) => FLOAT,
             (a, b) => {
                 return Err(invalid(format!(
                     "label `{name}` is {} in one episode and {} in another; use one type for it",
-                    a.name(),
-                    b.name()
+                    form_name(a),
+                    form_name(b)
                 )));
             }
         };
@@ -176,70 +151,80 @@ fn label_columns(rows: &[EpisodeRow]) -> Result<BTreeMap<String, Kind>> {
     if let Some(why) = columns.keys().find_map(|name| refuse_name(name)) {
         return Err(invalid(why));
     }
-    Ok(columns
-        .into_iter()
-        .map(|(name, kind)| (name.to_owned(), kind))
-        .collect())
+    for (name, _) in columns.iter().filter(|(_, form)| **form == FLOAT) {
+        check_exact(name, rows)?;
+    }
+    Ok(columns)
 }
 
-fn write_numbers(group: &mut Group<'_>, group_idx: usize, rows: usize) -> Result<()> {
-    let first = group_idx * ROWS_PER_GROUP;
-    // At most 2^26 rows, so the conversion succeeds.
-    let numbers: Vec<i64> = (first..first + rows)
-        .filter_map(|row| i64::try_from(row).ok())
-        .collect();
-    put::<Int64Type>(group, &numbers, None, None)
-}
-
-fn write_field(group: &mut Group<'_>, field: &Field, rows: &[EpisodeRow]) -> Result<()> {
-    match field.name.as_str() {
-        "id" => required::<ByteArrayType>(group, rows, |row| bytes(&row.id)),
-        "frames" => required::<Int64Type>(group, rows, |row| signed(row.frames)),
-        "start_ns" => required::<Int64Type>(group, rows, |row| row.start_ns),
-        "duration_s" => required::<DoubleType>(group, rows, |row| row.duration_s),
-        "bytes" => required::<Int64Type>(group, rows, |row| signed(row.bytes)),
-        "raw_bytes" => required::<Int64Type>(group, rows, |row| signed(row.raw_bytes)),
-        "shard" => required::<ByteArrayType>(group, rows, |row| hex(&row.shard)),
-        "slot" => required::<Int32Type>(group, rows, |row| {
-            i32::try_from(row.slot).unwrap_or(i32::MAX)
-        }),
-        "hash" => required::<ByteArrayType>(group, rows, |row| hex(&row.hash)),
-        "splits" => write_splits(group, rows),
-        "task" => texts(group, rows, |row| row.task.as_ref()),
-        "success" => optional::<BoolType>(group, rows, |row| row.success),
-        "licence" => texts(group, rows, |row| row.licence.as_ref()),
-        "consent" => texts(group, rows, |row| row.consent.as_ref()),
-        "source" => texts(group, rows, |row| row.source.as_ref()),
-        "source_hash" => texts(group, rows, |row| row.source_hash.as_ref()),
-        _ => write_labels(group, field, rows),
+/// The name that errors use.
+fn form_name(form: Form) -> &'static str {
+    match form {
+        BOOL => "bool",
+        FLOAT => "float",
+        Form::Text => "text",
+        _ => "int",
     }
 }
 
-fn write_labels(group: &mut Group<'_>, field: &Field, rows: &[EpisodeRow]) -> Result<()> {
-    let label = |row: &EpisodeRow| row.labels.get(&field.name).cloned();
-    match field.kind {
-        Kind::Bool => optional::<BoolType>(group, rows, |row| match label(row)? {
-            Label::Bool(value) => Some(value),
-            _ => None,
-        }),
-        Kind::Float => {
-            check_exact(&field.name, rows)?;
-            optional::<DoubleType>(group, rows, |row| match label(row)? {
-                Label::Float(value) => Some(value),
-                Label::Int(value) => Some(value as f64),
-                _ => None,
-            })
+/// Writes a column of `rows`, the first of which is episode `first`.
+fn write_field(
+    out: &mut ColumnWriter<'_>,
+    field: &Field,
+    rows: &[EpisodeRow],
+    first: usize,
+) -> kino_parquet::Result<()> {
+    let each = rows.iter();
+    match field.name.as_str() {
+        "episode" => {
+            let numbers = (first as u64..).map(|number| Some(signed(number)));
+            out.values(numbers.take(rows.len()))
         }
-        Kind::Text | Kind::TextList => {
-            texts(group, rows, |row| match row.labels.get(&field.name)? {
-                Label::Text(value) => Some(value),
-                _ => None,
-            })
-        }
-        Kind::Int | Kind::Int32 => optional::<Int64Type>(group, rows, |row| match label(row)? {
-            Label::Int(value) => Some(value),
+        "id" => out.values(each.map(|row| Some(bytes(&row.id)))),
+        "frames" => out.values(each.map(|row| Some(signed(row.frames)))),
+        "start_ns" => out.values(each.map(|row| Some(row.start_ns))),
+        "duration_s" => out.values(each.map(|row| Some(row.duration_s))),
+        "bytes" => out.values(each.map(|row| Some(signed(row.bytes)))),
+        "raw_bytes" => out.values(each.map(|row| Some(signed(row.raw_bytes)))),
+        "shard" => out.values(each.map(|row| Some(hex(&row.shard)))),
+        "slot" => out.values(each.map(|row| Some(i32::try_from(row.slot).unwrap_or(i32::MAX)))),
+        "hash" => out.values(each.map(|row| Some(hex(&row.hash)))),
+        "splits" => out.lists(each.map(|row| row.splits.as_slice())),
+        "task" => out.values(each.map(|row| row.task.as_deref().map(bytes))),
+        "success" => out.values(each.map(|row| row.success)),
+        "licence" => out.values(each.map(|row| row.licence.as_deref().map(bytes))),
+        "consent" => out.values(each.map(|row| row.consent.as_deref().map(bytes))),
+        "source" => out.values(each.map(|row| row.source.as_deref().map(bytes))),
+        "source_hash" => out.values(each.map(|row| row.source_hash.as_deref().map(bytes))),
+        name => write_labels(out, name, field.form, rows),
+    }
+}
+
+fn write_labels(
+    out: &mut ColumnWriter<'_>,
+    name: &str,
+    form: Form,
+    rows: &[EpisodeRow],
+) -> kino_parquet::Result<()> {
+    let labels = rows.iter().map(|row| row.labels.get(name));
+    match form {
+        BOOL => out.values(labels.map(|label| match label {
+            Some(Label::Bool(value)) => Some(*value),
             _ => None,
-        }),
+        })),
+        FLOAT => out.values(labels.map(|label| match label {
+            Some(Label::Float(value)) => Some(*value),
+            Some(Label::Int(value)) => Some(*value as f64),
+            _ => None,
+        })),
+        Form::Text => out.values(labels.map(|label| match label {
+            Some(Label::Text(value)) => Some(bytes(value)),
+            _ => None,
+        })),
+        _ => out.values(labels.map(|label| match label {
+            Some(Label::Int(value)) => Some(*value),
+            _ => None,
+        })),
     }
 }
 
@@ -270,64 +255,4 @@ fn bytes(text: &str) -> ByteArray {
 
 fn hex(hash: &[u8; 32]) -> ByteArray {
     ByteArray::from(Hash::from(*hash).to_hex().into_bytes())
-}
-
-fn texts<'a>(
-    group: &mut Group<'_>,
-    rows: &'a [EpisodeRow],
-    text: impl Fn(&'a EpisodeRow) -> Option<&'a String>,
-) -> Result<()> {
-    optional::<ByteArrayType>(group, rows, |row| text(row).map(|text| bytes(text)))
-}
-
-fn required<T: DataType>(
-    group: &mut Group<'_>,
-    rows: &[EpisodeRow],
-    value: impl Fn(&EpisodeRow) -> T::T,
-) -> Result<()> {
-    let values: Vec<T::T> = rows.iter().map(value).collect();
-    put::<T>(group, &values, None, None)
-}
-
-fn optional<'a, T: DataType>(
-    group: &mut Group<'_>,
-    rows: &'a [EpisodeRow],
-    value: impl Fn(&'a EpisodeRow) -> Option<T::T>,
-) -> Result<()> {
-    let values: Vec<Option<T::T>> = rows.iter().map(value).collect();
-    let defined: Vec<i16> = values.iter().map(|v| i16::from(v.is_some())).collect();
-    let values: Vec<T::T> = values.into_iter().flatten().collect();
-    put::<T>(group, &values, Some(&defined), None)
-}
-
-/// An empty list is one undefined element; later elements of a list repeat at level 1.
-fn write_splits(group: &mut Group<'_>, rows: &[EpisodeRow]) -> Result<()> {
-    let (mut values, mut defined, mut repeated) = (Vec::new(), Vec::new(), Vec::new());
-    for row in rows {
-        if row.splits.is_empty() {
-            defined.push(0);
-            repeated.push(0);
-        }
-        for (idx, split) in row.splits.iter().enumerate() {
-            values.push(bytes(split));
-            defined.push(1);
-            repeated.push(i16::from(idx > 0));
-        }
-    }
-    put::<ByteArrayType>(group, &values, Some(&defined), Some(&repeated))
-}
-
-fn put<T: DataType>(
-    group: &mut Group<'_>,
-    values: &[T::T],
-    defined: Option<&[i16]>,
-    repeated: Option<&[i16]>,
-) -> Result<()> {
-    let column = group.next_column().map_err(refused)?;
-    let mut column = column.ok_or_else(|| invalid("episode table has more fields than columns"))?;
-    let writer = column.typed::<T>();
-    writer
-        .write_batch(values, defined, repeated)
-        .map_err(refused)?;
-    column.close().map_err(refused)
 }

@@ -55,13 +55,12 @@ impl Tally {
     /// Counts an episode.
     pub(super) fn add(&mut self, episode: &Episode, protected: &[Protected]) -> Result<()> {
         for (position, schema) in episode.streams().enumerate() {
-            let near_events = match self.protecting.contains(&schema.name) {
-                true => {
-                    let stream = episode.stream(&schema.name)?;
-                    let ranges = frames_in(stream.clock()?, protected, |_| true);
-                    ranges.iter().map(|range| range.len() as u64).sum()
-                }
-                false => 0,
+            let near_events = if self.protecting.contains(&schema.name) {
+                let stream = episode.stream(&schema.name)?;
+                let ranges = frames_in(stream.clock()?, protected, |_| true);
+                ranges.iter().map(|range| range.len() as u64).sum()
+            } else {
+                0
             };
             let known = self.streams.get_mut(&schema.name);
             let known = match known {

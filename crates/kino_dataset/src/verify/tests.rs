@@ -393,9 +393,10 @@ fn a_check_can_be_cancelled() {
         let mut told = 0;
         let stopped = verify_while(&path, Level::Decode, &mut |_, _| {
             told += 1;
-            match told > most {
-                true => std::ops::ControlFlow::Break(()),
-                false => std::ops::ControlFlow::Continue(()),
+            if told > most {
+                std::ops::ControlFlow::Break(())
+            } else {
+                std::ops::ControlFlow::Continue(())
             }
         });
         assert_eq!(stopped.unwrap(), None);

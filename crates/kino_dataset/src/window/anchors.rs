@@ -337,9 +337,10 @@ mod tests {
         )
             .prop_map(
                 |(at, max_staleness_ns, is_hold, before, after, latency_ns)| Window {
-                    resolve: match is_hold {
-                        true => Resolve::Hold { max_staleness_ns },
-                        false => Resolve::Nearest { max_staleness_ns },
+                    resolve: if is_hold {
+                        Resolve::Hold { max_staleness_ns }
+                    } else {
+                        Resolve::Nearest { max_staleness_ns }
                     },
                     before,
                     after,
@@ -350,43 +351,44 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(3000))]
-        #[test]
-        fn the_samples_are_the_anchors_that_no_window_drops(
-            anchor_times in times(), stream_times in times(), window in windows(), shared: bool,
-            skip_first in 0_u32..4, skip_last in 0_u32..4,
-        ) {
-            let anchors = Anchors::Clock(Clock::Explicit(anchor_times.into()));
-            let by_number = shared && matches!(window.at, At::Steps(_));
-            let track = match by_number {
-                true => Track::Number(anchors.len()),
-                false => Track::Time(Timeline::new(Clock::Explicit(stream_times.into())).unwrap()),
-            };
-            let request = Request {
-                masks: MaskDialect::Off, skip_first, skip_last,
-                ..Request::new(Anchor::Stream("a".to_owned()), vec![window.clone()])
-            };
-            let count = anchors.len();
-            let expected: Vec<u32> = (0..count)
-                .filter(|&at| at >= skip_first && at + skip_last < count && !drops(&window, &track, &anchors, at))
-                .collect();
-            let found = samples(&request, &anchors, &[(&window, track)]);
-            let listed: Vec<u32> = (0..found.len()).map(|sample| found.get(sample).unwrap()).collect();
-            prop_assert_eq!(&listed, &expected);
-            prop_assert_eq!(found.get(found.len()), None);
-            let is_one_run = expected.windows(2).all(|pair| pair[0] + 1 == pair[1]);
-            prop_assert_eq!(matches!(found, Samples::Range(_)), is_one_run);
-        }
+            #![proptest_config(ProptestConfig::with_cases(3000))]
+            #[test]
+            fn the_samples_are_the_anchors_that_no_window_drops(
+                anchor_times in times(), stream_times in times(), window in windows(), shared: bool,
+                skip_first in 0_u32..4, skip_last in 0_u32..4,
+            ) {
+                let anchors = Anchors::Clock(Clock::Explicit(anchor_times.into()));
+                let by_number = shared && matches!(window.at, At::Steps(_));
+                let track = if by_number {
+    Track::Number(anchors.len())
+    } else {
+    Track::Time(Timeline::new(Clock::Explicit(stream_times.into())).unwrap())
+    };
+                let request = Request {
+                    masks: MaskDialect::Off, skip_first, skip_last,
+                    ..Request::new(Anchor::Stream("a".to_owned()), vec![window.clone()])
+                };
+                let count = anchors.len();
+                let expected: Vec<u32> = (0..count)
+                    .filter(|&at| at >= skip_first && at + skip_last < count && !drops(&window, &track, &anchors, at))
+                    .collect();
+                let found = samples(&request, &anchors, &[(&window, track)]);
+                let listed: Vec<u32> = (0..found.len()).map(|sample| found.get(sample).unwrap()).collect();
+                prop_assert_eq!(&listed, &expected);
+                prop_assert_eq!(found.get(found.len()), None);
+                let is_one_run = expected.windows(2).all(|pair| pair[0] + 1 == pair[1]);
+                prop_assert_eq!(matches!(found, Samples::Range(_)), is_one_run);
+            }
 
-        #[test]
-        fn anchors_of_a_rate_are_those_up_to_the_end(num in 1_u32..2000, den in 1_u32..50, length in 0_i64..3_000_000_000) {
-            let clock = rate_anchors(Rate { num, den }, -7, length - 7).unwrap();
-            prop_assert_eq!(clock.time_ns(0), -7);
-            let last = clock.frames - 1;
-            proptest::prop_assert!(clock.time_ns(last) <= length - 7 + 1000);
-            proptest::prop_assert!(clock.time_ns(last + 1) > length - 7 + 1000);
+            #[test]
+            fn anchors_of_a_rate_are_those_up_to_the_end(num in 1_u32..2000, den in 1_u32..50, length in 0_i64..3_000_000_000) {
+                let clock = rate_anchors(Rate { num, den }, -7, length - 7).unwrap();
+                prop_assert_eq!(clock.time_ns(0), -7);
+                let last = clock.frames - 1;
+                proptest::prop_assert!(clock.time_ns(last) <= length - 7 + 1000);
+                proptest::prop_assert!(clock.time_ns(last + 1) > length - 7 + 1000);
+            }
         }
-    }
 
     #[test]
     fn more_anchors_than_can_be_counted_are_none() {

@@ -36,11 +36,11 @@ impl Blend {
 }
 
 /// Blends packed frames of `dtype` into `out`: `a` at weight 0, `b` at weight 1. All three are of one length.
-pub(super) fn blend(how: Blend, dtype: Dtype, (a, b): (&[u8], &[u8]), weight: f64, out: &mut [u8]) {
+pub(super) fn blend(how: Blend, dtype: Dtype, [a, b]: [&[u8]; 2], weight: f64, out: &mut [u8]) {
     match dtype {
-        Dtype::F16 => blend_as::<2>(how, (a, b), weight, out, &F16),
-        Dtype::F32 => blend_as::<4>(how, (a, b), weight, out, &F32),
-        Dtype::F64 => blend_as::<8>(how, (a, b), weight, out, &F64),
+        Dtype::F16 => blend_as::<2>(how, [a, b], weight, out, &F16),
+        Dtype::F32 => blend_as::<4>(how, [a, b], weight, out, &F32),
+        Dtype::F64 => blend_as::<8>(how, [a, b], weight, out, &F64),
         _ => {
             debug_assert!(false, "requests to blend whole numbers are refused");
             out.copy_from_slice(a);
@@ -91,7 +91,7 @@ fn to_f16(value: f64) -> f16 {
 
 fn blend_as<const N: usize>(
     how: Blend,
-    (a, b): (&[u8], &[u8]),
+    [a, b]: [&[u8]; 2],
     weight: f64,
     out: &mut [u8],
     element: &Element<N>,
@@ -143,9 +143,10 @@ fn slerp(a: [f64; 4], b: [f64; 4], weight: f64) -> [f64; 4] {
 /// A quaternion of length 1; one of length 0 has no direction and stays.
 fn normalised(value: [f64; 4]) -> [f64; 4] {
     let length = dot(value, value).sqrt();
-    match length > 0.0 {
-        true => value.map(|part| part / length),
-        false => value,
+    if length > 0.0 {
+        value.map(|part| part / length)
+    } else {
+        value
     }
 }
 
@@ -179,7 +180,7 @@ mod tests {
         blend(
             Blend::Linear,
             Dtype::F64,
-            (&1.0_f64.to_le_bytes(), &2.0_f64.to_le_bytes()),
+            [&1.0_f64.to_le_bytes(), &2.0_f64.to_le_bytes()],
             0.25,
             &mut out,
         );
@@ -188,7 +189,7 @@ mod tests {
         blend(
             Blend::Linear,
             Dtype::F32,
-            (&0.1_f32.to_le_bytes(), &0.7_f32.to_le_bytes()),
+            [&0.1_f32.to_le_bytes(), &0.7_f32.to_le_bytes()],
             0.3,
             &mut out,
         );
@@ -201,7 +202,7 @@ mod tests {
         blend(
             Blend::Linear,
             Dtype::F16,
-            (&a.to_le_bytes(), &b.to_le_bytes()),
+            [&a.to_le_bytes(), &b.to_le_bytes()],
             0.5,
             &mut out,
         );
@@ -236,7 +237,7 @@ mod tests {
         );
         let mut out = [0; 2];
         let weight = 99_999_999.0 / 300_000_000.0;
-        blend(Blend::Linear, Dtype::F16, (&a, &b), weight, &mut out);
+        blend(Blend::Linear, Dtype::F16, [&a, &b], weight, &mut out);
         // The double is −0.58422851627, a little nearer to this one than to −0.583984375.
         assert_eq!(f16::from_le_bytes(out).to_f64(), -0.584_472_656_25);
     }
@@ -270,7 +271,7 @@ mod tests {
         }
         let inf = f16::INFINITY.to_le_bytes();
         let mut out = [0; 2];
-        blend(Blend::Linear, Dtype::F16, (&inf, &inf), 0.5, &mut out);
+        blend(Blend::Linear, Dtype::F16, [&inf, &inf], 0.5, &mut out);
         assert_eq!(u16::from_le_bytes(out), 0x7e00);
     }
 

@@ -129,9 +129,10 @@ pub(super) fn masks(request: &Request) -> Result<Vec<Mask>> {
             vec![mask("is_pad".to_owned(), idx, TrueIsPad)]
         }
     };
-    match found.is_empty() {
-        true => Err(none("octo")),
-        false => Ok(found),
+    if found.is_empty() {
+        Err(none("octo"))
+    } else {
+        Ok(found)
     }
 }
 
@@ -146,9 +147,10 @@ fn reaching_ahead(request: &Request, stacked: &[(usize, &Window)]) -> Vec<usize>
         kept.map(|(idx, _)| *idx).collect()
     };
     let ahead = filter(&Window::reaches_ahead);
-    match ahead.is_empty() {
-        true => filter(&|window| is_anchors(request, window)),
-        false => ahead,
+    if ahead.is_empty() {
+        filter(&|window| is_anchors(request, window))
+    } else {
+        ahead
     }
 }
 

@@ -40,4 +40,3 @@ pub use request::{Anchor, At, MaskDialect, Pad, Rate, Request, Resolve, Stack, W
 pub use robomimic::{Goal, NextObs, Robomimic};
 pub use samples::{CountSource, Located, Samples};
 pub use shared::{ACTIONS, shared_anchor};
-pub use timeline::SAME_INSTANT_NS;

@@ -8,7 +8,9 @@
 //! its own, see [`Samples::episode`](super::samples::Samples::episode).
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::Arc;
+
+use kino_sync::{Mutex, MutexGuard};
 
 use super::episode::EpisodeSamples;
 use crate::error::Result;
@@ -52,11 +54,7 @@ impl OpenedEpisodes {
     /// The lock, if it is free. It is never waited for: in a forked process it may be held for ever by a thread that is not
     /// there, and to open an episode once more does no harm.
     fn lock(&self) -> Option<MutexGuard<'_, Kept>> {
-        match self.kept.try_lock() {
-            Ok(kept) => Some(kept),
-            Err(TryLockError::Poisoned(kept)) => Some(PoisonError::into_inner(kept)),
-            Err(TryLockError::WouldBlock) => None,
-        }
+        self.kept.try_lock()
     }
 }
 

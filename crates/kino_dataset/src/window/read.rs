@@ -164,7 +164,7 @@ fn read_values(
             low.copy_from_slice(dest);
             let frames = other as usize..other as usize + 1;
             stream.read_into(frames, &mut high, &mut scratch)?;
-            blend(how, ty.dtype(), (&low, &high), weight, dest);
+            blend(how, ty.dtype(), [&low, &high], weight, dest);
         }
     }
     Ok(out)

@@ -103,9 +103,10 @@ impl Robomimic {
             let (next, now) = (format!("next_obs/{key}"), format!("obs/{key}"));
             let is_stored = has(&next);
             if self.next_obs == NextObs::Load {
-                windows.push(match is_stored {
-                    true => self.window(next.clone(), next.clone(), steps.clone()),
-                    false => self.next_of(&now, &next, &steps),
+                windows.push(if is_stored {
+                    self.window(next.clone(), next.clone(), steps.clone())
+                } else {
+                    self.next_of(&now, &next, &steps)
                 });
             }
             if self.goal == Goal::Last {

@@ -217,7 +217,7 @@ impl Samples {
 
     /// Blends two packed frames of a window's stream as the window resolves them: the first at weight 0, the second at
     /// weight 1. A window that takes single frames gives the first.
-    pub fn blend(&self, window: usize, frames: (&[u8], &[u8]), weight: f64, out: &mut [u8]) {
+    pub fn blend(&self, window: usize, frames: [&[u8]; 2], weight: f64, out: &mut [u8]) {
         let resolve = self
             .request()
             .windows
@@ -228,7 +228,7 @@ impl Samples {
             (Some(how), Some(FrameType::Values(ty))) => {
                 blend(how, ty.dtype(), frames, weight, out);
             }
-            _ => out.copy_from_slice(frames.0),
+            _ => out.copy_from_slice(frames[0]),
         }
     }
 

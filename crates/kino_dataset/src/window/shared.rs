@@ -156,9 +156,10 @@ fn which_one(timed: &[&Timed]) -> DatasetError {
         let (one, other) = (pair[0].rate_hz(), pair[1].rate_hz());
         (one - other).abs() < 0.01 * one.max(other)
     });
-    let how = match is_one_rate {
-        true => "have different clocks",
-        false => "run at different rates",
+    let how = if is_one_rate {
+        "have different clocks"
+    } else {
+        "run at different rates"
     };
     invalid(format!(
         "the requested streams {how} ({}); say which one's frames are the samples, such as anchor=\"{name}\", or give a rate in Hz, such as anchor=10.0",

@@ -60,9 +60,10 @@ pub(super) fn survey_all(bound: &Bound, dataset: &Dataset, rows: &[u32]) -> Resu
             found.into_iter().try_for_each(&mut add)?;
         }
     }
-    match missing.is_empty() {
-        true => Ok(counted),
-        false => Err(missing_streams(bound, &missing)),
+    if missing.is_empty() {
+        Ok(counted)
+    } else {
+        Err(missing_streams(bound, &missing))
     }
 }
 

@@ -24,7 +24,7 @@ use super::frames::Out;
 use super::request::{Pad, Resolve, Window};
 
 /// Two times at most this far apart are one instant.
-pub const SAME_INSTANT_NS: u64 = 1000;
+pub(super) const SAME_INSTANT_NS: u64 = 1000;
 
 /// A clock with at least one frame, ready to be searched.
 #[derive(Debug, Clone)]
@@ -198,9 +198,10 @@ impl Timeline {
         }
         let (low_ns, high_ns) = (self.time_ns(low), self.time_ns(until));
         let (to_low, to_high) = (low_ns.abs_diff(time_ns), high_ns.abs_diff(time_ns));
-        match high_is_nearer(to_low, to_high) {
-            true => self.last_at_time_of(until, cursor),
-            false => low,
+        if high_is_nearer(to_low, to_high) {
+            self.last_at_time_of(until, cursor)
+        } else {
+            low
         }
     }
 

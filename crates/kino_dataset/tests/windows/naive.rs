@@ -190,9 +190,12 @@ fn find_all(
         }
         At::Steps(steps) => {
             let is_shared = clock == Some(whole.clock) && window.latency_ns == 0;
-            let at_anchor = || match is_shared {
-                true => real(anchor),
-                false => find(whole, window, anchors[anchor] + window.latency_ns),
+            let at_anchor = || {
+                if is_shared {
+                    real(anchor)
+                } else {
+                    find(whole, window, anchors[anchor] + window.latency_ns)
+                }
             };
             let by_step = |&step: &i32| {
                 let mut found = at_anchor();

@@ -3,7 +3,9 @@
 use std::ops::Range;
 
 use kino_codec::Dtype;
-use kino_format::{FormatError, Kind, NONE, Result, Schema, Shard, ShardWriter, StreamRecord};
+use kino_format::{
+    EpisodeRecords, FormatError, Kind, Result, Schema, Shard, ShardWriter, StreamRecord,
+};
 use proptest::prelude::{ProptestConfig, any, prop_assert, prop_assume, proptest};
 use proptest::sample::Index;
 
@@ -85,7 +87,11 @@ fn megabyte() -> Vec<u8> {
             ..STREAM
         };
         writer
-            .end_episode((&[regular(0, 16)], &[stream]), NONE, &schema, &mut out)
+            .end_episode(
+                &EpisodeRecords::new(&[regular(0, 16)], &[stream]),
+                &schema,
+                &mut out,
+            )
             .unwrap();
     }
     writer.finish(&schema, &mut out).unwrap();

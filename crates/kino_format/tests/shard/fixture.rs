@@ -14,8 +14,8 @@
 
 use kino_codec::{Dtype, FrameType};
 use kino_format::{
-    ClockRecord, Kind, NONE, OpenShard, RegularClock, Result, Schema, Shard, ShardWriter, Step,
-    StreamRecord, StreamSchema,
+    ClockRecord, EpisodeRecords, Kind, NONE, OpenShard, RegularClock, Result, Schema, Shard,
+    ShardWriter, Step, StreamRecord, StreamSchema,
 };
 
 /// A clock without frames or pages.
@@ -95,7 +95,7 @@ pub(crate) fn shard_bytes() -> Vec<u8> {
     episode(&mut writer, &schema, 7, &mut out).unwrap();
     episode(&mut writer, &schema, 3, &mut out).unwrap();
     writer
-        .end_episode((&[], &[]), NONE, &schema, &mut out)
+        .end_episode(&EpisodeRecords::new(&[], &[]), &schema, &mut out)
         .unwrap();
     episode(&mut writer, &schema, 1, &mut out).unwrap();
     writer.finish(&schema, &mut out).unwrap();
@@ -172,7 +172,12 @@ pub(crate) fn episode(
         of(6, 3, (0, 0), 6),
         of(7, 0, (0, 0), 0),
     ];
-    writer.end_episode((&clocks, &streams), attributes, schema, out)?;
+    let records = EpisodeRecords {
+        clocks: &clocks,
+        streams: &streams,
+        attributes_page: attributes,
+    };
+    writer.end_episode(&records, schema, out)?;
     Ok(())
 }
 

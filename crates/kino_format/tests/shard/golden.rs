@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use kino_codec::Dtype;
-use kino_format::{Kind, NONE, Schema, ShardWriter, StreamRecord};
+use kino_format::{EpisodeRecords, Kind, Schema, ShardWriter, StreamRecord};
 
 use crate::fixture::{STREAM, cut, index, open, regular, shard_bytes, values};
 
@@ -35,7 +35,7 @@ fn tiny() -> Vec<u8> {
     };
     let clock = regular(1_000_000_000, 3);
     writer
-        .end_episode((&[clock], &[stream]), NONE, &schema, &mut out)
+        .end_episode(&EpisodeRecords::new(&[clock], &[stream]), &schema, &mut out)
         .unwrap();
     writer.finish(&schema, &mut out).unwrap();
     out

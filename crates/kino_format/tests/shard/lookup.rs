@@ -1,7 +1,9 @@
 //! Frames to pages, against a twin that records the location of every frame.
 
 use kino_codec::Dtype;
-use kino_format::{Kind, MAX_PAGE_FRAMES, NONE, Result, Schema, ShardWriter, StreamRecord};
+use kino_format::{
+    EpisodeRecords, Kind, MAX_PAGE_FRAMES, Result, Schema, ShardWriter, StreamRecord,
+};
 use proptest::prelude::{ProptestConfig, any, prop_assert_eq, proptest};
 use proptest::sample::Index;
 
@@ -72,7 +74,11 @@ impl Layout {
                 .to_vec(),
         };
         writer
-            .end_episode((&clocks, &[base, sharing]), NONE, &schema, &mut out)
+            .end_episode(
+                &EpisodeRecords::new(&clocks, &[base, sharing]),
+                &schema,
+                &mut out,
+            )
             .unwrap();
         writer.finish(&schema, &mut out).unwrap();
         out
@@ -153,7 +159,7 @@ fn empty_pages(dtype: Dtype, shape: &[usize], starts: &[u32], frames: u32) -> Re
         frames,
         ..CLOCK
     };
-    writer.end_episode((&[clock], &[record]), NONE, &schema, &mut out)?;
+    writer.end_episode(&EpisodeRecords::new(&[clock], &[record]), &schema, &mut out)?;
     writer.finish(&schema, &mut out)?;
     let shard = open(&out)?;
     index(&shard, &out, 0).map(|_| ())

@@ -1,7 +1,9 @@
 //! What is written is read back, however the bytes arrive and however the writer's buffer is drained.
 
 use kino_codec::Dtype;
-use kino_format::{FormatError, Kind, NONE, OpenShard, Schema, ShardWriter, Step, StreamRecord};
+use kino_format::{
+    EpisodeRecords, FormatError, Kind, OpenShard, Schema, ShardWriter, Step, StreamRecord,
+};
 
 use crate::fixture::{
     CLOCK, STREAM, cut, episode, index, open, open_counting, regular, schema, shard_bytes, values,
@@ -100,7 +102,7 @@ fn a_large_directory_takes_a_second_read() {
     let mut writer = ShardWriter::new(&mut out);
     for _ in 0..2_000 {
         writer
-            .end_episode((&[], &[]), NONE, &schema, &mut out)
+            .end_episode(&EpisodeRecords::new(&[], &[]), &schema, &mut out)
             .unwrap();
     }
     episode(&mut writer, &schema, 3, &mut out).unwrap();
@@ -138,7 +140,7 @@ fn a_drained_buffer_gives_the_same_shard() {
     }
     file.append(&mut out);
     writer
-        .end_episode((&[], &[]), NONE, &schema, &mut out)
+        .end_episode(&EpisodeRecords::new(&[], &[]), &schema, &mut out)
         .unwrap();
     episode(&mut writer, &schema, 1, &mut out).unwrap();
     file.append(&mut out);
@@ -184,7 +186,11 @@ fn a_page_may_be_empty() {
         ..STREAM
     };
     writer
-        .end_episode((&[regular(0, 4)], &[stream]), NONE, &schema, &mut out)
+        .end_episode(
+            &EpisodeRecords::new(&[regular(0, 4)], &[stream]),
+            &schema,
+            &mut out,
+        )
         .unwrap();
     writer.finish(&schema, &mut out).unwrap();
     let shard = open(&out).unwrap();
@@ -207,7 +213,7 @@ fn a_schema_may_grow_between_episodes_but_not_change() {
     let mut changed = growing.clone();
     changed.streams.swap(0, 1);
     let error = writer
-        .end_episode((&[], &[]), NONE, &changed, &mut out)
+        .end_episode(&EpisodeRecords::new(&[], &[]), &changed, &mut out)
         .unwrap_err();
     assert!(matches!(error, FormatError::Limit { .. }), "{error}");
     let error = writer.finish(&full, &mut out).unwrap_err();
@@ -234,13 +240,13 @@ fn a_refused_episode_leaves_the_writer_unchanged() {
     let lost = [StreamRecord { clock: 9, ..STREAM }];
     assert!(
         writer
-            .end_episode((&[CLOCK], &lost), NONE, &schema, &mut out)
+            .end_episode(&EpisodeRecords::new(&[CLOCK], &lost), &schema, &mut out)
             .is_err()
     );
     assert_eq!((writer.position(), out.len()), before);
     episode(&mut writer, &schema, 3, &mut out).unwrap();
     writer
-        .end_episode((&[], &[]), NONE, &schema, &mut out)
+        .end_episode(&EpisodeRecords::new(&[], &[]), &schema, &mut out)
         .unwrap();
     episode(&mut writer, &schema, 1, &mut out).unwrap();
     writer.finish(&schema, &mut out).unwrap();
@@ -257,7 +263,7 @@ fn an_abandoned_episode_leaves_nothing_behind() {
     writer.abandon_episode();
     out.truncate(writer.position() as usize);
     writer
-        .end_episode((&[], &[]), NONE, &schema, &mut out)
+        .end_episode(&EpisodeRecords::new(&[], &[]), &schema, &mut out)
         .unwrap();
     episode(&mut writer, &schema, 1, &mut out).unwrap();
     writer.finish(&schema, &mut out).unwrap();

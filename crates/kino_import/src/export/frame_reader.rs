@@ -63,7 +63,8 @@ impl<'a> FrameReader<'a> {
     /// The JPEG file of a frame.
     pub(crate) fn jpeg(
         &mut self,
-        (source, ty): (&Stream, &ValueType),
+        source: &Stream,
+        ty: &ValueType,
         frame: usize,
     ) -> Result<Vec<u8>> {
         let Some(file) = source.read_bitstream(frame)? else {
@@ -103,14 +104,15 @@ impl<'a> FrameReader<'a> {
     /// Passes all images of a stream to `take` as files, in order, with the frame number.
     pub(crate) fn each_image(
         &mut self,
-        (source, form): (&Stream, &ImageForm),
+        source: &Stream,
+        form: &ImageForm,
         mut take: impl FnMut(usize, &[u8]) -> Result<()>,
     ) -> Result<()> {
         let name = &source.schema().name;
         match form {
             ImageForm::Jpeg(ty) => {
                 for frame in 0..source.len() {
-                    take(frame, &self.jpeg((source, ty), frame)?)?;
+                    take(frame, &self.jpeg(source, ty, frame)?)?;
                 }
                 Ok(())
             }
@@ -164,11 +166,12 @@ impl StreamOutline {
     pub(crate) fn image_form(&self) -> Option<ImageForm> {
         let ty = self.frame.as_values()?.clone();
         let is_image = matches!(self.kind, Kind::Image | Kind::Depth) && png::holds(&ty);
-        match self.is_jpeg {
-            _ if !is_image => None,
-            true => Some(ImageForm::Jpeg(ty)),
-            false => Some(ImageForm::Png(ty)),
-        }
+        let form = if self.is_jpeg {
+            ImageForm::Jpeg
+        } else {
+            ImageForm::Png
+        };
+        is_image.then(|| form(ty))
     }
 
     /// Bytes of its frames; 0 for text.

@@ -121,7 +121,7 @@ impl Outline {
                 kind: schema.kind,
                 frame: stream.frame_type().clone(),
                 frames: stream.len(),
-                is_jpeg: schema.codec.starts_with("jpeg"),
+                is_jpeg: is_jpeg(&schema.codec),
                 mean_hz,
                 clock,
             });
@@ -303,14 +303,21 @@ impl EpisodeOutline {
     }
 }
 
+/// Whether the pages of such a codec are JPEG files.
+fn is_jpeg(codec: &str) -> bool {
+    let files = kino_codec::describe(codec).and_then(|codec| codec.files);
+    files.is_some_and(|files| files.format == "JPEG")
+}
+
 fn mean_hz(times_ns: &[i64]) -> f64 {
     let (Some(first), Some(last)) = (times_ns.first(), times_ns.last()) else {
         return 0.0;
     };
     let seconds = last.saturating_sub(*first) as f64 / 1e9;
-    match seconds > 0.0 {
-        true => (times_ns.len() - 1) as f64 / seconds,
-        false => 0.0,
+    if seconds > 0.0 {
+        (times_ns.len() - 1) as f64 / seconds
+    } else {
+        0.0
     }
 }
 

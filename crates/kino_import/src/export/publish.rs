@@ -101,13 +101,14 @@ fn refuse_inside(dataset: &Path, target: &Path, folder: &Path) -> Result<PathBuf
     let real = folder
         .canonicalize()
         .map_err(|error| unwritable(folder, error))?;
-    match real.starts_with(dataset) {
-        true => Err(invalid(format!(
+    if real.starts_with(dataset) {
+        Err(invalid(format!(
             "{} is inside the dataset {}; choose a target outside of it",
             target.display(),
             dataset.display()
-        ))),
-        false => Ok(real),
+        )))
+    } else {
+        Ok(real)
     }
 }
 
@@ -336,9 +337,10 @@ mod tests {
             let rivals: Vec<_> = (0..8)
                 .map(|rival| {
                     let from = folder.path().join(format!("from{round}-{rival}"));
-                    match is_folder {
-                        true => fs::create_dir(&from).unwrap(),
-                        false => fs::write(&from, [rival]).unwrap(),
+                    if is_folder {
+                        fs::create_dir(&from).unwrap()
+                    } else {
+                        fs::write(&from, [rival]).unwrap()
                     }
                     if is_folder {
                         fs::write(from.join("a"), [rival]).unwrap();

@@ -108,7 +108,7 @@ pub(super) fn write(outline: &Outline, reader: &mut FrameReader<'_>, path: &Path
     }
     let total = usize::try_from(end).unwrap_or(0);
     let folder = path.join("meta/episode_ends");
-    let mut array = Array::create(&folder, (Dtype::I64, &[]), outline.episodes.len())?;
+    let mut array = Array::create(&folder, Dtype::I64, &[], outline.episodes.len())?;
     array.push(&ends)?;
     array.finish()?;
     for stream in first.map_or(&[][..], |episode| &episode.streams) {
@@ -116,7 +116,7 @@ pub(super) fn write(outline: &Outline, reader: &mut FrameReader<'_>, path: &Path
             continue;
         };
         let folder = path.join("data").join(&stream.name);
-        let mut array = Array::create(&folder, (ty.dtype(), ty.shape()), total)?;
+        let mut array = Array::create(&folder, ty.dtype(), ty.shape(), total)?;
         for episode in &outline.episodes {
             let same = episode.streams.iter().find(|one| one.name == stream.name);
             let Some(same) = same else { continue };
@@ -143,7 +143,7 @@ struct Array<'a> {
 }
 
 impl<'a> Array<'a> {
-    fn create(folder: &'a Path, (dtype, shape): (Dtype, &[usize]), rows: usize) -> Result<Self> {
+    fn create(folder: &'a Path, dtype: Dtype, shape: &[usize], rows: usize) -> Result<Self> {
         let row_bytes = shape.iter().product::<usize>() * dtype.size();
         let in_chunk = (CHUNK_BYTES / row_bytes.max(1)).clamp(1, rows.max(1));
         let with = |first: usize| -> Vec<usize> {

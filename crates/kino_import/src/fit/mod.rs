@@ -14,16 +14,13 @@ mod names;
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
-use std::ops::Range;
 
 use kino_codec::FrameType;
 use kino_dataset::{Dataset, Kind, MAX_FRAMES, MAX_STREAMS, RegularClock, StreamSummary};
-use serde_json::Map;
 
 use crate::defect::{Action, Defect};
 use crate::error::{Result, invalid};
-use crate::source::{ClockSpec, EpisodeSpec, FrameBuf, Source, SourceInfo, StreamSpec};
-use crate::survey::place;
+use crate::source::{ClockSpec, EpisodeSpec, Source, SourceInfo, StreamSpec};
 use names::{fit_id, fit_name, is_id, is_name, unique};
 
 /// Larger frames are not imported: several of them are in memory at a time.
@@ -72,16 +69,24 @@ fn frame_of(stream: &StreamSummary) -> Option<FrameType> {
 
 /// A source whose episodes can all be written, if they have streams.
 pub(crate) struct Fitted<'a> {
-    source: &'a dyn Source,
+    info: &'a SourceInfo,
     episodes: Cow<'a, [EpisodeSpec]>,
     /// The id of each episode in the dataset.
     ids: Vec<String>,
-    /// The positions of an episode's streams in the source, if some are skipped.
-    streams: HashMap<usize, Vec<usize>>,
     defects: Vec<Defect>,
 }
 
 impl Fitted<'_> {
+    /// The source's description.
+    pub(crate) fn describe(&self) -> &SourceInfo {
+        self.info
+    }
+
+    /// The episodes as they can be written.
+    pub(crate) fn episodes(&self) -> &[EpisodeSpec] {
+        &self.episodes
+    }
+
     /// The id of an episode in the dataset.
     pub(crate) fn id(&self, episode: usize) -> &str {
         self.ids.get(episode).map_or("", String::as_str)
@@ -93,56 +98,34 @@ impl Fitted<'_> {
     }
 }
 
-impl Source for Fitted<'_> {
-    fn describe(&self) -> &SourceInfo {
-        self.source.describe()
-    }
-
-    fn episodes(&self) -> &[EpisodeSpec] {
-        &self.episodes
-    }
-
-    fn read(
-        &self,
-        episode: usize,
-        stream: usize,
-        frames: Range<u64>,
-        out: &mut FrameBuf,
-    ) -> Result<()> {
-        let kept = self.streams.get(&episode);
-        let stream = kept.map_or(Some(stream), |kept| kept.get(stream).copied());
-        let stream = stream.unwrap_or(usize::MAX);
-        self.source.read(episode, stream, frames, out)
-    }
-}
-
 /// Fits the episodes of a source into the target.
-pub(crate) fn fit<'a>(source: &'a dyn Source, target: &Target) -> Result<Fitted<'a>> {
+pub(crate) fn fit<'a>(source: &'a Source, target: &Target) -> Result<Fitted<'a>> {
     let names = new_names(source.episodes());
     let (types, mixed) = usual_types(source.episodes(), &names, target);
     let mut fitting = Fitting {
         source,
-        defects: mixed.iter().map(mixed_defect).collect(),
+        defects: mixed
+            .iter()
+            .map(|(name, types)| mixed_defect(name, *types))
+            .collect(),
         mixed: mixed.into_iter().map(|(name, _)| name).collect(),
         types,
         names,
         rates: HashMap::new(),
     };
-    let mut fitted = Fitted {
-        source,
-        episodes: Cow::Borrowed(source.episodes()),
-        ids: fitting.ids(target)?,
-        streams: HashMap::new(),
-        defects: Vec::new(),
-    };
+    let ids = fitting.ids(target)?;
+    let mut episodes = Cow::Borrowed(source.episodes());
     for (idx, episode) in source.episodes().iter().enumerate() {
-        if let Some((new, streams)) = fitting.episode(episode) {
-            fitted.episodes.to_mut()[idx] = new;
-            fitted.streams.insert(idx, streams);
+        if let Some(new) = fitting.episode(episode) {
+            episodes.to_mut()[idx] = new;
         }
     }
-    fitted.defects = fitting.defects;
-    Ok(fitted)
+    Ok(Fitted {
+        info: source.describe(),
+        episodes,
+        ids,
+        defects: fitting.defects,
+    })
 }
 
 /// The names that the format refuses, and their replacements, the same in every episode.
@@ -204,7 +187,7 @@ fn usual_types(
 }
 
 /// The defect of a stream that is skipped in every episode.
-fn mixed_defect((name, types): &(String, usize)) -> Defect {
+fn mixed_defect(name: &str, types: usize) -> Defect {
     let what = format!("has {types} types or sizes, none of them in most episodes");
     Defect::new(format!("stream `{name}`"), what, Action::Skipped)
 }
@@ -214,7 +197,7 @@ fn new_name<'a>(names: &'a HashMap<String, String>, name: &'a str) -> &'a str {
 }
 
 struct Fitting<'a> {
-    source: &'a dyn Source,
+    source: &'a Source,
     names: HashMap<String, String>,
     /// The type of each stream by its new name, and how many episodes have it (0: in the dataset).
     types: Types,
@@ -257,13 +240,11 @@ impl Fitting<'_> {
         Ok(ids)
     }
 
-    /// The episode as it can be written, with the positions of its streams in the source; `None` if unchanged.
-    fn episode(&mut self, episode: &EpisodeSpec) -> Option<(EpisodeSpec, Vec<usize>)> {
+    /// The episode as it can be written; `None` if unchanged.
+    fn episode(&mut self, episode: &EpisodeSpec) -> Option<EpisodeSpec> {
         if let Some(what) = self.refuse(episode) {
             self.note(episode, "", what, Action::Dropped);
-            let mut nothing = bare(episode);
-            nothing.streams.clear();
-            return Some((nothing, Vec::new()));
+            return Some(bare(episode));
         }
         let kept = self.kept_streams(episode);
         let is_renamed = |stream: &StreamSpec| self.names.contains_key(&stream.name);
@@ -274,14 +255,18 @@ impl Fitting<'_> {
             return None;
         }
         let mut new = bare(episode);
-        new.streams = self.streams(episode, &kept);
+        new.streams = episode.streams.clone();
+        new.keep_streams(&kept);
+        for stream in &mut new.streams {
+            stream.name = new_name(&self.names, &stream.name).to_owned();
+        }
         if new.streams.is_empty() {
             let what = "has no stream that can be imported".to_owned();
             self.note(episode, "", what, Action::Dropped);
         }
         self.attributes(episode, &mut new);
         self.cells(episode, &mut new);
-        Some((new, kept))
+        Some(new)
     }
 
     /// Why an episode cannot be kept at all.
@@ -319,9 +304,10 @@ impl Fitting<'_> {
             if self.mixed.contains(&name) {
                 continue;
             }
-            let refused = match names.insert(name.clone()) {
-                true => self.refuse_stream(stream, &name),
-                false => Some("appears twice; the first one is kept".to_owned()),
+            let refused = if names.insert(name.clone()) {
+                self.refuse_stream(stream, &name)
+            } else {
+                Some("appears twice; the first one is kept".to_owned())
             };
             match refused {
                 None => kept.push(idx),
@@ -372,38 +358,21 @@ impl Fitting<'_> {
         ))
     }
 
-    /// The streams that are kept, under their new names.
-    fn streams(&self, episode: &EpisodeSpec, kept: &[usize]) -> Vec<StreamSpec> {
-        let stream = |&idx: &usize| {
-            let mut stream = episode.streams[idx].clone();
-            stream.name = new_name(&self.names, &stream.name).to_owned();
-            stream.shift_of = stream
-                .shift_of
-                .and_then(|base| kept.binary_search(&base).ok());
-            stream
-        };
-        kept.iter().map(stream).collect()
-    }
-
     fn note(&mut self, episode: &EpisodeSpec, stream: &str, what: String, action: Action) {
-        let place = place(self.source, episode, stream);
+        let place = self.source.describe().place(episode, stream);
         self.defects
             .push(Defect::new(place, what, action).of(&episode.id));
     }
 }
 
-/// An episode without its potentially large fields.
+/// An episode without its streams and its potentially large fields.
 fn bare(episode: &EpisodeSpec) -> EpisodeSpec {
     EpisodeSpec {
         id: episode.id.clone(),
-        splits: Vec::new(),
-        attributes: Map::new(),
-        task: None,
         success: episode.success,
-        licence: None,
         file: episode.file,
         object: episode.object.clone(),
-        streams: Vec::new(),
+        ..EpisodeSpec::default()
     }
 }
 

@@ -23,9 +23,12 @@ pub(crate) fn is_id(id: &str) -> bool {
 
 /// The valid stream name closest to `name`.
 pub(crate) fn fit_name(name: &str) -> String {
-    let part = |part: &str| match is_part(part) {
-        true => part.replace(is_odd, "_"),
-        false => "_".to_owned(),
+    let part = |part: &str| {
+        if is_part(part) {
+            part.replace(is_odd, "_")
+        } else {
+            "_".to_owned()
+        }
     };
     let parts: Vec<_> = name.split('/').map(part).collect();
     let name = cut(&parts.join("/"), MAX_BYTES);

@@ -21,6 +21,7 @@ use crate::folder::read::{Ending, read_image, read_range};
 use crate::folder::table::{Column, Table};
 use crate::image::{self, Encoded};
 use crate::npy::Header;
+use crate::values;
 use crate::zip::{Member, Zip};
 
 /// One array, column or folder of images.
@@ -92,9 +93,10 @@ pub(crate) fn find(path: &Path, is_wanted: &dyn Fn(&str) -> bool) -> Result<Foun
         } else if inside.is_dir() {
             found.not_opened.push(name);
         } else if let Some(stem) = name.strip_suffix(".npy") {
-            match is_wanted(stem) {
-                true => found.array(&inside, stem.to_owned()),
-                false => found.not_opened.push(stem.to_owned()),
+            if is_wanted(stem) {
+                found.array(&inside, stem.to_owned())
+            } else {
+                found.not_opened.push(stem.to_owned())
             }
         } else {
             found.file(&inside, &format!("{name}/"))?;
@@ -154,15 +156,16 @@ impl Found {
 
     fn arrays(&mut self, path: &Path, prefix: &str) -> Result<()> {
         let zip = Zip::open(path)?;
-        for (member, about) in zip.members() {
+        for member in zip.names() {
+            let about = zip.member(&member)?;
             let name = format!("{prefix}{}", member.trim_end_matches(".npy"));
-            let start = zip.read_start(member, Header::ENOUGH_BYTES);
+            let start = zip.read_start(&member, Header::ENOUGH_BYTES);
             let start = start.map_err(|error| error.what());
             let header = start.and_then(|start| whole_header(&start, about.len));
             self.push(name, header, |header| Place::Array {
                 path: path.to_owned(),
-                member: Some(member.clone()),
-                reading: Reading::of(&header, Some(about)),
+                member: Some(member),
+                reading: Reading::of(&header, Some(&about)),
                 header,
             });
         }
@@ -275,12 +278,13 @@ fn whole_header(start: &[u8], len: u64) -> Result<Header, String> {
     let end = header
         .values_bytes()
         .and_then(|bytes| bytes.checked_add(header.start as u64));
-    match end.is_some_and(|end| end <= len) {
-        true => Ok(header),
-        false => Err(format!(
+    if end.is_some_and(|end| end <= len) {
+        Ok(header)
+    } else {
+        Err(format!(
             "is truncated: its shape is {:?}, but it has {len} bytes",
             header.shape
-        )),
+        ))
     }
 }
 
@@ -308,14 +312,14 @@ fn images(folder: &Path) -> Result<(Vec<String>, Encoded), String> {
 impl Field {
     /// The type of its frames, or why it has none.
     pub(crate) fn frame(&self) -> Result<FrameType, String> {
-        let values = |dtype, shape: &[usize]| {
+        let of = |dtype, shape: &[usize]| {
             FrameType::values(dtype, shape).map_err(|error| error.to_string())
         };
         match &self.place {
             Place::Images { encoded, .. } => match (encoded.ty.dtype(), encoded.ty.shape()) {
                 // Depth has one value per pixel, and no axis for it.
-                (Dtype::U16, &[height, width, 1]) => values(Dtype::U16, &[height, width]),
-                (dtype, shape) => values(dtype, shape),
+                (Dtype::U16, &[height, width, 1]) => of(Dtype::U16, &[height, width]),
+                (dtype, shape) => of(dtype, shape),
             },
             Place::Columns {
                 cell,
@@ -329,27 +333,15 @@ impl Field {
                     Vec::new()
                 };
                 match cell {
-                    Cell::Bool => values(Dtype::Bool, &shape),
-                    Cell::Whole => values(Dtype::I64, &shape),
-                    Cell::Unsigned => values(Dtype::U64, &shape),
-                    Cell::Float => values(Dtype::F64, &shape),
+                    Cell::Bool => of(Dtype::Bool, &shape),
+                    Cell::Whole => of(Dtype::I64, &shape),
+                    Cell::Unsigned => of(Dtype::U64, &shape),
+                    Cell::Float => of(Dtype::F64, &shape),
                     Cell::Text => Ok(FrameType::Text),
                 }
             }
             Place::Array { header, .. } => {
-                let inner = header.shape.get(1..).unwrap_or_default();
-                match header.element.dtype() {
-                    Some(dtype) => {
-                        let dims = inner.iter().map(|&dim| usize::try_from(dim).ok());
-                        let dims: Option<Vec<_>> = dims.collect();
-                        values(dtype, &dims.ok_or("has an unreasonable shape")?)
-                    }
-                    None if inner.iter().all(|&dim| dim == 1) => Ok(FrameType::Text),
-                    None => Err(format!(
-                        "has several strings per frame: its shape is {:?}",
-                        header.shape
-                    )),
-                }
+                values::frame_type(header.element.dtype(), &header.shape)
             }
         }
     }

@@ -1,38 +1,12 @@
-//! Names with `*` and `?`, and natural sort order.
+//! Files that match a pattern, and natural sort order.
 
 use std::fs;
 use std::path::Path;
 
-/// Whether `name` matches `pattern`: `*` is any number of characters, `?` is one.
-pub(crate) fn matches(pattern: &str, name: &str) -> bool {
-    let (pattern, name): (Vec<char>, Vec<char>) =
-        (pattern.chars().collect(), name.chars().collect());
-    // Backtracks to the last `*` only, which is sufficient and keeps it fast.
-    let (mut at, mut in_name, mut star) = (0, 0, None);
-    while in_name < name.len() {
-        match pattern.get(at) {
-            Some('*') => {
-                star = Some((at, in_name));
-                at += 1;
-            }
-            Some(&letter) if letter == '?' || letter == name[in_name] => {
-                at += 1;
-                in_name += 1;
-            }
-            _ => match star {
-                None => return false,
-                Some((star_at, star_name)) => {
-                    star = Some((star_at, star_name + 1));
-                    at = star_at + 1;
-                    in_name = star_name + 1;
-                }
-            },
-        }
-    }
-    pattern[at..].iter().all(|&letter| letter == '*')
-}
+pub(crate) use kino_dataset::matches_pattern as matches;
 
-/// Files and folders below `root` that match a pattern with `/` separators, sorted.
+/// Files and folders below `root` that match a pattern, sorted. Each part of it is matched with one level of folders, so
+/// `**` is the same as `*`.
 pub(crate) fn find(root: &Path, pattern: &str) -> Vec<String> {
     let mut found = vec![String::new()];
     for part in pattern.split('/') {
@@ -84,24 +58,6 @@ pub(crate) fn order(name: &str) -> Vec<(String, u128, usize)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn stars_and_question_marks_match_characters() {
-        for (pattern, name, is_match) in [
-            ("*", "", true),
-            ("episode_*.npz", "episode_12.npz", true),
-            ("episode_?.npz", "episode_12.npz", false),
-            ("joint.*", "joint.0", true),
-            ("*a*b", "xaxxbxb", true),
-            ("*a*b", "xaxxbx", false),
-            ("ö?", "öx", true),
-            ("", "x", false),
-        ] {
-            assert_eq!(matches(pattern, name), is_match, "{pattern} {name}");
-        }
-        // No pattern takes more than its length times that of the name.
-        assert!(!matches(&"*a".repeat(200), &"a".repeat(199)));
-    }
 
     #[test]
     fn numbers_sort_numerically() {

@@ -1,9 +1,9 @@
 //! Reading a field: whole, by rows or by images.
 
-use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+
+use kino_sync::Mutex;
 
 use crate::error::{ImportError, Result, invalid};
 use crate::files;
@@ -22,6 +22,15 @@ const MAX_WHOLE_BYTES: u64 = 128 << 20;
 const MAX_IMAGE_BYTES: u64 = 256 << 20;
 
 impl Place {
+    /// The file or folder that it is in.
+    pub(crate) fn path(&self) -> &Path {
+        match self {
+            Self::Array { path, .. } => path,
+            Self::Columns { table, .. } => table.path(),
+            Self::Images { folder, .. } => folder,
+        }
+    }
+
     /// How its rows are read.
     pub(crate) fn reading(&self) -> Reading {
         match self {
@@ -117,7 +126,7 @@ impl Place {
         let mut values = match (member, forward) {
             (None, _) => read_range(path, start, len, Ending::IsFar)?,
             (Some(_), Some(forward)) => {
-                let mut forward = forward.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut forward = forward.lock();
                 forward.read(start, len)?
             }
             (Some(member), None) => Zip::open(path)?.read_range(member, start, len)?,
@@ -151,10 +160,10 @@ impl Place {
                 let what = "is an image whose size differs from the first";
                 return Err(wrong(what.to_owned()));
             }
-            match encoded.carried {
-                true => Ok(file),
-                false => png::decode(&file).map(|(_, pixels)| pixels).map_err(wrong),
+            if encoded.carried {
+                return Ok(file);
             }
+            png::decode(&file).map(|(_, pixels)| pixels).map_err(wrong)
         };
         files.iter().map(image).collect()
     }
@@ -177,16 +186,10 @@ pub(crate) enum Ending {
 
 /// Reads a range of a file.
 pub(crate) fn read_range(path: &Path, start: u64, len: u64, ending: Ending) -> Result<Vec<u8>> {
-    let read = || {
-        let mut file = files::open(path)?;
-        file.seek(SeekFrom::Start(start))?;
-        let mut bytes = Vec::new();
-        file.take(len).read_to_end(&mut bytes)?;
-        Ok(bytes)
-    };
-    let bytes = read().map_err(|source| files::cannot_read(path, source))?;
-    match ending == Ending::IsFar && (bytes.len() as u64) < len {
-        true => Err(ImportError::corrupt(path, "/", "is truncated")),
-        false => Ok(bytes),
+    let bytes = files::read_range(path, start, len);
+    let bytes = bytes.map_err(|source| files::cannot_read(path, source))?;
+    if ending == Ending::IsFar && (bytes.len() as u64) < len {
+        return Err(ImportError::corrupt(path, "/", "is truncated"));
     }
+    Ok(bytes)
 }

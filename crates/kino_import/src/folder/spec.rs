@@ -7,7 +7,6 @@
 //! | another first axis, or none, and small | attribute |
 //! | another first axis, large | defect, skipped |
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use kino_codec::FrameType;
@@ -18,11 +17,13 @@ use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result};
 use crate::folder::cell::Cell;
 use crate::folder::fields::{Field, Place};
+use crate::folder::frames::{Caches, FolderStream};
 use crate::folder::glob;
 use crate::folder::mapping::{Mapping, StreamRequest};
 use crate::folder::table::Table;
-use crate::hdf5::{is_kind, kind_of, nest, number};
 use crate::source::{EpisodeSpec, StreamSpec};
+use crate::specs;
+use crate::values::{self, is_kind, kind_of};
 
 /// An array of at most this many elements can become an attribute.
 const SMALL_ELEMENTS: u64 = 4096;
@@ -34,10 +35,10 @@ pub(crate) struct SpecBuilder<'a> {
     /// Whether any episode had the field of each `[[stream]]`.
     found: Vec<bool>,
     has_noted: bool,
+    /// The number of streams so far.
+    streams: usize,
+    caches: Arc<Caches>,
 }
-
-/// An episode and the locations of its streams; `None` if it is skipped.
-type Draft = Option<(EpisodeSpec, Vec<Place>)>;
 
 impl<'a> SpecBuilder<'a> {
     pub(crate) fn new(mapping: &'a Mapping, rate_hz: Option<f64>) -> Self {
@@ -46,30 +47,33 @@ impl<'a> SpecBuilder<'a> {
             rate_hz,
             found: vec![false; mapping.streams.len()],
             has_noted: false,
+            streams: 0,
+            caches: Arc::default(),
         }
     }
 
-    /// Builds the spec of the episode `id` in the file or folder `name`.
+    /// Builds the spec of the episode `id` in the file or folder `name`; `None` if it is skipped.
     pub(crate) fn episode(
         &mut self,
         name: &str,
         id: &str,
         fields: Vec<Field>,
         defects: &mut Vec<Defect>,
-    ) -> Result<Draft> {
+    ) -> Result<Option<EpisodeSpec>> {
         let mut note = |field: &str, what: String, action| {
             let place = format!("{name}:/{field}");
             defects.push(Defect::new(place, what, action).of(id));
         };
-        let (wanted, attributes) = match self.mapping.streams.is_empty() {
-            true => self.all(&fields, &mut note)?,
-            false => (self.requested(&fields, &mut note)?, Map::new()),
+        let (wanted, attributes) = if self.mapping.streams.is_empty() {
+            self.all(&fields, &mut note)?
+        } else {
+            (self.requested(&fields, &mut note)?, Map::new())
         };
-        let mut streams: Vec<(StreamSpec, Place)> = Vec::new();
+        let mut streams: Vec<StreamSpec> = Vec::new();
         let mut clocks = Vec::new();
         for (field, request) in wanted {
             let frames = field.rows.unwrap_or(0);
-            let times = match self.known_clock((&field, request), &fields, &mut clocks) {
+            let times = match self.known_clock(&field, request, &fields, &mut clocks) {
                 Ok(times) => times,
                 Err(ImportError::Corrupt { what, object, .. }) => {
                     note(&object, what, Action::Dropped);
@@ -84,38 +88,36 @@ impl<'a> SpecBuilder<'a> {
                     continue;
                 }
             };
-            let stream_name = request.map_or(&field.name, |request| &request.name);
-            let stream = StreamSpec {
-                name: stream_name.clone(),
-                kind: self.kind(stream_name, &frame, request)?,
-                frame,
-                frames,
-                clock: times,
-                shift_of: None,
-                carried: field.is_carried(),
-                unit: request.and_then(|request| request.unit.clone()),
-                attributes: Map::new(),
+            let name = request.map_or(&field.name, |request| &request.name);
+            let kind = self.kind(name, &frame, request)?;
+            let carried = field.is_carried();
+            self.streams += 1;
+            let values = FolderStream {
+                place: field.place,
+                number: self.streams,
+                caches: Arc::clone(&self.caches),
             };
-            streams.push((stream, field.place));
+            let mut stream = StreamSpec::new(name, kind, frame, frames, Arc::new(values));
+            stream.clock = times;
+            stream.carried = carried;
+            stream.unit = request.and_then(|request| request.unit.clone());
+            streams.push(stream);
         }
-        if streams.is_empty() || streams.iter().all(|(stream, _)| stream.frames == 0) {
+        if streams.iter().all(|stream| stream.frames == 0) {
             note("", "has no frames".to_owned(), Action::Dropped);
             return Ok(None);
         }
-        streams.sort_by(|(a, _), (b, _)| a.name.cmp(&b.name));
-        let (streams, places) = streams.into_iter().unzip();
-        let episode = EpisodeSpec {
+        let mut episode = EpisodeSpec {
             id: id.to_owned(),
-            splits: Vec::new(),
             attributes,
             task: self.mapping.task.clone(),
-            success: None,
             licence: self.mapping.licence.clone(),
-            file: 0,
             object: "/".to_owned(),
             streams,
+            ..EpisodeSpec::default()
         };
-        Ok(Some((episode, places)))
+        episode.sort_streams();
+        Ok(Some(episode))
     }
 
     /// Every field of the common length, and the others as attributes.
@@ -125,7 +127,7 @@ impl<'a> SpecBuilder<'a> {
         fields: &[Field],
         note: &mut dyn FnMut(&str, String, Action),
     ) -> Result<(Vec<(Field, Option<&'a StreamRequest>)>, Map<String, Value>)> {
-        let rows = common_rows(fields);
+        let rows = specs::most_common(fields.iter().filter_map(|field| field.rows));
         let (mut streams, mut attributes) = (Vec::new(), Map::new());
         for field in fields {
             if field.rows.is_some() && field.rows == rows {
@@ -241,30 +243,16 @@ impl<'a> SpecBuilder<'a> {
         else {
             return Ok(natural);
         };
-        match is_kind(wanted, name, frame) {
-            true => Ok(wanted),
-            false => {
-                let what = format!(
-                    "{:?} is {frame}, which cannot be of kind {}",
-                    request.from,
-                    wanted.name()
-                );
-                Err(self.mapping.wrong(request, &what))
-            }
+        if is_kind(wanted, name, frame) {
+            return Ok(wanted);
         }
+        let what = format!(
+            "{:?} is {frame}, which cannot be of kind {}",
+            request.from,
+            wanted.name()
+        );
+        Err(self.mapping.wrong(request, &what))
     }
-}
-
-/// The row count of most fields; the larger count if two are equally frequent.
-fn common_rows(fields: &[Field]) -> Option<u64> {
-    let mut counts: HashMap<u64, usize> = HashMap::new();
-    for rows in fields.iter().filter_map(|field| field.rows) {
-        *counts.entry(rows).or_default() += 1;
-    }
-    let most = counts
-        .into_iter()
-        .max_by_key(|&(rows, count)| (count, rows));
-    most.map(|(rows, _)| rows)
 }
 
 /// Columns of one table as one vector; `None` if no type represents all of them exactly.
@@ -324,16 +312,11 @@ fn to_json(field: &Field) -> Result<Option<Value>> {
         return Ok(None);
     }
     let bytes = field.place.read_whole()?;
-    let values = match header.element.dtype() {
-        Some(dtype) => bytes
-            .chunks_exact(dtype.size())
-            .map(|bytes| number(dtype, bytes))
-            .collect(),
-        None => {
-            let texts = header.element.texts(&bytes);
-            let texts = texts.map_err(|what| ImportError::corrupt(path, &field.name, what))?;
-            texts.into_iter().map(Value::from).collect()
-        }
-    };
-    Ok(Some(nest(values, &header.shape)))
+    if let Some(dtype) = header.element.dtype() {
+        return Ok(Some(values::numbers(dtype, &bytes, &header.shape)));
+    }
+    let texts = header.element.texts(&bytes);
+    let texts = texts.map_err(|what| ImportError::corrupt(path, &field.name, what))?;
+    let texts = texts.into_iter().map(Value::from).collect();
+    Ok(Some(values::nest(texts, &header.shape)))
 }

@@ -101,6 +101,11 @@ pub(crate) type GroupKey = (usize, u64);
 type KeepGroup<'a, G> = dyn FnMut(GroupKey, &dyn Fn() -> Result<Group>) -> Result<G> + 'a;
 
 impl Table {
+    /// Its file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Scans the whole file, and keeps the column types.
     pub(crate) fn scan(path: &Path) -> Result<Self> {
         let mut reader = Rows::open(path)?;

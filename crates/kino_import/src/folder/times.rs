@@ -13,7 +13,8 @@ impl SpecBuilder<'_> {
     /// The timestamps of a stream, read once for all streams that share them.
     pub(super) fn known_clock(
         &self,
-        (field, request): (&Field, Option<&StreamRequest>),
+        field: &Field,
+        request: Option<&StreamRequest>,
         fields: &[Field],
         known: &mut Vec<(Option<Clock>, Option<u64>, ClockSpec)>,
     ) -> Result<ClockSpec> {
@@ -69,9 +70,10 @@ impl SpecBuilder<'_> {
                     )
                 })?;
                 // All other faults are reported by the survey.
-                match times.windows(2).any(|pair| pair[0] > pair[1]) {
-                    true => Err(wrong(clock::faults(&times).join(", "))),
-                    false => Ok(ClockSpec::Explicit(times)),
+                if times.windows(2).any(|pair| pair[0] > pair[1]) {
+                    Err(wrong(clock::faults(&times).join(", ")))
+                } else {
+                    Ok(ClockSpec::Explicit(times))
                 }
             }
             None => Err(invalid(

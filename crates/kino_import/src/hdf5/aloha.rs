@@ -9,6 +9,8 @@
 //! JPEG files are stored unchanged, without the zeros that pad them to the longest. There are no timestamps: ALOHA
 //! records at 50 Hz (`DT = 0.02`), the default unless the file or the user sets another rate.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use crate::defect::Action;
@@ -29,7 +31,7 @@ pub(super) const TASK_KEYS: &[&str] = &["language_instruction", "language", "tas
 
 /// Builds the spec of a file's episode.
 pub(crate) fn read_episodes(
-    file: &H5File,
+    file: &Arc<H5File>,
     root: Node,
     options: &ImportOptions,
 ) -> Result<Contents> {
@@ -46,7 +48,7 @@ pub(crate) fn read_episodes(
 }
 
 fn episode(
-    file: &H5File,
+    file: &Arc<H5File>,
     root: Node,
     options: &ImportOptions,
     contents: &mut Contents,
@@ -99,18 +101,15 @@ fn episode(
     }
     contents.defects.append(&mut draft.defects);
     attributes.append(&mut draft.attributes);
-    let episode = EpisodeSpec {
+    contents.episodes.push(EpisodeSpec {
         id: stem(file.path()),
-        splits: Vec::new(),
         task: spec::text_of(&attributes, TASK_KEYS),
         success: spec::success_of(&attributes),
-        licence: None,
         attributes,
-        file: 0,
         object: "/".to_owned(),
         streams: draft.streams,
-    };
-    contents.episodes.push((episode, draft.rows));
+        ..EpisodeSpec::default()
+    });
     Ok(())
 }
 

@@ -11,9 +11,10 @@
 use std::collections::HashMap;
 
 use hdf5_pure::{AttrValue, Datatype};
-use serde_json::{Map, Number, Value};
+use serde_json::{Map, Value};
 
 use crate::hdf5::element::is_bool;
+use crate::values::{float, text};
 
 /// Size limit of the attributes of one object.
 const MAX_BYTES: u64 = 4 << 20;
@@ -135,44 +136,4 @@ fn numbers(value: &AttrValue) -> Option<Value> {
             (None, None) => return None,
         },
     })
-}
-
-/// Text, or the parsed value if it is a JSON object or list.
-pub(crate) fn text(text: &str) -> Value {
-    if text.trim_start().starts_with(['{', '['])
-        && let Ok(value) = serde_json::from_str(text)
-    {
-        return value;
-    }
-    Value::from(text)
-}
-
-/// A number, or its name if JSON cannot represent it.
-pub(crate) fn float(value: f64) -> Value {
-    match Number::from_f64(value) {
-        Some(number) => Value::Number(number),
-        None if value.is_nan() => Value::from("NaN"),
-        None if value > 0.0 => Value::from("Infinity"),
-        None => Value::from("-Infinity"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn json_text_is_parsed_and_other_text_is_kept() {
-        assert_eq!(text(" {\"a\": [1, 2.5]}"), json!({"a": [1, 2.5]}));
-        assert_eq!(text("{not json"), json!("{not json"));
-        assert_eq!(text("12"), json!("12"));
-    }
-
-    #[test]
-    fn numbers_without_a_json_form_keep_their_name() {
-        assert_eq!(float(1.5), json!(1.5));
-        assert_eq!(float(f64::NAN), json!("NaN"));
-        assert_eq!(float(f64::NEG_INFINITY), json!("-Infinity"));
-    }
 }

@@ -92,9 +92,10 @@ impl SpecBuilder<'_, '_> {
             );
             ImportError::incomplete(self.file.path(), &leaf.path, what)
         })?;
-        let part = match part.len() == values.len() {
-            true => Arc::clone(values),
-            false => Arc::from(part),
+        let part = if part.len() == values.len() {
+            Arc::clone(values)
+        } else {
+            Arc::from(part)
         };
         self.read.insert(key, Arc::clone(&part));
         Ok(ClockSpec::Explicit(part))

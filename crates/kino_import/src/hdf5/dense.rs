@@ -7,13 +7,13 @@
 //!
 //! Every block is listed once, with the offsets that it holds, so that an id is found by binary search.
 
-use crate::hdf5::raw::{Fault, Fields, Parsed, Raw};
+use crate::hdf5::raw::{Fault, Fields, Limited, Parsed};
 
 /// No tree of links is this high, and no heap this deep.
 const MAX_LEVELS: u64 = 16;
 
 /// The link messages of a group, by its link info message.
-pub(crate) fn read(raw: &Raw, info: &[u8]) -> Parsed<Vec<Vec<u8>>> {
+pub(crate) fn read(raw: &Limited<'_>, info: &[u8]) -> Parsed<Vec<Vec<u8>>> {
     let mut fields = Fields(info);
     let (_version, flags) = (fields.u8()?, fields.u8()?);
     fields.take(if flags & 1 == 0 { 0 } else { 8 })?;
@@ -31,9 +31,14 @@ pub(crate) fn read(raw: &Raw, info: &[u8]) -> Parsed<Vec<Vec<u8>>> {
     Ok(messages)
 }
 
+/// Walks a version 2 B-tree, and refuses one that is too high or that has no end.
+pub(crate) fn check_tree(raw: &Limited<'_>, address: u64) -> Parsed<()> {
+    Tree::read(raw, address).map(drop)
+}
+
 /// A version 2 B-tree whose records are being collected.
 struct Tree<'a> {
-    raw: &'a Raw,
+    raw: &'a Limited<'a>,
     record_len: usize,
     node_len: u64,
     /// For each level, how wide the number of records of a whole subtree is; the leaves are level 0.
@@ -44,7 +49,7 @@ struct Tree<'a> {
 }
 
 impl<'a> Tree<'a> {
-    fn read(raw: &'a Raw, address: u64) -> Parsed<Vec<Vec<u8>>> {
+    fn read(raw: &'a Limited<'a>, address: u64) -> Parsed<Vec<Vec<u8>>> {
         let header_len = 16 + raw.offset_size + 2 + raw.length_size + 4;
         let header = raw.read_checked(address, header_len as u64)?;
         let mut fields = Fields(&header);
@@ -55,7 +60,7 @@ impl<'a> Tree<'a> {
         fields.take(2)?;
         let (root, count) = (fields.uint(raw.offset_size)?, fields.u16()?);
         if depth > MAX_LEVELS || record_len == 0 {
-            return Err(Fault::Damaged("a tree of links is too high"));
+            return Err(Fault::Damaged("a tree is too high"));
         }
         let mut tree = Self {
             raw,
@@ -163,7 +168,7 @@ struct Table {
 }
 
 impl Heap {
-    fn read(raw: &Raw, address: u64) -> Parsed<Self> {
+    fn read(raw: &Limited<'_>, address: u64) -> Parsed<Self> {
         let (offset_size, length_size) = (raw.offset_size, raw.length_size);
         let header_len = 26 + 3 * offset_size + 12 * length_size;
         let header = raw.read(address, header_len as u64)?;
@@ -219,7 +224,7 @@ impl Heap {
     /// Lists the blocks below the indirect block at an address, which has this many rows starting at an offset.
     fn list(
         &mut self,
-        raw: &Raw,
+        raw: &Limited<'_>,
         table: Table,
         (address, rows, mut start): (u64, u64, u64),
         levels: u64,
@@ -265,7 +270,7 @@ impl Heap {
     /// ```text
     /// | version and kind | offset | length |
     /// ```
-    fn object(&self, raw: &Raw, id: &[u8]) -> Parsed<Vec<u8>> {
+    fn object(&self, raw: &Limited<'_>, id: &[u8]) -> Parsed<Vec<u8>> {
         let mut fields = Fields(id);
         if fields.u8()? & 0x30 != 0 {
             return Err(Fault::Damaged("a link is too long to follow"));
@@ -300,6 +305,7 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hdf5::raw::{Raw, lookup3};
 
     #[test]
     fn blocks_double_from_the_second_row_on() {
@@ -321,5 +327,94 @@ mod tests {
             [0, 1, 255, 256, 65535, 65536].map(width),
             [1, 1, 1, 2, 2, 3]
         );
+    }
+
+    /// A structure with its checksum.
+    fn sealed(parts: &[&[u8]]) -> Vec<u8> {
+        let mut body = parts.concat();
+        let sum = lookup3(&body);
+        body.extend(sum.to_le_bytes());
+        body
+    }
+
+    fn le(value: u64) -> [u8; 8] {
+        value.to_le_bytes()
+    }
+
+    /// A heap's header: one column, blocks of at least 65,536 bytes, `rows` rows at `root`.
+    fn heap_header(root: u64, rows: u16) -> Vec<u8> {
+        let block = le(1 << 16);
+        let fields: [&[u8]; 9] = [
+            b"FRHP\0\x07\0\0\0\0",
+            &[0xff, 0xff, 0, 0],
+            &[0; 96],
+            &[1, 0],
+            &block,
+            &block,
+            &[32, 0, 0, 0],
+            &le(root),
+            &rows.to_le_bytes(),
+        ];
+        sealed(&fields)
+    }
+
+    fn read_file(file: &[u8], heap: u64, tree: u64) -> Parsed<Vec<Vec<u8>>> {
+        let place = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(place.path(), file).unwrap();
+        let raw = Raw::of_file(place.path());
+        let info = [&[0, 0][..], &le(heap), &le(tree)].concat();
+        read(&Limited::new(&raw, 4 * file.len() as u64), &info)
+    }
+
+    fn is_over_and_over(found: &Parsed<Vec<Vec<u8>>>) -> bool {
+        matches!(found, Err(Fault::Damaged(what)) if what.contains("over and over"))
+    }
+
+    /// A tree of one leaf with these records of 11 bytes, at the end of a file.
+    fn append_tree(file: &mut Vec<u8>, records: &[[u8; 11]]) -> u64 {
+        let leaf = file.len() as u64;
+        file.extend(sealed(&[b"BTLF\0\x05", records.as_flattened()]));
+        let (tree, count) = (file.len() as u64, u16::try_from(records.len()).unwrap());
+        let sizes = [0, 2, 0, 0, 11, 0, 0, 0, 0, 0];
+        let (root, total) = (le(leaf), le(records.len() as u64));
+        file.extend(sealed(&[
+            b"BTHD\0\x05",
+            &sizes,
+            &root,
+            &count.to_le_bytes(),
+            &total,
+        ]));
+        tree
+    }
+
+    #[test]
+    fn an_object_that_many_records_share_is_damage() {
+        let header_len = heap_header(0, 0).len() as u64;
+        let mut file = heap_header(header_len, 0);
+        file.resize(file.len() + (1 << 16), 1);
+        // Each is the first 65,535 bytes of the block.
+        let record = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
+        let tree = append_tree(&mut file, &[record; 1]);
+        assert_eq!(read_file(&file, 0, tree).unwrap(), [vec![1; 0xffff]]);
+        let tree = append_tree(&mut file, &[record; 5000]);
+        assert!(is_over_and_over(&read_file(&file, 0, tree)));
+    }
+
+    #[test]
+    fn a_heap_whose_blocks_share_their_children_is_damage() {
+        // A block of r rows has a block of k rows for every k below r: 2 to the 38th ways, and no object at the end.
+        let rows = 40_u16;
+        let block_len = |rows: u64| 5 + 8 + 4 + 8 * rows + 4;
+        let address = |rows: u64| 146 + (2..rows).map(block_len).sum::<u64>();
+        let mut file = heap_header(address(u64::from(rows)), rows);
+        assert_eq!(file.len() as u64, address(2));
+        for rows in 2..=u64::from(rows) {
+            let children: Vec<u8> = (0..rows)
+                .flat_map(|row| le(if row < 2 { u64::MAX } else { address(row) }))
+                .collect();
+            file.extend(sealed(&[b"FHIB\0", &[0; 12], &children]));
+        }
+        let tree = append_tree(&mut file, &[]);
+        assert!(is_over_and_over(&read_file(&file, 0, tree)));
     }
 }

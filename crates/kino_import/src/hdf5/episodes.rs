@@ -160,9 +160,10 @@ fn pattern(paths: &[String]) -> String {
         }
         let digits = first.find(|letter: char| letter.is_ascii_digit());
         let stem = &first[..digits.unwrap_or(0)];
-        match split.iter().all(|parts| parts[idx].starts_with(stem)) {
-            true => format!("{stem}*"),
-            false => "*".to_owned(),
+        if split.iter().all(|parts| parts[idx].starts_with(stem)) {
+            format!("{stem}*")
+        } else {
+            "*".to_owned()
         }
     };
     (0..parts).map(part).collect::<Vec<_>>().join("/")

@@ -5,20 +5,23 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hdf5_pure::{
     ChunkCacheConfig, Dataset, DatasetAccessProperties, Error, File, FileAccessProperties,
     FormatError, Group, MetadataCacheConfig,
 };
+use kino_sync::{Mutex, MutexGuard};
 
 use crate::error::{ImportError, Result};
 use crate::files;
 use crate::hdf5::follow::Place;
-use crate::hdf5::raw::{self, Between, Fault, Raw, View};
+use crate::hdf5::header;
+use crate::hdf5::index;
+use crate::hdf5::raw::{self, Between, Fault, Limited, Parsed, Raw, View};
 use crate::hdf5::tree::Leaf;
-use crate::source::SourceFile;
+use crate::source_file::SourceFile;
 
 /// Metadata that an open dataset keeps between reads: the index of its chunks.
 const METADATA_BYTES: usize = 256 << 10;
@@ -128,7 +131,7 @@ impl H5File {
 
     /// The file, then the targets of external links.
     pub(crate) fn to_source_files(&self) -> Vec<SourceFile> {
-        let parts = lock(&self.parts);
+        let parts = self.parts.lock();
         let paths = parts.iter().map(|part| &part.path).skip(1);
         let paths = std::iter::once(&self.path).chain(paths);
         let files = paths.zip(parts.iter());
@@ -164,18 +167,19 @@ impl H5File {
 
     /// One of the files.
     pub(crate) fn part(&self, part: usize) -> Arc<Part> {
-        Arc::clone(&lock(&self.parts)[part])
+        Arc::clone(&self.parts.lock()[part])
     }
 
     /// The index of the file at `path`, which is opened if it is new.
     pub(crate) fn part_at(&self, path: PathBuf) -> Result<usize> {
-        let mut parts = lock(&self.parts);
+        let mut parts = self.parts.lock();
         if let Some(known) = parts.iter().position(|part| part.path == path) {
             return Ok(known);
         }
-        let between = match parts.len() < OPEN_FILES {
-            true => Between::Open,
-            false => Between::Closed,
+        let between = if parts.len() < OPEN_FILES {
+            Between::Open
+        } else {
+            Between::Closed
         };
         parts.push(Arc::new(Part::open(&path, between)?));
         Ok(parts.len() - 1)
@@ -183,7 +187,7 @@ impl H5File {
 
     /// The bytes of all files.
     pub(crate) fn len(&self) -> u64 {
-        let parts = lock(&self.parts);
+        let parts = self.parts.lock();
         parts.iter().map(|part| part.len).sum()
     }
 
@@ -251,7 +255,7 @@ impl H5File {
     /// A dataset to read from. Recently read ones stay open, with the HDF5 chunks that the next read of the same stream
     /// will need, so that going forward inflates each chunk once.
     pub(crate) fn dataset(&self, leaf: &Leaf) -> Result<Dataset> {
-        let mut open = lock(&self.datasets);
+        let mut open = self.datasets.lock();
         let entry = match open.iter().position(|(place, ..)| *place == leaf.place) {
             Some(idx) => open.remove(idx),
             None => (leaf.place, self.open_dataset(leaf)?, self.kept_bytes(leaf)),
@@ -268,7 +272,7 @@ impl H5File {
 
     /// Held while rows of a dataset with large chunks are read.
     pub(crate) fn one_at_a_time(&self, leaf: &Leaf) -> Option<MutexGuard<'_, ()>> {
-        (leaf.stored_chunk_bytes() > SMALL_CHUNK_BYTES / 4).then(|| lock(&self.large))
+        (leaf.stored_chunk_bytes() > SMALL_CHUNK_BYTES / 4).then(|| self.large.lock())
     }
 
     /// How much a dataset may keep decoded.
@@ -277,6 +281,8 @@ impl H5File {
     }
 
     fn open_dataset(&self, leaf: &Leaf) -> Result<Dataset> {
+        self.check_index(leaf)
+            .map_err(|fault| self.damaged(&leaf.path, fault))?;
         let bytes = usize::try_from(self.kept_bytes(leaf)).unwrap_or(usize::MAX);
         let cache = ChunkCacheConfig::new()
             .with_max_bytes(bytes)
@@ -289,6 +295,17 @@ impl H5File {
             .map_err(|error| self.wrong(&leaf.path, error))?;
         self.check_chunks(leaf, &dataset)?;
         Ok(dataset)
+    }
+
+    /// Refuses an index of chunks that the library could not walk to its end.
+    fn check_index(&self, leaf: &Leaf) -> Parsed<()> {
+        if !leaf.is_chunked() {
+            return Ok(());
+        }
+        let raw = &self.part(leaf.place.part).raw;
+        let raw = Limited::new(raw, Limited::whole(raw));
+        let messages = header::read(&raw, leaf.place.address)?;
+        index::check_chunks(&raw, &messages)
     }
 
     /// Refuses chunks that are outside the file: the library allocates what the index claims, up to 4 GiB, before it
@@ -318,10 +335,6 @@ impl H5File {
             None => Ok(()),
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn wrong(path: &Path, object: &str, error: Error) -> ImportError {

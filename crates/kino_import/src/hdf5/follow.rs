@@ -9,8 +9,9 @@ use std::sync::Arc;
 use crate::error::{ImportError, Result};
 use crate::hdf5::file::H5File;
 use crate::hdf5::header::{self, Kind};
+use crate::hdf5::index;
 use crate::hdf5::links::{self, Link, Named};
-use crate::hdf5::raw::Parsed;
+use crate::hdf5::raw::{Limited, Parsed};
 use crate::open::ImportOptions;
 
 /// How many soft and external links are followed to find one object, as in HDF5 itself.
@@ -41,9 +42,10 @@ pub(crate) enum Reach {
 impl Reach {
     /// As the user decided.
     pub(crate) fn of(options: &ImportOptions) -> Self {
-        match options.follow_links {
-            true => Self::Anywhere,
-            false => Self::Folder,
+        if options.follow_links {
+            Self::Anywhere
+        } else {
+            Self::Folder
         }
     }
 }
@@ -56,6 +58,8 @@ pub(crate) struct Follower<'a> {
     file: &'a H5File,
     reach: Reach,
     objects: HashMap<Place, Arc<Object>>,
+    /// How many bytes of the groups of each file may still be read.
+    left: HashMap<usize, u64>,
 }
 
 impl<'a> Follower<'a> {
@@ -64,6 +68,7 @@ impl<'a> Follower<'a> {
             file,
             reach,
             objects: HashMap::new(),
+            left: HashMap::new(),
         }
     }
 
@@ -90,14 +95,19 @@ impl<'a> Follower<'a> {
         Ok(object)
     }
 
-    fn read(&self, place: Place) -> Parsed<Object> {
+    fn read(&mut self, place: Place) -> Parsed<Object> {
         let part = self.file.part(place.part);
-        let messages = header::read(&part.raw, place.address)?;
+        let whole = Limited::whole(&part.raw);
+        let left = self.left.entry(place.part).or_insert(whole);
+        let raw = Limited::new(&part.raw, *left);
+        let messages = header::read(&raw, place.address)?;
         let kind = header::kind_of(&messages);
+        index::check_attributes(&raw, &messages)?;
         let mut links = match kind {
-            Kind::Group => links::list(&part.raw, &messages)?,
+            Kind::Group => links::list(&raw, &messages)?,
             _ => Vec::new(),
         };
+        *left = raw.left();
         links.sort_by(|(a, _), (b, _)| a.cmp(b));
         Ok(Object { kind, links })
     }
@@ -119,9 +129,10 @@ impl<'a> Follower<'a> {
         }
         match link {
             Link::Soft(path) => {
-                let start = match path.starts_with('/') {
-                    true => self.root_of(group.part),
-                    false => group,
+                let start = if path.starts_with('/') {
+                    self.root_of(group.part)
+                } else {
+                    group
                 };
                 let found = self.walk(start, path, hops)?;
                 Ok(found.map_err(|why| format!("is a soft link to `{path}`, {why}")))

@@ -18,6 +18,7 @@ use crate::hdf5::rows::Form;
 use crate::hdf5::spec::{ImageLayout, Request};
 use crate::hdf5::tree::Leaf;
 use crate::image::{Encoded, float_advice};
+use crate::values::{is_kind, kind_of};
 use crate::{jpeg, png};
 
 /// A shorter row of bytes is not an image file.
@@ -45,12 +46,13 @@ pub(crate) fn typed(file: &H5File, request: &Request) -> Result<Result<Typed, St
     Ok(found.and_then(|(frame, form)| {
         let natural = kind_of(&request.name, &frame);
         let kind = request.kind.unwrap_or(natural);
-        match is_kind(kind, &request.name, &frame) {
-            true => Ok(Typed { frame, kind, form }),
-            false => Err(format!(
+        if is_kind(kind, &request.name, &frame) {
+            Ok(Typed { frame, kind, form })
+        } else {
+            Err(format!(
                 "has frames of {frame}, which cannot be of kind {}",
                 kind.name()
-            )),
+            ))
         }
     }))
 }
@@ -169,33 +171,4 @@ fn encoded(file: &H5File, leaf: &Leaf, row: u64) -> Result<Option<Encoded>> {
         corrupt("contains a JPEG file with an unreasonable size").because(error)
     })?;
     Ok(Some(Encoded { ty, carried: true }))
-}
-
-/// The kind of a stream, from its type and, for depth, its name.
-pub(crate) fn kind_of(name: &str, frame: &FrameType) -> Kind {
-    let FrameType::Values(ty) = frame else {
-        return Kind::Text;
-    };
-    let named_depth = name.to_ascii_lowercase().contains("depth");
-    match (ty.dtype(), ty.shape()) {
-        (Dtype::U8, [h, w, 1 | 3 | 4]) if *h > 0 && *w > 0 => Kind::Image,
-        (dtype, [_, _] | [_, _, 1]) if named_depth && (dtype == Dtype::U16 || dtype.is_float()) => {
-            Kind::Depth
-        }
-        _ => Kind::Vector,
-    }
-}
-
-/// Whether frames of this type can be a stream of this kind.
-pub(crate) fn is_kind(kind: Kind, name: &str, frame: &FrameType) -> bool {
-    match (kind, frame.as_values()) {
-        (Kind::Text, ty) => ty.is_none(),
-        (_, None) => false,
-        (Kind::Image, Some(_)) => kind_of(name, frame) == Kind::Image,
-        (Kind::Depth, Some(ty)) => {
-            let is_plane = matches!(ty.shape(), [_, _] | [_, _, 1]);
-            is_plane && (ty.dtype() == Dtype::U16 || ty.dtype().is_float())
-        }
-        (_, Some(_)) => true,
-    }
 }

@@ -6,15 +6,14 @@ use kino_codec::{Dtype, FrameType};
 use serde_json::Value;
 
 use crate::error::{ImportError, Result, invalid};
-use crate::hdf5::attributes;
 use crate::hdf5::element::{ByteOrder, Element};
 use crate::hdf5::file::H5File;
 use crate::hdf5::heap::Heap;
 use crate::hdf5::rows::{Form, Rows};
 use crate::hdf5::tree::Leaf;
 use crate::image::Encoded;
-use crate::source::{FrameBuf, StreamSpec};
-use crate::{jpeg, png};
+use crate::source::{FrameBuf, ReadFrames, Wanted};
+use crate::{jpeg, png, values};
 
 /// At most this much is read in one call.
 const MAX_READ_BYTES: u64 = 1 << 30;
@@ -22,27 +21,22 @@ const MAX_READ_BYTES: u64 = 1 << 30;
 /// This many bytes of strings can always be read in one call; more must be in the file.
 const FEW_LONG_BYTES: u64 = 64 << 20;
 
-/// Reads frames of a stream; the range was checked.
-pub(crate) fn read(
-    file: &H5File,
-    rows: &Rows,
-    stream: &StreamSpec,
-    frames: Range<u64>,
-    out: &mut FrameBuf,
-) -> Result<()> {
-    let leaf = &rows.leaf;
-    let frames = rows.first + frames.start..rows.first + frames.end;
-    *out = match (&rows.form, &stream.frame) {
-        (Form::Files(encoded), _) => read_images(file, leaf, encoded, frames)?,
-        (_, FrameType::Values(_)) => {
-            FrameBuf::Values(rows.arrange(read_numbers(file, leaf, frames)?))
-        }
-        (_, FrameType::Text) => {
-            let texts = read_texts(file, leaf, frames)?;
-            FrameBuf::Bytes(texts.into_iter().map(String::into_bytes).collect())
-        }
-    };
-    Ok(())
+impl ReadFrames for Rows {
+    fn read(&self, wanted: Wanted<'_>) -> Result<FrameBuf> {
+        let Wanted { stream, frames, .. } = wanted;
+        let (file, leaf) = (&*self.file, &self.leaf);
+        let frames = self.first + frames.start..self.first + frames.end;
+        Ok(match (&self.form, &stream.frame) {
+            (Form::Files(encoded), _) => read_images(file, leaf, encoded, frames)?,
+            (_, FrameType::Values(_)) => {
+                FrameBuf::Values(self.arrange(read_numbers(file, leaf, frames)?))
+            }
+            (_, FrameType::Text) => {
+                let texts = read_texts(file, leaf, frames)?;
+                FrameBuf::Bytes(texts.into_iter().map(String::into_bytes).collect())
+            }
+        })
+    }
 }
 
 /// Reads rows as stored, after the filters.
@@ -122,15 +116,14 @@ pub(crate) fn read_texts(file: &H5File, leaf: &Leaf, rows: Range<u64>) -> Result
     let texts = bytes.chunks_exact(width).zip(rows.start..);
     texts
         .map(|(text, row)| {
-            let end = match space_padded {
-                true => text
-                    .iter()
+            let end = if space_padded {
+                text.iter()
                     .rposition(|&byte| byte != b' ')
-                    .map_or(0, |at| at + 1),
-                false => text
-                    .iter()
+                    .map_or(0, |at| at + 1)
+            } else {
+                text.iter()
                     .position(|&byte| byte == 0)
-                    .unwrap_or(text.len()),
+                    .unwrap_or(text.len())
             };
             let text = std::str::from_utf8(&text[..end]).map_err(|error| {
                 let what = format!("row {row} is not UTF-8 text");
@@ -177,13 +170,13 @@ pub(crate) fn read_long(file: &H5File, leaf: &Leaf, rows: Range<u64>) -> Result<
     let (mut values, mut bytes) = (Vec::new(), 0);
     for reference in references.chunks_exact(reference_len) {
         let damaged = |fault| file.damaged(&leaf.path, fault);
-        let found = heap.find(reference).map_err(damaged)?;
-        bytes += found.1;
+        let (address, len) = heap.find(reference).map_err(damaged)?;
+        bytes += len;
         if bytes > limit {
             let what = format!("has more than {limit} bytes in the rows {rows:?}");
             return Err(corrupt(what));
         }
-        values.push(heap.read(found).map_err(damaged)?);
+        values.push(part.raw.read(address, len).map_err(damaged)?);
     }
     Ok(values)
 }
@@ -229,116 +222,26 @@ fn read_images(
             pixels.append(&mut values);
         }
     }
-    Ok(match encoded.carried {
-        true => FrameBuf::Bytes(files),
-        false => FrameBuf::Values(pixels),
+    Ok(if encoded.carried {
+        FrameBuf::Bytes(files)
+    } else {
+        FrameBuf::Values(pixels)
     })
 }
 
 /// Reads a small dataset as JSON: a value, or nested lists of its shape.
 pub(crate) fn read_json(file: &H5File, leaf: &Leaf) -> Result<Value> {
     let rows = 0..leaf.shape.first().copied().unwrap_or(1);
-    let (values, shape) = match &leaf.element {
-        Element::Number { dtype, shape, .. } => {
-            // A dataset can also have no value at all, which reads as no bytes.
-            let bytes = match read_numbers(file, leaf, rows) {
-                Err(_) if leaf.shape.is_empty() => Vec::new(),
-                bytes => bytes?,
-            };
-            let values = bytes.chunks_exact(dtype.size());
-            let values: Vec<_> = values.map(|bytes| number(*dtype, bytes)).collect();
-            (values, [leaf.shape.as_slice(), shape].concat())
-        }
-        _ => {
-            let texts = read_texts(file, leaf, rows)?;
-            let texts = texts.iter().map(|text| attributes::text(text)).collect();
-            (texts, leaf.shape.clone())
-        }
+    let Element::Number { dtype, shape, .. } = &leaf.element else {
+        let texts = read_texts(file, leaf, rows)?;
+        let texts = texts.iter().map(|text| values::text(text)).collect();
+        return Ok(values::nest(texts, &leaf.shape));
     };
-    Ok(nest(values, &shape))
-}
-
-pub(crate) fn number(dtype: Dtype, bytes: &[u8]) -> Value {
-    let mut wide = [0; 8];
-    wide[..bytes.len()].copy_from_slice(bytes);
-    let bits = u64::from_le_bytes(wide);
-    let signed = || {
-        let unused = 64 - 8 * bytes.len();
-        (bits.cast_signed() << unused) >> unused
+    // A dataset can also have no value at all, which reads as no bytes.
+    let bytes = match read_numbers(file, leaf, rows) {
+        Err(_) if leaf.shape.is_empty() => Vec::new(),
+        bytes => bytes?,
     };
-    match dtype {
-        Dtype::Bool => Value::from(bits != 0),
-        Dtype::U8 | Dtype::U16 | Dtype::U32 | Dtype::U64 => Value::from(bits),
-        Dtype::I8 | Dtype::I16 | Dtype::I32 | Dtype::I64 => Value::from(signed()),
-        Dtype::F16 => attributes::float(half(bits)),
-        Dtype::F32 => {
-            let single = f32::from_le_bytes([wide[0], wide[1], wide[2], wide[3]]);
-            attributes::float(f64::from(single))
-        }
-        Dtype::F64 => attributes::float(f64::from_bits(bits)),
-    }
-}
-
-/// The value of a half-precision number.
-fn half(bits: u64) -> f64 {
-    let (exponent, mantissa) = ((bits >> 10) & 0x1f, bits & 0x3ff);
-    let sign = if bits & 0x8000 == 0 { 1.0 } else { -1.0 };
-    #[expect(clippy::cast_precision_loss, reason = "ten bits are exact")]
-    let mantissa = mantissa as f64;
-    sign * match exponent {
-        0 => mantissa * 2f64.powi(-24),
-        31 if mantissa > 0.0 => f64::NAN,
-        31 => f64::INFINITY,
-        #[expect(clippy::cast_possible_truncation, reason = "five bits")]
-        exponent => (1.0 + mantissa / 1024.0) * 2f64.powi(exponent as i32 - 15),
-    }
-}
-
-/// Values in the shape of their dataset.
-pub(crate) fn nest(mut values: Vec<Value>, shape: &[u64]) -> Value {
-    if shape.is_empty() {
-        return values.pop().unwrap_or(Value::Null);
-    }
-    for &dim in shape.iter().skip(1).rev() {
-        let dim = usize::try_from(dim).unwrap_or(usize::MAX).max(1);
-        values = values
-            .chunks(dim)
-            .map(|part| Value::from(part.to_vec()))
-            .collect();
-    }
-    Value::from(values)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn numbers_of_every_type_become_json() {
-        assert_eq!(number(Dtype::I16, &[0xfe, 0xff]), json!(-2));
-        assert_eq!(number(Dtype::I64, &[0xff; 8]), json!(-1));
-        assert_eq!(number(Dtype::U64, &[0xff; 8]), json!(u64::MAX));
-        assert_eq!(number(Dtype::F32, &1.5f32.to_le_bytes()), json!(1.5));
-        assert_eq!(number(Dtype::Bool, &[1]), json!(true));
-    }
-
-    #[test]
-    fn half_precision_landmarks_convert_exactly() {
-        assert_eq!(half(0x3c00), 1.0);
-        assert_eq!(half(0xc000), -2.0);
-        assert_eq!(half(0x7bff), 65504.0);
-        assert_eq!(half(1), 2f64.powi(-24));
-        assert_eq!(half(0xfc00), f64::NEG_INFINITY);
-        assert!(half(0x7e00).is_nan());
-    }
-
-    #[test]
-    fn values_are_nested_by_their_shape() {
-        let values: Vec<_> = (0..6).map(Value::from).collect();
-        assert_eq!(nest(values.clone(), &[2, 3]), json!([[0, 1, 2], [3, 4, 5]]));
-        assert_eq!(nest(values, &[6]), json!([0, 1, 2, 3, 4, 5]));
-        assert_eq!(nest(vec![json!(7)], &[]), json!(7));
-        assert_eq!(nest(Vec::new(), &[]), Value::Null);
-    }
+    let shape = [leaf.shape.as_slice(), shape].concat();
+    Ok(values::numbers(*dtype, &bytes, &shape))
 }

@@ -18,16 +18,16 @@ use crate::hdf5::labels::Labels;
 use crate::hdf5::mapping::Episodes;
 use crate::hdf5::objects::Objects;
 use crate::hdf5::robomimic::{self, Splits};
-use crate::hdf5::rows::Rows;
 use crate::hdf5::setup::Setup;
-use crate::hdf5::spec::{Request, Streams, find_shifts};
+use crate::hdf5::spec::{Request, Streams};
 use crate::hdf5::tree::{Leaf, Node, below};
 use crate::hdf5::{Contents, frames, stem, times};
+use crate::shift::find_shifts;
 use crate::source::{ClockSpec, EpisodeSpec};
 
 /// Builds the specs of a file's episodes.
 pub(crate) fn read_episodes(
-    file: &H5File,
+    file: &Arc<H5File>,
     mut root: Node,
     setup: &mut Setup<'_>,
 ) -> Result<Contents> {
@@ -53,10 +53,10 @@ pub(crate) fn read_episodes(
         let id = builder.id(episode);
         let known = contents.defects.len();
         match builder.episode(episode, &mut contents) {
-            Ok(Some((mut spec, rows))) => {
+            Ok(Some(mut spec)) => {
                 spec.splits
                     .extend(splits.remove(&episode.id).unwrap_or_default());
-                contents.episodes.push((spec, rows));
+                contents.episodes.push(spec);
             }
             Ok(None) => {}
             Err(ImportError::Corrupt { object, what, .. }) => {
@@ -84,7 +84,7 @@ pub(super) type TimesKey = (String, i64, u64, u64);
 
 /// Builds the spec of one episode after another.
 pub(super) struct SpecBuilder<'a, 's> {
-    pub(super) file: &'a H5File,
+    pub(super) file: &'a Arc<H5File>,
     pub(super) setup: &'a mut Setup<'s>,
     pub(super) objects: Objects,
     by: &'a Episodes,
@@ -113,12 +113,13 @@ impl SpecBuilder<'_, '_> {
         &mut self,
         episode: &Episode,
         contents: &mut Contents,
-    ) -> Result<Option<(EpisodeSpec, Vec<Rows>)>> {
+    ) -> Result<Option<EpisodeSpec>> {
         let mapping = self.setup.mapping;
         let mut draft = Streams::default();
-        let requests = match mapping.streams.is_empty() {
-            true => self.guessed(episode, &mut draft)?,
-            false => self.mapped(episode, &mut draft)?,
+        let requests = if mapping.streams.is_empty() {
+            self.guessed(episode, &mut draft)?
+        } else {
+            self.mapped(episode, &mut draft)?
         };
         for request in requests {
             self.used.insert(request.leaf.path.clone());
@@ -159,7 +160,7 @@ impl SpecBuilder<'_, '_> {
         let froms = mapping.labels();
         let froms = froms.filter(|(_, from)| said.find(from).is_some());
         self.setup.labelled.extend(froms.map(|(key, _)| key));
-        let spec = EpisodeSpec {
+        Ok(Some(EpisodeSpec {
             id: self.id(episode),
             splits: said.splits(mapping.split.as_ref()),
             task: said.task(mapping.task.as_ref()),
@@ -171,10 +172,9 @@ impl SpecBuilder<'_, '_> {
                 (None, base) => base.to_owned(),
             },
             attributes,
-            file: 0,
             streams: draft.streams,
-        };
-        Ok(Some((spec, draft.rows)))
+            ..EpisodeSpec::default()
+        }))
     }
 
     /// Streams guessed from names and lengths.
@@ -212,9 +212,10 @@ impl SpecBuilder<'_, '_> {
             return Ok(whole);
         }
         let is_given = self.setup.options.rate_hz.is_some() || self.setup.mapping.clock.is_some();
-        let clocks = match is_given {
-            true => Clocks::Given,
-            false => Clocks::Find,
+        let clocks = if is_given {
+            Clocks::Given
+        } else {
+            Clocks::Find
         };
         let mut leaves = self.objects.below(&episode.base).to_vec();
         if let Episodes::Rows(_, marker) = self.by {
@@ -340,13 +341,13 @@ impl SpecBuilder<'_, '_> {
                 continue;
             }
             let path = leaf.path.clone();
-            match is_small(&leaf) || leaf.rows() == Some(1) {
-                true => aside.aside(self.file, leaf, path)?,
-                false if self.setup.mapping.streams.is_empty() => {
-                    let what = self.left_over(&leaf, rows);
-                    aside.skip(self.file, &leaf, what);
-                }
-                false => drop(self.unnamed.insert(path)),
+            if is_small(&leaf) || leaf.rows() == Some(1) {
+                aside.aside(self.file, leaf, path)?;
+            } else if self.setup.mapping.streams.is_empty() {
+                let what = self.left_over(&leaf, rows);
+                aside.skip(self.file, &leaf, what);
+            } else {
+                self.unnamed.insert(path);
             }
         }
         contents.attributes.append(&mut aside.attributes);

@@ -78,19 +78,21 @@ pub(crate) fn guess(file: &H5File, base: &str, leaves: &[Leaf], clocks: Clocks) 
     };
     for (leaf, clock) in values.iter().zip(clock_of) {
         let is_stream = clock.is_some() || is_of_rows(leaf, rows);
-        match is_stream && !matches!(leaf.element, Element::Other(_)) {
-            true => guess.streams.extend(streams(leaf, base, leaves, clock)),
-            false => guess.rest.push((*leaf).clone()),
+        if is_stream && !matches!(leaf.element, Element::Other(_)) {
+            guess.streams.extend(streams(leaf, base, leaves, clock))
+        } else {
+            guess.rest.push((*leaf).clone())
         }
     }
     // Timestamps that nothing uses are ordinary values.
     for (idx, times) in all.iter().enumerate() {
         if !guess.streams.iter().any(|stream| stream.times == Some(idx)) {
-            match is_of_rows(&times.leaf, rows) {
-                true => guess
+            if is_of_rows(&times.leaf, rows) {
+                guess
                     .streams
-                    .extend(streams(&times.leaf, base, leaves, None)),
-                false => guess.rest.push(times.leaf.clone()),
+                    .extend(streams(&times.leaf, base, leaves, None))
+            } else {
+                guess.rest.push(times.leaf.clone())
             }
         }
     }
@@ -224,9 +226,10 @@ fn stream_name(leaf: &Leaf, base: &str, leaves: &[Leaf], has_times: bool) -> Str
         && has_times
         && VALUE_NAMES.contains(&name)
         && leaves.iter().filter(is_beside).count() == 2;
-    match is_pair {
-        true => group.to_owned(),
-        false => inside.to_owned(),
+    if is_pair {
+        group.to_owned()
+    } else {
+        inside.to_owned()
     }
 }
 

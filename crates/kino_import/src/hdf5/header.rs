@@ -9,7 +9,7 @@
 //!
 //! A message of type 16 says where more messages are.
 
-use crate::hdf5::raw::{Fault, Fields, Parsed, Raw};
+use crate::hdf5::raw::{Fault, Fields, Limited, Parsed};
 
 /// The links of a group with many links.
 pub(crate) const LINK_INFO: u16 = 0x02;
@@ -19,6 +19,8 @@ pub(crate) const LINK: u16 = 0x06;
 pub(crate) const LAYOUT: u16 = 0x08;
 /// The links of an old-style group.
 pub(crate) const SYMBOL_TABLE: u16 = 0x11;
+/// The attributes of an object with many attributes.
+pub(crate) const ATTRIBUTE_INFO: u16 = 0x15;
 const DATATYPE: u16 = 0x03;
 const CONTINUATION: u16 = 0x10;
 
@@ -54,7 +56,7 @@ pub(crate) fn kind_of(messages: &[Message]) -> Kind {
 }
 
 /// Reads the messages of the object at `address` that give its type and links.
-pub(crate) fn read(raw: &Raw, address: u64) -> Parsed<Vec<Message>> {
+pub(crate) fn read(raw: &Limited<'_>, address: u64) -> Parsed<Vec<Message>> {
     match raw.read(address, 4)?.as_slice() {
         b"OHDR" => read_v2(raw, address),
         [1, ..] => read_v1(raw, address),
@@ -62,7 +64,7 @@ pub(crate) fn read(raw: &Raw, address: u64) -> Parsed<Vec<Message>> {
     }
 }
 
-fn read_v1(raw: &Raw, address: u64) -> Parsed<Vec<Message>> {
+fn read_v1(raw: &Limited<'_>, address: u64) -> Parsed<Vec<Message>> {
     let prefix = raw.read(address, 16)?;
     let mut fields = Fields(&prefix[8..]);
     let mut chunks = vec![(address + 16, fields.uint(4)?)];
@@ -78,7 +80,7 @@ fn read_v1(raw: &Raw, address: u64) -> Parsed<Vec<Message>> {
     })
 }
 
-fn read_v2(raw: &Raw, address: u64) -> Parsed<Vec<Message>> {
+fn read_v2(raw: &Limited<'_>, address: u64) -> Parsed<Vec<Message>> {
     // Signature, version, flags, times, limits and the length of the first chunk are at most 34 bytes.
     let start = raw.read(address, 34.min(raw.len().saturating_sub(address)))?;
     let mut fields = Fields(&start);
@@ -95,13 +97,11 @@ fn read_v2(raw: &Raw, address: u64) -> Parsed<Vec<Message>> {
     collect(raw, &mut chunks, move |raw, address, len| {
         let chunk = raw.read_checked(address, len)?;
         let mut fields = Fields(&chunk);
-        match address == first {
-            true => fields.take(usize::try_from(prefix_len).unwrap_or(usize::MAX))?,
-            false => {
-                fields.expect(b"OCHK")?;
-                &[]
-            }
-        };
+        if address == first {
+            fields.take(usize::try_from(prefix_len).unwrap_or(usize::MAX))?;
+        } else {
+            fields.expect(b"OCHK")?;
+        }
         let mut messages = Vec::new();
         while fields.0.len() >= 4 + order_len {
             let (kind, len) = (u16::from(fields.u8()?), fields.len(2)?);
@@ -114,9 +114,9 @@ fn read_v2(raw: &Raw, address: u64) -> Parsed<Vec<Message>> {
 
 /// Reads all chunks, following continuation messages.
 fn collect(
-    raw: &Raw,
+    raw: &Limited<'_>,
     chunks: &mut Vec<(u64, u64)>,
-    read_chunk: impl Fn(&Raw, u64, u64) -> Parsed<Vec<(u16, Vec<u8>)>>,
+    read_chunk: impl Fn(&Limited<'_>, u64, u64) -> Parsed<Vec<(u16, Vec<u8>)>>,
 ) -> Parsed<Vec<Message>> {
     let (mut messages, mut total) = (Vec::new(), 0u64);
     while let Some((address, len)) = chunks.pop() {
@@ -132,8 +132,10 @@ fn collect(
                     let address = fields.uint(raw.offset_size)?;
                     chunks.push((address, fields.uint(raw.length_size)?));
                 }
-                LINK_INFO | LINK | SYMBOL_TABLE => messages.push(Message { kind, body }),
-                LAYOUT | DATATYPE => messages.push(Message {
+                LINK_INFO | LINK | SYMBOL_TABLE | LAYOUT | ATTRIBUTE_INFO => {
+                    messages.push(Message { kind, body });
+                }
+                DATATYPE => messages.push(Message {
                     kind,
                     body: Vec::new(),
                 }),

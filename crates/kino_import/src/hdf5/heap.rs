@@ -57,11 +57,6 @@ impl<'a> Heap<'a> {
         }
     }
 
-    /// The bytes of a string that was found.
-    pub(crate) fn read(&self, (address, len): (u64, u64)) -> Parsed<Vec<u8>> {
-        self.raw.read(address, len)
-    }
-
     fn read_collection(&mut self, address: u64) -> Parsed<()> {
         if self.objects.len() > MAX_KNOWN {
             self.objects.clear();

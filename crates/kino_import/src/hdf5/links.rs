@@ -11,7 +11,7 @@
 
 use crate::hdf5::dense;
 use crate::hdf5::header::{LINK, LINK_INFO, Message, SYMBOL_TABLE};
-use crate::hdf5::raw::{Fault, Fields, Parsed, Raw};
+use crate::hdf5::raw::{Fault, Fields, Limited, Parsed};
 
 /// No tree of an old-style group is this high.
 const MAX_LEVELS: usize = 16;
@@ -33,7 +33,7 @@ pub(crate) enum Link {
 pub(crate) type Named = (String, Link);
 
 /// The links of the group with these messages, as they are stored.
-pub(crate) fn list(raw: &Raw, messages: &[Message]) -> Parsed<Vec<Named>> {
+pub(crate) fn list(raw: &Limited<'_>, messages: &[Message]) -> Parsed<Vec<Named>> {
     let body = |kind| {
         let found = messages.iter().find(|message| message.kind == kind);
         found.map(|message| message.body.as_slice())
@@ -58,7 +58,7 @@ pub(crate) fn list(raw: &Raw, messages: &[Message]) -> Parsed<Vec<Named>> {
 /// ```text
 /// | 1 | flags | [type] | [u64 order] | [character set] | bytes of the name | name | where it leads |
 /// ```
-fn parse(raw: &Raw, message: &[u8]) -> Parsed<Named> {
+fn parse(raw: &Limited<'_>, message: &[u8]) -> Parsed<Named> {
     let mut fields = Fields(message);
     let (version, flags) = (fields.u8()?, fields.u8()?);
     if version != 1 {
@@ -102,7 +102,7 @@ fn text(bytes: &[u8]) -> Parsed<String> {
 }
 
 /// The links of a group of the old style.
-fn symbols(raw: &Raw, table: &[u8]) -> Parsed<Vec<Named>> {
+fn symbols(raw: &Limited<'_>, table: &[u8]) -> Parsed<Vec<Named>> {
     let mut fields = Fields(table);
     let (tree, heap) = (fields.uint(raw.offset_size)?, fields.uint(raw.offset_size)?);
     let names = read_names(raw, heap)?;
@@ -134,12 +134,15 @@ fn symbols(raw: &Raw, table: &[u8]) -> Parsed<Vec<Named>> {
 /// ```text
 /// | name | address of the object | u32 2: soft link | u32 0 | u32 target | 12 bytes |
 /// ```
-fn symbol(raw: &Raw, fields: &mut Fields<'_>, names: &[u8]) -> Parsed<Named> {
+fn symbol(raw: &Limited<'_>, fields: &mut Fields<'_>, names: &[u8]) -> Parsed<Named> {
     let string = |at: u64| {
         let at = usize::try_from(at).ok();
         let rest = at.and_then(|at| names.get(at..));
-        rest.ok_or(Fault::Damaged("a name is outside its heap"))
-            .and_then(text)
+        let text = rest
+            .ok_or(Fault::Damaged("a name is outside its heap"))
+            .and_then(text)?;
+        raw.spend(text.len())?;
+        Ok(text)
     };
     let name = string(fields.uint(raw.length_size)?)?;
     let address = fields.uint(raw.offset_size)?;
@@ -154,7 +157,7 @@ fn symbol(raw: &Raw, fields: &mut Fields<'_>, names: &[u8]) -> Parsed<Named> {
 }
 
 /// The names of an old-style group.
-fn read_names(raw: &Raw, heap: u64) -> Parsed<Vec<u8>> {
+fn read_names(raw: &Limited<'_>, heap: u64) -> Parsed<Vec<u8>> {
     let header = raw.read(heap, (8 + 2 * raw.length_size + raw.offset_size) as u64)?;
     let mut fields = Fields(&header);
     fields.expect(b"HEAP")?;
@@ -165,7 +168,7 @@ fn read_names(raw: &Raw, heap: u64) -> Parsed<Vec<u8>> {
 }
 
 /// The addresses of the nodes that hold a group's entries, in order.
-fn read_tree(raw: &Raw, address: u64, levels: usize, nodes: &mut Vec<u64>) -> Parsed<()> {
+fn read_tree(raw: &Limited<'_>, address: u64, levels: usize, nodes: &mut Vec<u64>) -> Parsed<()> {
     let start_len = 8 + 2 * raw.offset_size;
     let start = raw.read(address, start_len as u64)?;
     let mut fields = Fields(&start);
@@ -190,4 +193,77 @@ fn read_tree(raw: &Raw, address: u64, levels: usize, nodes: &mut Vec<u64>) -> Pa
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::hdf5::header::Message;
+    use crate::hdf5::raw::Raw;
+
+    /// The links of a group whose tree is at 0, with four times the bytes of the file to read.
+    fn list_symbols(bytes: &[u8], heap: u64) -> Parsed<Vec<Named>> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), bytes).unwrap();
+        let raw = Raw::of_file(file.path());
+        let body = [0, heap].map(u64::to_le_bytes).concat();
+        let table = Message {
+            kind: SYMBOL_TABLE,
+            body,
+        };
+        list(&Limited::new(&raw, 4 * bytes.len() as u64), &[table])
+    }
+
+    fn tree_node(level: u8, children: &[u64]) -> Vec<u8> {
+        let mut node = b"TREE\0".to_vec();
+        node.push(level);
+        node.extend(u16::try_from(children.len()).unwrap().to_le_bytes());
+        node.extend([0xff; 16]);
+        for child in children {
+            node.extend([0; 8]);
+            node.extend(child.to_le_bytes());
+        }
+        node
+    }
+
+    /// A heap at `at`, with its names right behind it.
+    fn heap(at: usize, names: &[u8]) -> Vec<u8> {
+        let mut heap = b"HEAP\0\0\0\0".to_vec();
+        for field in [names.len(), usize::MAX, at + 32] {
+            heap.extend((field as u64).to_le_bytes());
+        }
+        heap.extend(names);
+        heap
+    }
+
+    #[test]
+    fn a_tree_whose_nodes_share_their_children_is_damage() {
+        // Ten levels of 60 links, each to the same node below: 60 to the ninth ways down, and no link at the end.
+        let len = tree_node(0, &[0; 60]).len() as u64;
+        let mut file = Vec::new();
+        for level in (1..10).rev() {
+            let below = (10 - u64::from(level)) * len;
+            file.extend(tree_node(level, &[below; 60]));
+        }
+        file.extend(tree_node(0, &[]));
+        let names = file.len();
+        file.extend(heap(names, &[0; 8]));
+        let found = list_symbols(&file, names as u64);
+        assert!(matches!(found, Err(Fault::Damaged(what)) if what.contains("over and over")));
+    }
+
+    #[test]
+    fn a_long_name_that_many_links_share_is_damage() {
+        let node = tree_node(0, &[40]);
+        let mut file = node;
+        file.extend(b"SNOD\x01\0");
+        file.extend(500_u16.to_le_bytes());
+        file.resize(file.len() + 500 * 40, 0);
+        let names = file.len();
+        file.extend(heap(names, &[b'a'; 50_000]));
+        let found = list_symbols(&file, names as u64);
+        assert!(matches!(found, Err(Fault::Damaged(what)) if what.contains("over and over")));
+    }
 }

@@ -107,10 +107,10 @@ impl SpecBuilder<'_, '_> {
 
     /// A path of the mapping, resolved in an episode.
     pub(super) fn path(&self, episode: &Episode, from: &str) -> String {
-        match from.starts_with('/') {
-            true => from.replace("{episode}", &self.id(episode)),
-            false if from == "." => episode.base.clone(),
-            false => format!("{}/{from}", episode.base),
+        match from {
+            "." => episode.base.clone(),
+            from if from.starts_with('/') => from.replace("{episode}", &self.id(episode)),
+            from => format!("{}/{from}", episode.base),
         }
     }
 

@@ -9,7 +9,7 @@
 //! licence = "CC-BY-4.0"
 //!
 //! [[stream]]                           # without any, every dataset of the common length
-//! from = "obs/*"                       # datasets of the episode, each under its own name
+//! from = "obs/*"                       # datasets of the episode, each under its own name; `**` crosses `/`
 //!
 //! [[stream]]
 //! name = "front"

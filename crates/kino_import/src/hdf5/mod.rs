@@ -10,7 +10,7 @@
 //! (`header.rs`, `links.rs`, `dense.rs`) and the bytes of strings (`heap.rs`), all through `raw.rs`.
 
 mod aloha;
-pub(crate) mod attributes;
+mod attributes;
 mod clocks;
 mod dense;
 mod element;
@@ -20,11 +20,12 @@ pub(crate) mod export;
 mod file;
 mod follow;
 mod frame_type;
-pub(crate) mod frames;
+mod frames;
 mod generic;
 mod guess;
 mod header;
 mod heap;
+mod index;
 mod labels;
 mod links;
 mod mapped;
@@ -34,50 +35,37 @@ mod raw;
 mod robomimic;
 mod rows;
 mod setup;
-pub(crate) mod spec;
+mod spec;
 mod suggest;
 mod times;
 mod tree;
 mod walk;
 
 use std::collections::HashMap;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
 use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result};
 use crate::open::ImportOptions;
-use crate::source::{EpisodeSpec, FrameBuf, Source, SourceInfo};
+use crate::source::{EpisodeSpec, Source, SourceInfo};
 use crate::specs;
 use file::H5File;
 use follow::Reach;
-pub(crate) use frame_type::{is_kind, kind_of};
-pub(crate) use frames::{nest, number};
 use mapping::Mapping;
 use objects::ancestors;
-use rows::Rows;
 use setup::Setup;
 pub(crate) use suggest::suggest;
 use tree::Node;
 use walk::Lost;
 
-/// Episodes of HDF5 files.
-#[derive(Debug)]
-pub(crate) struct Hdf5Source {
-    info: SourceInfo,
-    episodes: Vec<EpisodeSpec>,
-    /// For each episode, its file, and what each stream reads there.
-    rows: Vec<(usize, Vec<Rows>)>,
-    files: Vec<H5File>,
-}
-
 /// The contents of one file, before they are merged into the source.
 #[derive(Debug, Default)]
 struct Contents {
     attributes: Map<String, Value>,
-    episodes: Vec<(EpisodeSpec, Vec<Rows>)>,
+    episodes: Vec<EpisodeSpec>,
     defects: Vec<Defect>,
 }
 
@@ -107,6 +95,16 @@ impl Contents {
             ..Defect::new(file.place(&object), why, Action::Skipped)
         });
         self.defects.splice(0..0, defects);
+    }
+
+    /// Puts the name of the file before the ids of its episodes.
+    fn prefix_ids(&mut self, stem: &str) {
+        let of_defects = self.defects.iter_mut();
+        let of_defects = of_defects.filter_map(|defect| defect.episode.as_mut());
+        let ids = self.episodes.iter_mut().map(|episode| &mut episode.id);
+        for id in ids.chain(of_defects) {
+            *id = format!("{stem}/{id}");
+        }
     }
 
     /// Keeps the attributes of an object that is not an episode, as `<object>@<name>`.
@@ -152,129 +150,86 @@ impl Layout {
     }
 }
 
-impl Hdf5Source {
-    /// Walks the files and builds their specs; reads metadata only.
-    pub(crate) fn open(paths: &[PathBuf], options: &ImportOptions) -> Result<Self> {
-        let paths = in_order(paths);
-        let mut source = Self {
-            info: SourceInfo {
-                format: "",
-                files: Vec::new(),
-                attributes: Map::new(),
-                defects: Vec::new(),
-            },
-            episodes: Vec::new(),
-            rows: Vec::new(),
-            files: Vec::new(),
-        };
-        let mapping = Mapping::read(options.mapping.as_deref())?;
-        let mut setup = Setup::new(options, &mapping);
-        for path in &paths {
-            match source.add(path, paths.len(), &mut setup) {
-                // One unreadable file of many is a defect of the source.
-                Err(ImportError::Corrupt { object, what, .. }) if paths.len() > 1 => {
-                    let name = path.file_name().unwrap_or_default().to_string_lossy();
-                    let place = format!("{name}:{object}");
-                    let defect = Defect::new(place, what, Action::Skipped);
-                    source.info.defects.push(defect);
-                }
-                added => added?,
+/// Walks the files and builds their specs; reads metadata only.
+pub(crate) fn open(paths: &[PathBuf], options: &ImportOptions) -> Result<Source> {
+    let paths = in_order(paths);
+    let mut source = Source::new(SourceInfo::new(""), Vec::new());
+    let mapping = Mapping::read(options.mapping.as_deref())?;
+    let mut setup = Setup::new(options, &mapping);
+    for path in &paths {
+        match add(&mut source, path, paths.len(), &mut setup) {
+            // One unreadable file of many is a defect of the source.
+            Err(ImportError::Corrupt { object, what, .. }) if paths.len() > 1 => {
+                let name = path.file_name().unwrap_or_default().to_string_lossy();
+                source.note(format!("{name}:{object}"), what, Action::Skipped);
             }
+            added => added?,
         }
-        setup.check_all_found()?;
-        if source.episodes.is_empty() {
-            let path = paths.first().map(PathBuf::as_path).unwrap_or(Path::new(""));
-            let next = "check that this is the right recording";
-            return Err(specs::nothing_left(path, &source.info.defects, next));
-        }
-        Ok(source)
     }
-
-    fn add(&mut self, path: &Path, files: usize, setup: &mut Setup<'_>) -> Result<()> {
-        let options = setup.options;
-        let file = H5File::open(path, options.memory_bytes)?;
-        let (root, lost) = walk::walk(&file, Reach::of(options))?;
-        let layout = Layout::of(&root, options.mapping.as_deref());
-        if !self.info.format.is_empty() && self.info.format != layout.name() {
-            let what = format!(
-                "has the layout {}, but the files before it have {}",
-                layout.name(),
-                self.info.format
-            );
-            let next = "import files of one layout at a time";
-            return Err(ImportError::unsupported(path, "/", &what, next));
-        }
-        self.info.format = layout.name();
-        let mut contents = match layout {
-            Layout::Robomimic => robomimic::read_episodes(&file, root, options)?,
-            Layout::Act => aloha::read_episodes(&file, root, options)?,
-            Layout::Generic => generic::read_episodes(&file, root, setup)?,
-        };
-        let stem = stem(path);
-        let groups = contents.episodes.iter();
-        let groups: HashMap<_, _> = groups
-            .map(|(episode, _)| (episode.object.clone(), episode.id.clone()))
-            .collect();
-        contents.note_lost(&file, lost, |object| match layout {
-            Layout::Robomimic => robomimic::demo_of(object),
-            Layout::Act => Some(stem.clone()),
-            Layout::Generic => {
-                let object = object.split('@').next().unwrap_or(object);
-                let mut above = ancestors(object);
-                let group = above.find_map(|group| groups.get(group));
-                group.or_else(|| groups.get("/")).cloned()
-            }
-        });
-        // Every file starts at `demo_0` again, unless it is one episode named after the file.
-        let is_file = groups.keys().all(|object| object == "/");
-        let is_prefixed = files > 1 && !is_file;
-        if is_prefixed {
-            let ids = contents.defects.iter_mut();
-            for id in ids.filter_map(|defect| defect.episode.as_mut()) {
-                *id = format!("{stem}/{id}");
-            }
-        }
-        self.info.defects.append(&mut contents.defects);
-        if files == 1 {
-            self.info.attributes = contents.attributes;
-        } else if !contents.attributes.is_empty() {
-            let attributes = Value::Object(contents.attributes);
-            self.info.attributes.insert(stem.clone(), attributes);
-        }
-        for (mut episode, rows) in contents.episodes {
-            episode.file = self.info.files.len();
-            if is_prefixed {
-                episode.id = format!("{stem}/{}", episode.id);
-            }
-            self.episodes.push(episode);
-            self.rows.push((self.files.len(), rows));
-        }
-        self.info.files.extend(file.to_source_files());
-        self.files.push(file);
-        Ok(())
+    setup.check_all_found()?;
+    if source.episodes.is_empty() {
+        let path = paths.first().map(PathBuf::as_path).unwrap_or(Path::new(""));
+        let next = "check that this is the right recording";
+        return Err(specs::nothing_left(path, &source.info.defects, next));
     }
+    Ok(source)
 }
 
-impl Source for Hdf5Source {
-    fn describe(&self) -> &SourceInfo {
-        &self.info
+/// Adds the episodes of a file.
+fn add(source: &mut Source, path: &Path, files: usize, setup: &mut Setup<'_>) -> Result<()> {
+    let options = setup.options;
+    let file = Arc::new(H5File::open(path, options.memory_bytes)?);
+    let (root, lost) = walk::walk(&file, Reach::of(options))?;
+    let layout = Layout::of(&root, options.mapping.as_deref());
+    let info = &mut source.info;
+    if !info.format.is_empty() && info.format != layout.name() {
+        let what = format!(
+            "has the layout {}, but the files before it have {}",
+            layout.name(),
+            info.format
+        );
+        let next = "import files of one layout at a time";
+        return Err(ImportError::unsupported(path, "/", &what, next));
     }
-
-    fn episodes(&self) -> &[EpisodeSpec] {
-        &self.episodes
+    info.format = layout.name();
+    let mut contents = match layout {
+        Layout::Robomimic => robomimic::read_episodes(&file, root, options)?,
+        Layout::Act => aloha::read_episodes(&file, root, options)?,
+        Layout::Generic => generic::read_episodes(&file, root, setup)?,
+    };
+    let stem = stem(path);
+    let groups = contents.episodes.iter();
+    let groups: HashMap<_, _> = groups
+        .map(|episode| (episode.object.clone(), episode.id.clone()))
+        .collect();
+    contents.note_lost(&file, lost, |object| match layout {
+        Layout::Robomimic => robomimic::demo_of(object),
+        Layout::Act => Some(stem.clone()),
+        Layout::Generic => {
+            let object = object.split('@').next().unwrap_or(object);
+            let mut above = ancestors(object);
+            let group = above.find_map(|group| groups.get(group));
+            group.or_else(|| groups.get("/")).cloned()
+        }
+    });
+    // Every file starts at `demo_0` again, unless it is one episode named after the file.
+    let is_file = groups.keys().all(|object| object == "/");
+    if files > 1 && !is_file {
+        contents.prefix_ids(&stem);
     }
-
-    fn read(
-        &self,
-        episode: usize,
-        stream: usize,
-        frames: Range<u64>,
-        out: &mut FrameBuf,
-    ) -> Result<()> {
-        let spec = specs::find(&self.episodes, (episode, stream), &frames)?;
-        let (file, rows) = &self.rows[episode];
-        frames::read(&self.files[*file], &rows[stream], spec, frames, out)
+    info.defects.append(&mut contents.defects);
+    if files == 1 {
+        info.attributes = contents.attributes;
+    } else if !contents.attributes.is_empty() {
+        let attributes = Value::Object(contents.attributes);
+        info.attributes.insert(stem, attributes);
     }
+    for episode in &mut contents.episodes {
+        episode.file = info.files.len();
+    }
+    source.episodes.append(&mut contents.episodes);
+    info.files.extend(file.to_source_files());
+    Ok(())
 }
 
 /// A file's name without its extension.

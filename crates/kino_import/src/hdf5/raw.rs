@@ -9,18 +9,24 @@
 //! The library opens objects by path, and traverses every group on the way. A [`View`] is the same file with another
 //! root, so that the object at an address is opened in one step.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use hdf5_pure::{Error, FormatError, Source, Superblock};
+use kino_sync::Mutex;
 
 use crate::files;
 
 /// Size limit of one structure of a file: a header chunk, a heap block, a node of a tree.
 const MAX_STRUCTURE_BYTES: u64 = 64 << 20;
+
+/// The trees and heaps of a file may take this many times its bytes: some are read twice, and names are copied.
+const TIMES_READ: u64 = 4;
 
 /// Why bytes cannot be parsed.
 #[derive(Debug)]
@@ -111,7 +117,7 @@ impl Raw {
     }
 
     fn fill(&self, address: u64, bytes: &mut [u8]) -> io::Result<()> {
-        let mut kept = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.file.lock();
         let mut file = match kept.take() {
             Some(file) => file,
             None => files::open(&self.path)?,
@@ -120,6 +126,63 @@ impl Raw {
         file.read_exact(bytes)?;
         *kept = Some(file).filter(|_| self.between == Between::Open);
         Ok(())
+    }
+}
+
+/// A file whose trees and heaps are read, and how many bytes of them may still be read.
+///
+/// Every one of them is in the file once. Without a limit, nodes that reference each other would be read for
+/// ever, and a name that many links share would fill the memory.
+pub(crate) struct Limited<'a> {
+    raw: &'a Raw,
+    left: Cell<u64>,
+}
+
+impl<'a> Limited<'a> {
+    pub(crate) fn new(raw: &'a Raw, left: u64) -> Self {
+        let left = Cell::new(left);
+        Self { raw, left }
+    }
+
+    /// How many bytes of trees and heaps a whole file may have.
+    pub(crate) fn whole(raw: &Raw) -> u64 {
+        raw.len().saturating_mul(TIMES_READ)
+    }
+
+    /// How many bytes may still be read.
+    pub(crate) fn left(&self) -> u64 {
+        self.left.get()
+    }
+
+    /// Accounts for bytes that were read, or copied once more.
+    pub(crate) fn spend(&self, bytes: usize) -> Parsed<()> {
+        let left = self.left.get().checked_sub(bytes as u64);
+        self.left.set(left.unwrap_or(0));
+        left.map(drop).ok_or(Fault::Damaged(
+            "its trees are larger than the file: they lead to the same bytes over and over",
+        ))
+    }
+
+    /// As [`Raw::read`].
+    pub(crate) fn read(&self, address: u64, len: u64) -> Parsed<Vec<u8>> {
+        let bytes = self.raw.read(address, len)?;
+        self.spend(bytes.len())?;
+        Ok(bytes)
+    }
+
+    /// As [`Raw::read_checked`].
+    pub(crate) fn read_checked(&self, address: u64, len: u64) -> Parsed<Vec<u8>> {
+        let bytes = self.raw.read_checked(address, len)?;
+        self.spend(bytes.len())?;
+        Ok(bytes)
+    }
+}
+
+impl Deref for Limited<'_> {
+    type Target = Raw;
+
+    fn deref(&self) -> &Raw {
+        self.raw
     }
 }
 
@@ -162,9 +225,10 @@ impl<'a> Fields<'a> {
     }
 
     pub(crate) fn expect(&mut self, signature: &[u8]) -> Parsed<()> {
-        match self.take(signature.len())? == signature {
-            true => Ok(()),
-            false => Err(Fault::Damaged("a structure has the wrong signature")),
+        if self.take(signature.len())? == signature {
+            Ok(())
+        } else {
+            Err(Fault::Damaged("a structure has the wrong signature"))
         }
     }
 }
@@ -278,6 +342,24 @@ fn add(state: &mut [u32; 3], block: &[u8]) {
     let (words, _) = padded.as_chunks::<4>();
     for (state, word) in state.iter_mut().zip(words) {
         *state = state.wrapping_add(u32::from_le_bytes(*word));
+    }
+}
+
+#[cfg(test)]
+impl Raw {
+    /// The bytes of any file, with addresses of eight bytes.
+    pub(crate) fn of_file(path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+            file: Mutex::new(None),
+            between: Between::Open,
+            base: 0,
+            len: path.metadata().map_or(0, |file| file.len()),
+            offset_size: 8,
+            length_size: 8,
+            root: 0,
+            extension: u64::MAX,
+        }
     }
 }
 

@@ -11,6 +11,7 @@
 //! There are no timestamps: frames are recorded at the control rate, which `env_args` may give.
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
@@ -18,7 +19,6 @@ use crate::defect::Action;
 use crate::error::{ImportError, Result, invalid};
 use crate::hdf5::element::Element;
 use crate::hdf5::file::H5File;
-use crate::hdf5::rows::Rows;
 use crate::hdf5::spec::{self, Frame, Streams};
 use crate::hdf5::tree::Node;
 use crate::hdf5::{Contents, frames, number_order};
@@ -34,7 +34,7 @@ pub(super) type Splits = BTreeMap<String, Vec<String>>;
 
 /// Builds the specs of a file's episodes.
 pub(crate) fn read_episodes(
-    file: &H5File,
+    file: &Arc<H5File>,
     mut root: Node,
     options: &ImportOptions,
 ) -> Result<Contents> {
@@ -56,10 +56,10 @@ pub(crate) fn read_episodes(
         let splits = splits.remove(demo.name()).unwrap_or_default();
         let (id, known) = (demo.name().to_owned(), contents.defects.len());
         match episode(file, demo, rate_hz, &mut contents) {
-            Ok(Some((mut episode, rows))) => {
+            Ok(Some(mut episode)) => {
                 episode.splits = splits;
                 episode.task = episode.task.or_else(|| task.clone());
-                contents.episodes.push((episode, rows));
+                contents.episodes.push(episode);
             }
             Ok(None) => {}
             Err(ImportError::Corrupt { object, what, .. }) => {
@@ -84,11 +84,11 @@ pub(super) fn demo_of(object: &str) -> Option<String> {
 
 /// One demo, or `None` if it has no frames.
 fn episode(
-    file: &H5File,
+    file: &Arc<H5File>,
     demo: Node,
     rate_hz: f64,
     contents: &mut Contents,
-) -> Result<Option<(EpisodeSpec, Vec<Rows>)>> {
+) -> Result<Option<EpisodeSpec>> {
     let (object, id) = (demo.path.clone(), demo.name().to_owned());
     let Some(actions) = demo.leaf("actions") else {
         let what = "has no dataset `actions`: the recording stopped early, or this is not a demo";
@@ -116,18 +116,15 @@ fn episode(
     let mut draft = spec::streams(&frame, leaves)?;
     contents.defects.append(&mut draft.defects);
     attributes.append(&mut draft.attributes);
-    let episode = EpisodeSpec {
+    Ok(Some(EpisodeSpec {
         id,
-        splits: Vec::new(),
         task: task_of(&attributes),
         success: spec::success_of(&attributes),
-        licence: None,
         attributes,
-        file: 0,
         object,
         streams: draft.streams,
-    };
-    Ok(Some((episode, draft.rows)))
+        ..EpisodeSpec::default()
+    }))
 }
 
 /// Where robomimic stores one row per frame.
@@ -216,9 +213,7 @@ pub(super) fn note_absent(file: &H5File, splits: Splits, contents: &mut Contents
 
 /// Notes if `total` is not the number of frames: a demo was lost after the recording.
 fn check_total(file: &H5File, data: &Map<String, Value>, contents: &mut Contents) {
-    let frames = |(episode, _): &(EpisodeSpec, Vec<Rows>)| {
-        episode.streams.first().map_or(0, |stream| stream.frames)
-    };
+    let frames = |episode: &EpisodeSpec| episode.streams.first().map_or(0, |stream| stream.frames);
     let found: u64 = contents.episodes.iter().map(frames).sum();
     if let Some(total) = data.get("total").and_then(Value::as_u64)
         && total != found

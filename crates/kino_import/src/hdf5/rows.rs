@@ -5,12 +5,16 @@
 //!   ─▶ stream `frames/1`            N frames of [H, W, C]
 //! ```
 
+use std::sync::Arc;
+
+use crate::hdf5::file::H5File;
 use crate::hdf5::tree::Leaf;
 use crate::image::Encoded;
 
 /// Rows of a dataset that are the frames of a stream.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Rows {
+    pub(crate) file: Arc<H5File>,
     pub(crate) leaf: Leaf,
     /// The row of the first frame: not 0 if one dataset holds many episodes.
     pub(crate) first: u64,

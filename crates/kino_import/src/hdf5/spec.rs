@@ -9,7 +9,8 @@
 //! | first axis not N elsewhere, large | defect, skipped |
 //! | elements that cannot be frames (compound types, references) | defect, skipped |
 
-use kino_codec::FrameType;
+use std::sync::Arc;
+
 use kino_dataset::{Kind, MAX_FRAMES, MAX_STREAMS};
 use serde_json::{Map, Value};
 
@@ -17,11 +18,11 @@ use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result};
 use crate::hdf5::element::Element;
 use crate::hdf5::file::H5File;
-pub(crate) use crate::hdf5::frame_type::kind_of;
 use crate::hdf5::frame_type::{Typed, advice, typed};
 use crate::hdf5::frames;
 use crate::hdf5::rows::{Form, Rows};
 use crate::hdf5::tree::{Leaf, below};
+use crate::shift::find_shifts;
 use crate::source::{ClockSpec, StreamSpec};
 
 /// A dataset of at most this many values or strings can become an attribute.
@@ -36,7 +37,7 @@ const MAX_FRAME_BYTES: u64 = 64 << 20;
 /// The expectations for an episode's datasets.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Frame<'a> {
-    pub(crate) file: &'a H5File,
+    pub(crate) file: &'a Arc<H5File>,
     /// The group of the episode.
     pub(crate) object: &'a str,
     /// Its number of frames.
@@ -52,7 +53,6 @@ pub(crate) struct Frame<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct Streams {
     pub(crate) streams: Vec<StreamSpec>,
-    pub(crate) rows: Vec<Rows>,
     pub(crate) attributes: Map<String, Value>,
     pub(crate) defects: Vec<Defect>,
 }
@@ -161,7 +161,7 @@ impl Streams {
     }
 
     /// Adds a stream, or the defect that prevents it.
-    pub(crate) fn add(&mut self, file: &H5File, request: Request) -> Result<()> {
+    pub(crate) fn add(&mut self, file: &Arc<H5File>, request: Request) -> Result<()> {
         let leaf = &request.leaf;
         if leaf.row_bytes() > MAX_FRAME_BYTES {
             let bytes = leaf.row_bytes();
@@ -178,37 +178,30 @@ impl Streams {
         Ok(())
     }
 
-    fn push(&mut self, file: &H5File, request: Request, typed: Typed) {
+    fn push(&mut self, file: &Arc<H5File>, request: Request, typed: Typed) {
         let Typed { frame, kind, form } = typed;
         if let Some(what) = advice(&request, &frame, &form) {
             let place = file.place(&request.leaf.path);
             self.defects.push(Defect::new(place, what, Action::Noted));
         }
-        let mut attributes = request.leaf.attributes.clone();
-        let unit = request.unit.or_else(|| {
-            ["unit", "units"].iter().find_map(|&key| {
-                let unit = attributes.get(key)?.as_str()?.to_owned();
-                attributes.remove(key);
-                Some(unit)
-            })
-        });
-        self.streams.push(StreamSpec {
-            kind,
-            name: request.name,
-            frame,
-            frames: request.frames,
-            clock: request.clock,
-            shift_of: None,
-            carried: matches!(&form, Form::Files(encoded) if encoded.carried),
-            unit,
-            attributes,
-        });
-        self.rows.push(Rows {
+        let carried = matches!(&form, Form::Files(encoded) if encoded.carried);
+        let attributes = request.leaf.attributes.clone();
+        let rows = Rows {
+            file: Arc::clone(file),
             leaf: request.leaf,
             first: request.first,
             index: request.index,
             form,
-        });
+        };
+        let (name, frames) = (request.name, request.frames);
+        let mut stream = StreamSpec::new(name, kind, frame, frames, Arc::new(rows));
+        stream.clock = request.clock;
+        stream.carried = carried;
+        match request.unit {
+            None => stream.set_attributes(attributes),
+            unit => (stream.unit, stream.attributes) = (unit, attributes),
+        }
+        self.streams.push(stream);
     }
 
     /// A dataset that is not frames: an attribute if it is small.
@@ -235,26 +228,6 @@ impl Streams {
     pub(crate) fn skip(&mut self, file: &H5File, leaf: &Leaf, what: String) {
         self.defects
             .push(Defect::new(file.place(&leaf.path), what, Action::Skipped));
-    }
-}
-
-/// Marks each `next_obs/x` that may be `obs/x` shifted by one step.
-pub(crate) fn find_shifts(streams: &mut [StreamSpec]) {
-    let bases: Vec<_> = streams
-        .iter()
-        .map(|stream| {
-            let name = stream.name.strip_prefix("next_")?;
-            streams.iter().position(|base| {
-                let (a, b) = (stream, base);
-                let is_numbers = a.frame != FrameType::Text;
-                is_numbers
-                    && b.name == name
-                    && (&a.frame, a.frames, a.carried) == (&b.frame, b.frames, b.carried)
-            })
-        })
-        .collect();
-    for (stream, base) in streams.iter_mut().zip(bases) {
-        stream.shift_of = base.filter(|_| stream.name.starts_with("next_obs/"));
     }
 }
 

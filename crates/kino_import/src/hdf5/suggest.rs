@@ -210,12 +210,8 @@ impl Draft<'_> {
         Ok(())
     }
 
-    fn stream(
-        &mut self,
-        (episode, guess): &LookedAt,
-        stream: &Stream,
-        is_optional: bool,
-    ) -> Result<()> {
+    fn stream(&mut self, looked: &LookedAt, stream: &Stream, is_optional: bool) -> Result<()> {
+        let (episode, guess) = looked;
         let leaf = &stream.leaf;
         let clock = ClockSpec::Regular { rate_hz: 1.0 };
         let mut request = request(stream.name.clone(), leaf, 0..1, clock);

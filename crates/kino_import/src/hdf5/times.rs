@@ -14,8 +14,9 @@ use crate::clock;
 use crate::error::{ImportError, Result};
 use crate::hdf5::element::Element;
 use crate::hdf5::file::H5File;
-use crate::hdf5::frames::{self, number};
+use crate::hdf5::frames;
 use crate::hdf5::tree::Leaf;
+use crate::values::number;
 
 /// Names of timestamp datasets.
 const NAMES: &[&str] = &[

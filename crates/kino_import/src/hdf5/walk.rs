@@ -24,7 +24,7 @@ use crate::hdf5::tree::{Leaf, Node};
 /// Deeper groups are skipped.
 const MAX_DEPTH: usize = 16;
 
-/// This many bytes of attributes are always allowed; beyond them, each must be in the file.
+/// This many bytes of names and attributes are always allowed; beyond them, each must be in the file.
 const FEW_BYTES: u64 = 16 << 20;
 
 /// How much may be read to inspect a dataset.
@@ -69,7 +69,7 @@ struct Walk<'a> {
     /// Objects already visited; their content is kept from the second link on.
     known: HashMap<Place, Option<Known>>,
     objects: u64,
-    /// Bytes of attributes of all objects, counted once per link.
+    /// Bytes of names and attributes of all objects, counted once per link.
     carried_bytes: u64,
     lost: Vec<Lost>,
 }
@@ -97,6 +97,9 @@ impl Walk<'_> {
         };
         for (idx, (name, link)) in object.links.iter().enumerate() {
             let child = format!("{path}/{name}");
+            // The path of a group is in the path of each of its members.
+            self.carried_bytes += child.len() as u64;
+            self.check_size(&child)?;
             if matches!(name.as_str(), "" | ".") || name.contains(['/', '\0', '\u{fffd}']) {
                 self.lose(child, "has a name that is not valid in HDF5, or not UTF-8");
             } else if idx > 0 && object.links[idx - 1].0 == *name {
@@ -154,6 +157,12 @@ impl Walk<'_> {
         }
         self.objects += 1;
         self.carried_bytes += known.bytes;
+        self.check_size(path)?;
+        Ok(known)
+    }
+
+    /// Refuses more objects, names and attributes than a file of this size can hold.
+    fn check_size(&self, path: &str) -> Result<()> {
         let len = self.file.len();
         let too_many = |what: &str, limit: u64| {
             let what = format!(
@@ -167,9 +176,9 @@ impl Walk<'_> {
             return too_many("objects", objects);
         }
         if self.carried_bytes > bytes {
-            return too_many("bytes of attributes", bytes);
+            return too_many("bytes of names and attributes", bytes);
         }
-        Ok(known)
+        Ok(())
     }
 
     fn read(&self, place: Place, path: &str, kind: Kind) -> Result<Known> {

@@ -7,7 +7,9 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use kino_sync::Mutex;
 
 use crate::error::{ImportError, Result};
 use crate::video::{Video, VideoError, VideoInfo, Videos};
@@ -28,7 +30,7 @@ type Looked = Result<Arc<VideoInfo>, String>;
 #[derive(Default)]
 pub(super) struct Cameras {
     videos: Option<Arc<dyn Videos>>,
-    looked: Vec<(PathBuf, Looked)>,
+    looked: Mutex<Vec<(PathBuf, Looked)>>,
     waiting: Mutex<Vec<Decoder>>,
 }
 
@@ -48,8 +50,9 @@ impl Cameras {
     }
 
     /// The metadata of a file, or what is wrong with it; an error only if there is no decoder.
-    pub(super) fn look(&mut self, path: &Path) -> Result<Looked> {
-        if let Some((_, looked)) = self.looked.iter().find(|(known, _)| known == path) {
+    pub(super) fn look(&self, path: &Path) -> Result<Looked> {
+        let mut known = self.looked.lock();
+        if let Some((_, looked)) = known.iter().find(|(known, _)| known == path) {
             return Ok(looked.clone());
         }
         let looked = match self.open(path) {
@@ -57,16 +60,16 @@ impl Cameras {
             Err(VideoError::Damaged { what }) => Err(what),
             Err(error) => return Err(no_decoder(path, &error)),
         };
-        if self.looked.len() >= LOOKED {
-            drop(self.looked.remove(0));
+        if known.len() >= LOOKED {
+            drop(known.remove(0));
         }
-        self.looked.push((path.to_owned(), looked.clone()));
+        known.push((path.to_owned(), looked.clone()));
         Ok(looked)
     }
 
     /// Drops what the walk cached.
-    pub(super) fn finish_walk(&mut self) {
-        self.looked = Vec::new();
+    pub(super) fn finish_walk(&self) {
+        *self.looked.lock() = Vec::new();
     }
 
     fn open(&self, path: &Path) -> Result<Box<dyn Video>, VideoError> {
@@ -106,7 +109,7 @@ impl Cameras {
 
     /// The decoder that stopped before a frame, or an idle one of the same file.
     fn take(&self, path: &Path, frame: u64) -> Option<Decoder> {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting.lock();
         let find = |next| {
             let is_it = |found: &Decoder| found.next == next && found.path == path;
             waiting.iter().position(is_it)
@@ -116,7 +119,7 @@ impl Cameras {
     }
 
     fn put(&self, decoder: Decoder) {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting.lock();
         let is_idle = decoder.next.is_none();
         let limit = if is_idle { IDLE } else { BUSY };
         let alike = |found: &&Decoder| found.next.is_none() == is_idle;

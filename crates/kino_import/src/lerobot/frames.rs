@@ -2,41 +2,52 @@
 
 use std::collections::VecDeque;
 use std::ops::{ControlFlow, Range};
-use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use kino_codec::FrameType;
-use serde_json::Value;
+use kino_parquet::{Column, Form, Leaf, ParquetFile, read_json};
+use kino_sync::Mutex;
+use serde_json::{Map, Value};
 
-use super::cursor::Cursor;
 use super::images::{self, Image};
-use super::rows;
 use super::spec::read_image;
-use super::table::{Column, Form, Table};
+use super::table;
 use crate::error::{ImportError, Result};
 use crate::jpeg;
+use crate::recent::Recent;
 use crate::source::{BLOCK_BYTES, FrameBuf, StreamSpec};
 
 /// Suspended columns: enough for one per reading thread on any machine.
 const WAITING: usize = 64;
 
-/// Open tables that are cached.
-const TABLES: usize = 8;
+/// Where a column of an episode is.
+#[derive(Debug)]
+pub(super) struct ColumnAt {
+    /// Its number among all of the source.
+    pub(super) number: usize,
+    pub(super) name: String,
+    /// Its table.
+    pub(super) path: Arc<Path>,
+    /// The episode's first row.
+    pub(super) first: u64,
+}
 
-/// Columns that were read up to a row, by episode and stream.
+/// Columns that were read up to a row, by their number.
 ///
 /// Reading a column forward continues where it stopped, and decodes each page once.
 #[derive(Default)]
 pub(super) struct Columns {
-    waiting: Mutex<Vec<((usize, usize), Reading)>>,
+    waiting: Mutex<Vec<(usize, Reading)>>,
     /// Recently opened tables: v3.0 stores many episodes in one, and parsing a footer is slow.
-    tables: Mutex<Vec<Arc<Table>>>,
+    tables: Recent<PathBuf, ParquetFile>,
 }
 
 /// A column that is being read.
 struct Reading {
-    table: Arc<Table>,
-    cursor: Cursor,
+    name: String,
+    table: Arc<ParquetFile>,
+    leaf: Leaf,
     next: u64,
     /// The maximum number of remaining frames: at the end it is not kept.
     left: u64,
@@ -59,17 +70,22 @@ const JSON_BYTES: usize = 64 << 20;
 const MAX_JSON_ROWS: u64 = 1 << 18;
 
 impl Columns {
-    /// Reads rows of a column of the table at `path`.
+    /// Reads frames of a column; `root` is the folder of the dataset.
     pub(super) fn read(
         &self,
-        (root, path): (&Path, &Path),
-        place: (usize, usize),
-        rows: Range<u64>,
+        root: &Path,
+        at: &ColumnAt,
+        frames: Range<u64>,
         spec: &StreamSpec,
     ) -> Result<FrameBuf> {
-        let mut reading = match self.take(place, rows.start) {
+        let rows = at.first + frames.start..at.first + frames.end;
+        let mut reading = match self.take(at.number, rows.start) {
             Some(reading) => reading,
-            None => Reading::new(self.table(path)?, spec, rows.start)?,
+            None => {
+                let open = || table::open(&at.path);
+                let table = self.tables.get(at.path.to_path_buf(), open)?;
+                Reading::new(table, &at.name, spec.frames, rows.start)?
+            }
         };
         let frames = reading.read(root, rows.clone(), spec)?;
         let count = match &frames {
@@ -81,50 +97,38 @@ impl Columns {
         if reading.left == 0 {
             return Ok(frames);
         }
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting.lock();
         if waiting.len() >= WAITING {
             waiting.remove(0);
         }
-        waiting.push((place, reading));
+        waiting.push((at.number, reading));
         Ok(frames)
     }
 
-    fn table(&self, path: &Path) -> Result<Arc<Table>> {
-        let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(table) = tables.iter().find(|table| table.path() == path) {
-            return Ok(Arc::clone(table));
-        }
-        let table = Arc::new(Table::open(path)?);
-        if tables.len() >= TABLES {
-            tables.remove(0);
-        }
-        tables.push(Arc::clone(&table));
-        Ok(table)
-    }
-
-    fn take(&self, place: (usize, usize), row: u64) -> Option<Reading> {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+    fn take(&self, number: usize, row: u64) -> Option<Reading> {
+        let mut waiting = self.waiting.lock();
         let found = waiting
             .iter()
-            .position(|(at, reading)| *at == place && reading.next == row)?;
+            .position(|(at, reading)| *at == number && reading.next == row)?;
         Some(waiting.remove(found).1)
     }
 }
 
 impl Reading {
-    fn new(table: Arc<Table>, spec: &StreamSpec, row: u64) -> Result<Self> {
-        let leaf = find(&table, &spec.name)?.leaf;
-        let cursor = Cursor::new(Arc::clone(&table), &spec.name, leaf, row);
+    fn new(table: Arc<ParquetFile>, name: &str, frames: u64, row: u64) -> Result<Self> {
+        let column = find(&table, name)?;
+        let leaf = Leaf::new(Arc::clone(&table), column, row);
         let share =
-            u128::from(table.len()) * u128::from(spec.frames) / u128::from(table.rows().max(1));
+            u128::from(table.bytes()) * u128::from(frames) / u128::from(table.rows().max(1));
         let of_file = u64::try_from(share).unwrap_or(u64::MAX);
-        let of_rows = spec.frames.saturating_mul(ROW_BYTES);
+        let of_rows = frames.saturating_mul(ROW_BYTES);
         let bytes_left = of_file.saturating_mul(FILE_RATIO).saturating_add(of_rows);
         Ok(Self {
+            name: name.to_owned(),
             table,
-            cursor,
+            leaf,
             next: row,
-            left: spec.frames,
+            left: frames,
             bytes_left: bytes_left.saturating_add(1 << 20),
             texts: VecDeque::new(),
         })
@@ -132,18 +136,20 @@ impl Reading {
 
     fn read(&mut self, root: &Path, rows: Range<u64>, spec: &StreamSpec) -> Result<FrameBuf> {
         let table = Arc::clone(&self.table);
-        let column = find(&table, &spec.name)?;
+        let column = find(&table, &self.name)?;
         Ok(match (&column.form, &spec.frame) {
             (Form::Numbers { .. }, FrameType::Values(ty)) => {
-                FrameBuf::Values(self.cursor.numbers(rows.end - rows.start, ty)?)
+                FrameBuf::Values(self.leaf.numbers(rows.end - rows.start, ty)?)
             }
             (Form::Text, FrameType::Text) => FrameBuf::Bytes(self.texts(column, rows)?),
-            (Form::Json, FrameType::Text) => FrameBuf::Bytes(self.json_texts(column, rows)?),
+            (Form::Json | Form::Texts, FrameType::Text) => {
+                FrameBuf::Bytes(self.json_texts(column, rows)?)
+            }
             (Form::Image, FrameType::Values(_)) => self.images(root, column, rows, spec)?,
             _ => {
                 return Err(ImportError::corrupt(
                     table.path(),
-                    &spec.name,
+                    &self.name,
                     "changes its type",
                 ));
             }
@@ -206,9 +212,10 @@ impl Reading {
                 pixels.append(&mut decoded);
             }
         }
-        Ok(match spec.carried {
-            true => FrameBuf::Bytes(files),
-            false => FrameBuf::Values(pixels),
+        Ok(if spec.carried {
+            FrameBuf::Bytes(files)
+        } else {
+            FrameBuf::Values(pixels)
         })
     }
 
@@ -249,21 +256,22 @@ impl Reading {
             .min(row.saturating_add(JSON_ROWS.min(self.left)));
         let is_wanted = |found: &Column| found.leaf == column.leaf;
         let (texts, mut bytes) = (&mut self.texts, 0);
-        rows::read(&self.table, &is_wanted, rows, &mut |mut row| {
+        let mut each = |mut row: Map<String, Value>| {
             let value = row.remove(&column.name).unwrap_or(Value::Null);
             let text = value.to_string().into_bytes();
             bytes += text.len();
             texts.push_back(text);
-            match bytes < JSON_BYTES {
-                true => ControlFlow::Continue(()),
-                false => ControlFlow::Break(()),
+            if bytes < JSON_BYTES {
+                return ControlFlow::Continue(());
             }
-        })
+            ControlFlow::Break(())
+        };
+        Ok(read_json(&self.table, &is_wanted, rows, &mut each)?)
     }
 
     /// Byte strings of the next rows: at least one.
     fn strings(&mut self, column: &Column, rows: u64) -> Result<Vec<Option<Vec<u8>>>> {
-        let found = self.cursor.strings(rows, BLOCK_BYTES)?;
+        let found = self.leaf.strings(rows, BLOCK_BYTES)?;
         let bytes = found.iter().flatten().map(Vec::len).sum();
         self.pay(column, bytes)?;
         Ok(found)
@@ -292,7 +300,7 @@ impl Reading {
     }
 }
 
-fn find<'a>(table: &'a Table, name: &str) -> Result<&'a Column> {
+fn find<'a>(table: &'a ParquetFile, name: &str) -> Result<&'a Column> {
     let column = table.column(name);
     column.ok_or_else(|| ImportError::corrupt(table.path(), name, "no longer exists"))
 }

@@ -60,12 +60,12 @@ pub(super) fn decode(file: &[u8], expected: &Image) -> Result<Vec<u8>, String> {
 /// Refuses frames with more pixels than any robot camera, which would exhaust memory.
 pub(super) fn check_size(frame: FrameType) -> Result<FrameType, String> {
     let bytes = frame.as_values().map_or(0, |ty| ty.frame_bytes());
-    match bytes <= MAX_PIXEL_BYTES {
-        true => Ok(frame),
-        false => Err(format!(
+    if bytes > MAX_PIXEL_BYTES {
+        return Err(format!(
             "has frames of {bytes} bytes; the limit is {MAX_PIXEL_BYTES}"
-        )),
+        ));
     }
+    Ok(frame)
 }
 
 fn image(kind: Kind, dtype: Dtype, shape: &[usize], carried: bool) -> Result<Image, String> {

@@ -1,13 +1,11 @@
 //! JSON written by a recorder: complete, line by line, or truncated.
 //!
-//! A parsed value takes up to seventy times its text (`[0,0,0]`), so parsing is charged to a [`Budget`].
+//! A parsed value takes up to seventy times its text (`[0,0,0]`), so it is charged to a [`Budget`] before.
 
 use std::cell::Cell;
-use std::fmt;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
-use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
 use crate::error::{ImportError, Result};
@@ -65,15 +63,17 @@ impl Budget {
         inside && self.spend(VALUE_BYTES)
     }
 
-    /// Charges the members of an object; false if the budget is exceeded.
+    /// Charges the members of an object, if it has any; false if the budget is exceeded.
     pub(super) fn spend_on_all(&self, members: &Map<String, Value>) -> bool {
+        let object = if members.is_empty() { 0 } else { OBJECT_BYTES };
         let mut each = members.iter();
-        self.spend(OBJECT_BYTES)
+        self.spend(object)
             && each
                 .all(|(name, value)| self.spend(MEMBER_BYTES + name.len()) && self.spend_on(value))
     }
 
-    fn is_spent(&self) -> bool {
+    /// Whether it is exceeded.
+    pub(super) fn is_spent(&self) -> bool {
         self.left.get() == 0
     }
 
@@ -86,83 +86,34 @@ impl Budget {
     }
 }
 
-/// A value that is charged while it is parsed.
-struct Paid<'a>(&'a Budget);
-
-impl Paid<'_> {
-    fn pay<E: de::Error>(&self, bytes: usize) -> Result<(), E> {
-        match self.0.spend(bytes) {
-            true => Ok(()),
-            false => Err(E::custom(self.0.too_much())),
-        }
+/// Parses a text, after charging at least what its values will take.
+fn parse(text: &[u8], budget: &Budget) -> Result<Value, String> {
+    if !budget.spend(cost(text)) {
+        return Err(budget.too_much());
     }
+    serde_json::from_slice(text).map_err(|error| error.to_string())
 }
 
-impl<'de> DeserializeSeed<'de> for Paid<'_> {
-    type Value = Value;
-
-    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Value, D::Error> {
-        self.pay(VALUE_BYTES)?;
-        from.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Paid<'_> {
-    type Value = Value;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JSON")
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<Value, E> {
-        self.pay(text.len())?;
-        Ok(text.into())
-    }
-
-    fn visit_unit<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
-        let mut values = Vec::new();
-        while let Some(value) = list.next_element_seed(Paid(self.0))? {
-            values.push(value);
+/// An upper bound of the memory of a text's values: what begins each of them is counted, and all texts and names
+/// together are not longer than the text itself.
+fn cost(text: &[u8]) -> usize {
+    let (mut cost, mut rest) = (VALUE_BYTES + text.len(), text.iter());
+    while let Some(byte) = rest.next() {
+        cost += match byte {
+            b'{' => OBJECT_BYTES,
+            b':' => MEMBER_BYTES + VALUE_BYTES,
+            b'[' | b',' => VALUE_BYTES,
+            _ => 0,
+        };
+        if *byte == b'"' {
+            while let Some(inside) = rest.next().filter(|inside| **inside != b'"') {
+                if *inside == b'\\' {
+                    rest.next();
+                }
+            }
         }
-        Ok(Value::Array(values))
     }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Value, A::Error> {
-        self.pay(OBJECT_BYTES)?;
-        let mut members = Map::new();
-        while let Some(name) = object.next_key::<String>()? {
-            self.pay(MEMBER_BYTES + name.len())?;
-            members.insert(name, object.next_value_seed(Paid(self.0))?);
-        }
-        Ok(Value::Object(members))
-    }
-}
-
-fn parse(text: &[u8], budget: &Budget) -> Result<Value, serde_json::Error> {
-    let mut from = serde_json::Deserializer::from_slice(text);
-    let value = Paid(budget).deserialize(&mut from)?;
-    from.end()?;
-    Ok(value)
+    cost
 }
 
 /// The object in a file.
@@ -181,14 +132,14 @@ pub(super) fn read_object(path: &Path, budget: &Budget) -> Result<Option<Object>
     };
     // Invalid UTF-8 spoils one name, not the file.
     let (members, fault) = object(&String::from_utf8_lossy(&bytes), budget);
-    match budget.is_spent() {
-        true => Err(ImportError::corrupt(path, "/", budget.too_much())),
-        false => Ok(Some(Object {
-            members,
-            fault,
-            len: bytes.len(),
-        })),
+    if budget.is_spent() {
+        return Err(ImportError::corrupt(path, "/", budget.too_much()));
     }
+    Ok(Some(Object {
+        members,
+        fault,
+        len: bytes.len(),
+    }))
 }
 
 /// The members of an object, and what is wrong with the text, if anything.
@@ -298,10 +249,18 @@ mod tests {
     }
 
     #[test]
-    fn values_match_serde_json() {
-        let text = r#"{"a": [null, true, -1, 18446744073709551615, 0.1, 1e300, "\u00e4"], "b": {}, "a2": {"x": []}}"#;
-        let expected: Value = serde_json::from_str(text).unwrap();
-        assert_eq!(parse(text.as_bytes(), &plenty()).unwrap(), expected);
+    fn the_cost_of_a_text_covers_its_values() {
+        let texts = [
+            r#"{"a": [null, true, -1, 0.1, "\u00e4,[{:\\"], "b\":": {}, "c": {"x": [[], {}]}}"#,
+            "[[[]]]",
+            "7",
+            "\"\\\"\"",
+        ];
+        for text in texts {
+            let value = parse(text.as_bytes(), &plenty()).unwrap();
+            let exact = Budget::new(cost(text.as_bytes()));
+            assert!(exact.spend_on(&value), "{text}");
+        }
         for text in ["", "{", "[1,]", "1 2", "nul"] {
             assert!(parse(text.as_bytes(), &plenty()).is_err(), "{text}");
         }
@@ -311,7 +270,7 @@ mod tests {
     fn an_exceeded_budget_is_an_error() {
         for part in ["0,", "{},", "[],", "{\"\":0},", "\"aaaaaaaaaaaaaaaa\","] {
             let text = format!("[{}0]", part.repeat(50_000));
-            let error = parse(text.as_bytes(), &plenty()).unwrap_err().to_string();
+            let error = parse(text.as_bytes(), &plenty()).unwrap_err();
             assert!(
                 error.contains("more values than fit into the 1 MiB"),
                 "{error}"

@@ -12,13 +12,13 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use kino_parquet::{Column, read_json};
 use serde_json::{Map, Value};
 
 use super::json::{self, Budget};
 use super::meta::{EpisodeRow, Meta};
 use super::paths::files_below;
-use super::rows;
-use super::table::{Column, Table};
+use super::table;
 use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result};
 
@@ -34,8 +34,8 @@ const STATS_BUDGET: usize = 64 << 20;
 /// Up to this many unusable rows are listed one by one.
 const LISTED_ROWS: u64 = 1000;
 
-/// Receives a row; `None` ends the listing.
-type Hand<'a, T> = dyn FnMut(&mut T, Map<String, Value>) -> Option<()> + 'a;
+/// Receives a row.
+type Hand<'a, T> = dyn FnMut(&mut T, Map<String, Value>) + 'a;
 
 impl Meta {
     /// Reads `episodes.jsonl`, `tasks.jsonl` and `episodes_stats.jsonl`.
@@ -48,9 +48,8 @@ impl Meta {
         self.each_line(root, "meta/tasks.jsonl", &mut |meta, row| {
             let index = row.get("task_index").and_then(Value::as_i64);
             let task = row.get("task").and_then(Value::as_str);
-            match (index, task) {
-                (Some(index), Some(task)) => meta.add_task(index, task),
-                _ => Some(()),
+            if let (Some(index), Some(task)) = (index, task) {
+                meta.add_task(index, task);
             }
         })?;
         let name = "meta/episodes_stats.jsonl";
@@ -60,38 +59,36 @@ impl Meta {
         } else if len > 0 {
             let rows = self.episodes.iter().enumerate();
             let places: HashMap<_, _> = rows.map(|(place, row)| (row.index, place)).collect();
-            let (budget, mut fits) = (Budget::new(STATS_BUDGET), true);
+            let mut stats = KeptStats::new();
             self.each_line(root, name, &mut |meta, mut row| {
                 let index = row.get("episode_index").and_then(Value::as_u64);
                 let place = index.and_then(|index| places.get(&index));
-                if let (Some(&place), Some(stats), true) = (place, row.remove("stats"), fits) {
-                    fits = keeps(&stats, &budget);
-                    meta.episodes[place].stats = Some(Box::new(stats));
+                if let (Some(&place), Some(found)) = (place, row.remove("stats")) {
+                    stats.keep(&mut meta.episodes[place], found);
                 }
-                Some(())
             })?;
-            if !fits {
+            if !stats.fit {
                 self.note_stats(name);
             }
         }
         Ok(())
     }
 
-    /// Passes on the object of every line, and records invalid lines. `None` means that the memory limit is reached.
+    /// Passes on the object of every line, and records invalid lines.
     fn each_line(&mut self, root: &Path, name: &str, hand: &mut Hand<'_, Self>) -> Result<()> {
         let path = root.join(name);
         let is_there = json::each_line(&path, &mut |line, found| {
             match found {
-                Ok(object) => hand(self, object).ok_or_else(|| self.too_much(&path))?,
+                Ok(object) => hand(self, object),
                 Err(what) => self.lose_row(&format!("{name}:{line}"), what),
             }
-            Ok(())
+            self.check_budget(&path)
         })?;
-        match is_there {
-            true => self.files.push(PathBuf::from(name)),
-            false => self
-                .defects
-                .push(Defect::new(name, "is missing", Action::Kept)),
+        if is_there {
+            self.files.push(PathBuf::from(name));
+        } else {
+            let defect = Defect::new(name, "is missing", Action::Kept);
+            self.defects.push(defect);
         }
         Ok(())
     }
@@ -102,21 +99,19 @@ impl Meta {
         let len = |part: &PathBuf| root.join(part).metadata().map_or(0, |found| found.len());
         let has_stats = parts.iter().map(len).sum::<u64>() <= ALL_STATS;
         let is_wanted = |column: &Column| has_stats || !column.name.starts_with("stats/");
-        let (budget, mut fits, mut known) = (Budget::new(STATS_BUDGET), true, HashSet::new());
+        let (mut stats, mut known) = (KeptStats::new(), HashSet::new());
         for part in parts {
             let place = part.to_string_lossy().into_owned();
             self.each_row(root, part, &is_wanted, &mut |meta, mut row| {
-                let stats = gather_stats(&mut row).filter(|_| fits);
+                let found = gather_stats(&mut row);
                 let before = meta.episodes.len();
-                meta.add_row(row, &place, &mut known)?;
-                if let (Some(stats), Some(row)) = (stats, meta.episodes.get_mut(before)) {
-                    fits = keeps(&stats, &budget);
-                    row.stats = Some(Box::new(stats));
+                meta.add_row(row, &place, &mut known);
+                if let (Some(found), Some(row)) = (found, meta.episodes.get_mut(before)) {
+                    stats.keep(row, found);
                 }
-                Some(())
             })?;
         }
-        if !(has_stats && fits) {
+        if !(has_stats && stats.fit) {
             self.note_stats("meta/episodes");
         }
         let tasks = PathBuf::from("meta/tasks.parquet");
@@ -133,11 +128,13 @@ impl Meta {
             let index = row.get("task_index").and_then(Value::as_i64);
             let index = index.unwrap_or(count);
             count += 1;
-            text.map_or(Some(()), |text| meta.add_task(index, text))
+            if let Some(text) = text {
+                meta.add_task(index, text);
+            }
         })
     }
 
-    /// Passes on the rows of a table, and records its faults. `None` means that the memory limit is reached.
+    /// Passes on the rows of a table, and records its faults.
     fn each_row(
         &mut self,
         root: &Path,
@@ -145,24 +142,19 @@ impl Meta {
         is_wanted: &dyn Fn(&Column) -> bool,
         hand: &mut Hand<'_, Self>,
     ) -> Result<()> {
-        let (path, mut is_too_much) = (root.join(&part), false);
-        let read = Table::open(&path).and_then(|table| {
-            rows::read(
-                &table,
-                is_wanted,
-                0..table.rows(),
-                &mut |row| match hand(self, row) {
-                    Some(()) => ControlFlow::Continue(()),
-                    None => {
-                        is_too_much = true;
-                        ControlFlow::Break(())
-                    }
-                },
-            )
+        let path = root.join(&part);
+        let mut each = |row| {
+            hand(self, row);
+            if self.budget.is_spent() {
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
+        };
+        let read = table::open(&path).and_then(|table| {
+            let rows = 0..table.rows();
+            Ok(read_json(&table, is_wanted, rows, &mut each)?)
         });
-        if is_too_much {
-            return Err(self.too_much(&path));
-        }
+        self.check_budget(&path)?;
         let place = part.to_string_lossy().into_owned();
         self.files.push(part);
         match read {
@@ -174,8 +166,12 @@ impl Meta {
         }
     }
 
-    fn too_much(&self, path: &Path) -> ImportError {
-        ImportError::corrupt(path, "/", self.budget.too_much())
+    /// Refuses a list that takes more memory than allowed.
+    fn check_budget(&self, path: &Path) -> Result<()> {
+        if self.budget.is_spent() {
+            return Err(ImportError::corrupt(path, "/", self.budget.too_much()));
+        }
+        Ok(())
     }
 
     /// Records an unusable row; of very many, only the first.
@@ -195,51 +191,39 @@ impl Meta {
         }
     }
 
-    fn add_task(&mut self, index: i64, text: &str) -> Option<()> {
-        let text = self.text(text)?;
-        let cost = 2 * size_of::<(i64, Arc<str>)>();
-        self.budget.spend(cost).then(|| {
-            self.tasks.insert(index, text);
-        })
+    fn add_task(&mut self, index: i64, text: &str) {
+        let text = self.text(text);
+        self.budget.spend(2 * size_of::<(i64, Arc<str>)>());
+        self.tasks.insert(index, text);
     }
 
-    /// An interned text; `None` if the memory limit is reached.
-    fn text(&mut self, text: &str) -> Option<Arc<str>> {
+    /// An interned text.
+    fn text(&mut self, text: &str) -> Arc<str> {
         if let Some(known) = self.texts.get(text) {
-            return Some(Arc::clone(known));
+            return Arc::clone(known);
         }
-        let is_paid = self.budget.spend(text.len() + 64);
-        is_paid.then(|| {
-            let text: Arc<str> = Arc::from(text);
-            self.texts.insert(Arc::clone(&text));
-            text
-        })
+        self.budget.spend(text.len() + 64);
+        let text: Arc<str> = Arc::from(text);
+        self.texts.insert(Arc::clone(&text));
+        text
     }
 
-    /// Adds an episode; `None` if the memory limit is reached.
-    fn add_row(
-        &mut self,
-        said: Map<String, Value>,
-        place: &str,
-        known: &mut HashSet<u64>,
-    ) -> Option<()> {
+    /// Adds an episode.
+    fn add_row(&mut self, said: Map<String, Value>, place: &str, known: &mut HashSet<u64>) {
         let index = said.get("episode_index").and_then(Value::as_u64);
         let Some(index) = index else {
             let what = "has a row without an `episode_index`".to_owned();
-            self.lose_row(place, what);
-            return Some(());
+            return self.lose_row(place, what);
         };
         if !known.insert(index) {
             let what = format!("names episode {index} twice; the first is used");
-            self.lose_row(place, what);
-            return Some(());
+            return self.lose_row(place, what);
         }
-        let row = self.take_row(index, said)?;
+        let row = self.take_row(index, said);
         self.episodes.push(row);
-        Some(())
     }
 
-    fn take_row(&mut self, index: u64, mut said: Map<String, Value>) -> Option<EpisodeRow> {
+    fn take_row(&mut self, index: u64, mut said: Map<String, Value>) -> EpisodeRow {
         said.remove("episode_index");
         let tasks = match said.remove("tasks") {
             Some(Value::Array(tasks)) => tasks,
@@ -247,8 +231,7 @@ impl Meta {
             _ => Vec::new(),
         };
         let texts = tasks.iter().filter_map(Value::as_str);
-        let tasks: Option<Box<[_]>> = texts.map(|text| self.text(text)).collect();
-        let tasks = tasks?;
+        let tasks: Box<[_]> = texts.map(|text| self.text(text)).collect();
         let length = said.remove("length").and_then(|length| length.as_u64());
         let mut numbers = Vec::new();
         said.retain(|name, value| {
@@ -259,17 +242,16 @@ impl Meta {
             // The file locations of v3.0 are specific to the source, and nulls are columns of other episodes.
             !name.contains('/') && !name.starts_with("dataset_") && !value.is_null()
         });
-        let cost = 16 * (tasks.len() + numbers.len());
-        let is_paid =
-            self.budget.spend(cost) && (said.is_empty() || self.budget.spend_on_all(&said));
-        is_paid.then(|| EpisodeRow {
+        self.budget.spend(16 * (tasks.len() + numbers.len()));
+        self.budget.spend_on_all(&said);
+        EpisodeRow {
             index,
             tasks,
             length,
             numbers: numbers.into_boxed_slice(),
             said: (!said.is_empty()).then(|| Box::new(said)),
             stats: None,
-        })
+        }
     }
 
     /// The number of a name.
@@ -291,9 +273,27 @@ impl Meta {
     }
 }
 
-/// Whether statistics are short enough to keep.
-fn keeps(stats: &Value, budget: &Budget) -> bool {
-    budget.spend_on(stats) && stats.to_string().len() <= SMALL_STATS
+/// Statistics of episodes, until they are too long to keep.
+struct KeptStats {
+    budget: Budget,
+    fit: bool,
+}
+
+impl KeptStats {
+    fn new() -> Self {
+        Self {
+            budget: Budget::new(STATS_BUDGET),
+            fit: true,
+        }
+    }
+
+    fn keep(&mut self, row: &mut EpisodeRow, stats: Value) {
+        if self.fit {
+            let is_small = stats.to_string().len() <= SMALL_STATS;
+            self.fit = self.budget.spend_on(&stats) && is_small;
+            row.stats = Some(Box::new(stats));
+        }
+    }
 }
 
 /// Removes `stats/action/min` and the like from a row, as one object.

@@ -88,10 +88,12 @@ impl Version {
     }
 
     fn of(root: &Path, info: &Map<String, Value>, defects: &mut Vec<Defect>) -> Result<Self> {
-        let found = match root.join("meta/episodes").is_dir() {
-            true => Self::V30,
-            false if root.join("meta/episodes_stats.jsonl").exists() => Self::V21,
-            false => Self::V20,
+        let found = if root.join("meta/episodes").is_dir() {
+            Self::V30
+        } else if root.join("meta/episodes_stats.jsonl").exists() {
+            Self::V21
+        } else {
+            Self::V20
         };
         match info.get("codebase_version").and_then(Value::as_str) {
             Some(text) if text.starts_with("v2.0") => Ok(Self::V20),
@@ -181,9 +183,10 @@ pub(super) fn walk(root: &Path, options: &ImportOptions) -> Result<Meta> {
         files,
     };
     meta.read_splits(&info);
-    match is_v3 {
-        true => meta.read_v3(root)?,
-        false => meta.read_v2(root)?,
+    if is_v3 {
+        meta.read_v3(root)?;
+    } else {
+        meta.read_v2(root)?;
     }
     meta.check_total(&info);
     meta.keep(root, info)?;

@@ -10,17 +10,13 @@
 
 mod cameras;
 mod checks;
-mod cursor;
 pub(crate) mod export;
 mod frames;
-mod headers;
 mod images;
 mod json;
 mod listing;
 mod meta;
-mod pages;
 mod paths;
-mod rows;
 mod spec;
 mod table;
 mod walk;
@@ -33,24 +29,19 @@ use std::sync::Arc;
 use crate::error::{ImportError, Result};
 use crate::files;
 use crate::open::ImportOptions;
-use crate::part::NotOpened;
-use crate::source::{BLOCK_BYTES, EpisodeSpec, FrameBuf, Source, SourceFile, SourceInfo};
+use crate::source::{BLOCK_BYTES, FrameBuf, ReadFrames, Source, SourceInfo, Wanted};
+use crate::source_file::SourceFile;
 use crate::specs;
 use cameras::Cameras;
 use frames::Columns;
 use spec::Origin;
 use walk::{Files, Walk};
 
-/// Episodes of a LeRobot dataset.
-pub(crate) struct LeRobotSource {
+/// What the streams of a dataset share.
+struct Dataset {
     root: PathBuf,
-    info: SourceInfo,
-    episodes: Vec<EpisodeSpec>,
-    /// For each episode, its rows in the table, and the origin of each stream.
-    origins: Vec<(Range<u64>, Vec<Origin>)>,
     cameras: Cameras,
     columns: Columns,
-    not_opened: NotOpened,
 }
 
 /// Whether a folder looks like a LeRobot dataset.
@@ -59,52 +50,43 @@ pub(crate) fn recognise(path: &Path) -> bool {
     names.iter().any(|name| path.join(name).exists())
 }
 
-impl LeRobotSource {
-    /// Walks the folder and builds its specs; reads metadata, and the index columns.
-    pub(crate) fn open(root: &Path, options: &ImportOptions) -> Result<Self> {
-        let mut meta = meta::walk(root, options)?;
-        meta.note_lost_rows();
-        let mut walk = Walk::new(
-            root,
-            &mut meta,
-            Cameras::new(options.videos.clone()),
-            &options.part,
-        );
-        let (mut episodes, mut origins) = (Vec::new(), Vec::new());
-        for row in std::mem::take(&mut meta.episodes) {
-            if let Some((episode, rows, of_streams)) = walk.episode(&meta, &row)? {
-                episodes.push(episode);
-                origins.push((rows, of_streams));
-            }
-        }
-        walk.note_strangers();
-        let Walk {
-            files,
-            defects,
-            mut cameras,
-            not_opened,
-            ..
-        } = walk;
-        cameras.finish_walk();
-        if episodes.is_empty() && not_opened.episodes.is_empty() {
-            let next = "pass the folder that contains `meta` and `data`";
-            return Err(specs::nothing_left(root, &defects, next));
-        }
-        Ok(Self {
-            root: root.to_owned(),
-            info: SourceInfo {
-                format: meta.version.name(),
-                files: source_files(root, &files)?,
-                attributes: meta.attributes,
-                defects,
-            },
-            episodes,
-            origins,
-            cameras,
-            columns: Columns::default(),
-            not_opened,
-        })
+/// Walks the folder and builds its specs; reads metadata, and the index columns.
+pub(crate) fn open(root: &Path, options: &ImportOptions) -> Result<Source> {
+    let mut meta = meta::walk(root, options)?;
+    meta.note_lost_rows();
+    let dataset = Arc::new(Dataset {
+        root: root.to_owned(),
+        cameras: Cameras::new(options.videos.clone()),
+        columns: Columns::default(),
+    });
+    let mut walk = Walk::new(&dataset, &mut meta, &options.part);
+    let mut episodes = Vec::new();
+    for row in std::mem::take(&mut meta.episodes) {
+        episodes.extend(walk.episode(&meta, &row)?);
     }
+    walk.note_strangers();
+    let Walk {
+        files,
+        defects,
+        not_opened,
+        ..
+    } = walk;
+    dataset.cameras.finish_walk();
+    if episodes.is_empty() && not_opened.episodes.is_empty() {
+        let next = "pass the folder that contains `meta` and `data`";
+        return Err(specs::nothing_left(root, &defects, next));
+    }
+    let info = SourceInfo {
+        format: meta.version.name(),
+        files: source_files(root, &files)?,
+        attributes: meta.attributes,
+        defects,
+    };
+    Ok(Source {
+        info,
+        episodes,
+        not_opened,
+    })
 }
 
 fn source_files(root: &Path, files: &Files) -> Result<Vec<SourceFile>> {
@@ -118,54 +100,35 @@ fn source_files(root: &Path, files: &Files) -> Result<Vec<SourceFile>> {
     files.list.iter().map(file).collect()
 }
 
-impl Source for LeRobotSource {
-    fn describe(&self) -> &SourceInfo {
-        &self.info
-    }
+/// A stream of an episode.
+struct LeRobotStream {
+    dataset: Arc<Dataset>,
+    origin: Origin,
+}
 
-    fn episodes(&self) -> &[EpisodeSpec] {
-        &self.episodes
-    }
-
-    fn not_opened(&self) -> &NotOpened {
-        &self.not_opened
-    }
-
-    fn read(
-        &self,
-        episode: usize,
-        stream: usize,
-        frames: Range<u64>,
-        out: &mut FrameBuf,
-    ) -> Result<()> {
-        let spec = specs::find(&self.episodes, (episode, stream), &frames)?;
-        let (rows, origins) = &self.origins[episode];
-        let bytes = spec
-            .frame
-            .as_values()
-            .map_or(0, |ty| ty.frame_bytes() as u64);
-        *out = match &origins[stream] {
+impl ReadFrames for LeRobotStream {
+    fn read(&self, wanted: Wanted<'_>) -> Result<FrameBuf> {
+        let Wanted { stream, frames, .. } = wanted;
+        let Dataset {
+            root,
+            cameras,
+            columns,
+        } = &*self.dataset;
+        Ok(match &self.origin {
             Origin::Tasks(runs) => FrameBuf::Bytes(tasks_at(runs, frames)),
             Origin::Video { file, first } => {
                 let mut pixels = Vec::new();
                 let (start, end) = (first + frames.start, first + frames.end);
-                let file = self.root.join(file);
-                self.cameras
-                    .read(&file, start..end, first + spec.frames, &mut pixels)?;
-                if pixels.len() as u64 != bytes * (end - start) {
+                let file = root.join(file);
+                cameras.read(&file, start..end, first + stream.frames, &mut pixels)?;
+                if pixels.len() as u64 != stream.frame_bytes() * (end - start) {
                     let what = "returns frames of a different size than it announced";
-                    return Err(ImportError::corrupt(&file, &spec.name, what));
+                    return Err(ImportError::corrupt(&file, &stream.name, what));
                 }
                 FrameBuf::Values(pixels)
             }
-            Origin::Column => {
-                let file = self.info.files[self.episodes[episode].file].path();
-                let rows = rows.start + frames.start..rows.start + frames.end;
-                self.columns
-                    .read((&self.root, file), (episode, stream), rows, spec)?
-            }
-        };
-        Ok(())
+            Origin::Column(at) => columns.read(root, at, frames, stream)?,
+        })
     }
 }
 

@@ -70,10 +70,10 @@ pub(super) fn check(path: &str) -> Result<PathBuf, String> {
     }
     let path = Path::new(path);
     let is_inside = |part| matches!(part, Component::Normal(_) | Component::CurDir);
-    match path.components().all(is_inside) && path.file_name().is_some() {
-        true => Ok(path.components().collect()),
-        false => Err("leads out of the source's folder".to_owned()),
+    if !path.components().all(is_inside) || path.file_name().is_none() {
+        return Err("leads out of the source's folder".to_owned());
     }
+    Ok(path.components().collect())
 }
 
 /// Every file below a folder with this extension, relative to `root`, sorted.

@@ -15,14 +15,14 @@ use std::sync::Arc;
 
 use kino_codec::{Dtype, FrameType};
 use kino_dataset::Kind;
+use kino_parquet::{Column, Form, Leaf, ParquetFile};
 use serde_json::{Map, Value};
 
-use super::cameras::Cameras;
-use super::cursor::Cursor;
+use super::frames::ColumnAt;
 use super::images::{self, Image};
 use super::meta::{EpisodeRow, Meta, Version};
 use super::paths::{self, Fields};
-use super::table::{Column, Form, Table};
+use super::{Dataset, LeRobotStream};
 use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result};
 use crate::files;
@@ -31,10 +31,10 @@ use crate::source::{ClockSpec, StreamSpec};
 use crate::video::{Pixels, VideoInfo};
 
 /// The origin of a stream's frames.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) enum Origin {
-    /// The column of that name in the episode's table.
-    Column,
+    /// A column of the episode's table.
+    Column(ColumnAt),
     /// Frames of a video file, relative to the source, starting at this one.
     Video { file: PathBuf, first: u64 },
     /// Where each task begins, and its text.
@@ -49,19 +49,23 @@ type Columned = (Kind, FrameType, bool);
 
 /// Builds the spec of one episode.
 pub(super) struct SpecBuilder<'a> {
-    pub(super) root: &'a Path,
+    pub(super) dataset: &'a Arc<Dataset>,
     pub(super) meta: &'a Meta,
     pub(super) row: &'a EpisodeRow,
     pub(super) id: &'a str,
-    pub(super) table: &'a Arc<Table>,
+    pub(super) table: &'a Arc<ParquetFile>,
     /// Its rows in the table.
     pub(super) rows: Range<u64>,
     /// Where the table is, relative to the source.
     pub(super) place: String,
-    pub(super) streams: Vec<(StreamSpec, Origin)>,
+    pub(super) streams: Vec<StreamSpec>,
+    /// The files of its cameras, relative to the source.
+    pub(super) videos: Vec<PathBuf>,
     pub(super) defects: Vec<Defect>,
     /// The user's selection.
     pub(super) part: &'a Part,
+    /// The number of columns so far, of all episodes.
+    pub(super) numbered: &'a mut usize,
 }
 
 impl SpecBuilder<'_> {
@@ -74,6 +78,7 @@ impl SpecBuilder<'_> {
     /// Adds a stream for each column.
     pub(super) fn columns(&mut self) -> Result<()> {
         let table = Arc::clone(self.table);
+        let path: Arc<Path> = Arc::from(table.path());
         let columns = table.columns().iter();
         for column in columns.filter(|column| self.part.takes_stream(&column.name)) {
             let draft = match self.column(column) {
@@ -83,9 +88,16 @@ impl SpecBuilder<'_> {
             };
             match draft {
                 Ok((kind, frame, carried)) => {
-                    let mut spec = self.stream(&column.name, kind, frame);
+                    *self.numbered += 1;
+                    let at = ColumnAt {
+                        number: *self.numbered,
+                        name: column.name.clone(),
+                        path: Arc::clone(&path),
+                        first: self.rows.start,
+                    };
+                    let mut spec = self.stream(&column.name, kind, frame, Origin::Column(at));
                     spec.carried = carried;
-                    self.streams.push((spec, Origin::Column));
+                    self.streams.push(spec);
                 }
                 Err(what) => {
                     let place = format!("{}:{}", self.place, column.name);
@@ -109,12 +121,12 @@ impl SpecBuilder<'_> {
 
     /// Kind, type and whether JPEG files are stored, or why it cannot be a stream.
     fn column(&self, column: &Column) -> Result<Result<Columned, String>> {
-        let is_plain = column.form != Form::Image && column.form != Form::Json;
+        let is_plain = !matches!(column.form, Form::Image | Form::Json | Form::Texts);
         if is_plain && self.table.has_nulls(column, &self.rows) {
             return Ok(Err("has nulls, which a stream cannot hold".to_owned()));
         }
         Ok(match &column.form {
-            Form::Text | Form::Json => Ok((Kind::Text, FrameType::Text, false)),
+            Form::Text | Form::Texts | Form::Json => Ok((Kind::Text, FrameType::Text, false)),
             Form::Image => self
                 .image(column)?
                 .map(|found| (found.kind, found.frame, found.carried)),
@@ -140,7 +152,7 @@ impl SpecBuilder<'_> {
             1 => vec![usize::try_from(len).unwrap_or(usize::MAX)],
             _ => {
                 let (table, row) = (Arc::clone(self.table), self.rows.start);
-                Cursor::new(table, &column.name, column.leaf, row).shape(depth, len)?
+                Leaf::new(table, column, row).shape(depth, len)?
             }
         };
         let kind = match (dtype, shape.as_slice()) {
@@ -152,12 +164,12 @@ impl SpecBuilder<'_> {
     }
 
     fn image(&self, column: &Column) -> Result<Result<Image, String>> {
-        let file = read_image(self.root, self.table, column, self.rows.start)?;
+        let file = read_image(&self.dataset.root, self.table, column, self.rows.start)?;
         Ok(images::look(&file))
     }
 
     /// Adds a stream for each camera stored as video.
-    pub(super) fn cameras(&mut self, cameras: &mut Cameras, keys: &[String]) -> Result<()> {
+    pub(super) fn cameras(&mut self, keys: &[String]) -> Result<()> {
         for key in keys {
             if self.table.column(key).is_some() {
                 continue;
@@ -165,10 +177,10 @@ impl SpecBuilder<'_> {
             let fields = fields(self.meta, self.row, key);
             let file = match paths::fill(&self.meta.video_path, &fields) {
                 Ok(file) => file,
-                Err(what) => return Err(bad_template(self.root, "video_path", &what)),
+                Err(what) => return Err(bad_template(&self.dataset.root, "video_path", &what)),
             };
             let place = file.to_string_lossy().into_owned();
-            let path = self.root.join(&file);
+            let path = self.dataset.root.join(&file);
             if !path.is_file() {
                 let what = format!("is missing: the episode has no `{key}`");
                 self.note(place, what, Action::Skipped);
@@ -178,7 +190,7 @@ impl SpecBuilder<'_> {
                 self.note(place, what, Action::Skipped);
                 continue;
             }
-            match cameras.look(&path)? {
+            match self.dataset.cameras.look(&path)? {
                 Ok(info) => self.camera(key, file, &info),
                 Err(what) => self.note(place, what, Action::Skipped),
             }
@@ -219,11 +231,12 @@ impl SpecBuilder<'_> {
         let frame = FrameType::values(dtype, &shape).map_err(|error| error.to_string());
         match frame.and_then(images::check_size) {
             Ok(frame) => {
-                let mut spec = self.stream(key, kind, frame);
+                self.videos.push(file.clone());
+                let mut spec = self.stream(key, kind, frame, Origin::Video { file, first });
                 if kind == Kind::Depth {
                     spec.attributes = depth_words(self.meta.features.get(key));
                 }
-                self.streams.push((spec, Origin::Video { file, first }));
+                self.streams.push(spec);
             }
             Err(what) => self.note(file.to_string_lossy().into_owned(), what, Action::Skipped),
         }
@@ -303,25 +316,20 @@ impl SpecBuilder<'_> {
             let what = format!("has a task of {len} bytes, which is too long to store per frame");
             self.note(format!("{}:task_index", self.place), what, Action::Skipped);
         } else {
-            let spec = self.stream("task", Kind::Text, FrameType::Text);
-            self.streams.push((spec, Origin::Tasks(runs)));
+            let spec = self.stream("task", Kind::Text, FrameType::Text, Origin::Tasks(runs));
+            self.streams.push(spec);
         }
     }
 
-    fn stream(&self, name: &str, kind: Kind, frame: FrameType) -> StreamSpec {
-        StreamSpec {
-            name: name.to_owned(),
-            kind,
-            frame,
-            frames: self.rows.end - self.rows.start,
-            clock: ClockSpec::Regular {
-                rate_hz: self.meta.rate_hz,
-            },
-            shift_of: None,
-            carried: false,
-            unit: None,
-            attributes: Map::new(),
-        }
+    fn stream(&self, name: &str, kind: Kind, frame: FrameType, origin: Origin) -> StreamSpec {
+        let frames = self.rows.end - self.rows.start;
+        let dataset = Arc::clone(self.dataset);
+        let reader = Arc::new(LeRobotStream { dataset, origin });
+        let mut stream = StreamSpec::new(name, kind, frame, frames, reader);
+        stream.clock = ClockSpec::Regular {
+            rate_hz: self.meta.rate_hz,
+        };
+        stream
     }
 }
 
@@ -347,21 +355,20 @@ pub(super) fn bad_template(root: &Path, name: &str, what: &str) -> ImportError {
 /// The bytes of an image: in the table itself, or in a file that the table names.
 pub(super) fn read_image(
     root: &Path,
-    table: &Arc<Table>,
+    table: &Arc<ParquetFile>,
     column: &Column,
     row: u64,
 ) -> Result<Vec<u8>> {
-    let one = |leaf| {
-        let mut cursor = Cursor::new(Arc::clone(table), &column.name, leaf, row);
-        cursor.strings(1, 0).map(|mut found| found.pop().flatten())
-    };
+    let one = |mut leaf: Leaf| leaf.strings(1, 0).map(|mut found| found.pop().flatten());
+    let bytes = || Leaf::new(Arc::clone(table), column, row);
     let corrupt = |what: String| ImportError::corrupt(table.path(), &column.name, what);
-    if let Some(bytes) = one(column.leaf)? {
+    if let Some(bytes) = one(bytes())? {
         return Ok(bytes);
     }
-    let path = match column.ty.is_primitive() {
-        true => None,
-        false => one(column.leaf + 1)?,
+    let path = if column.leaves() > 1 {
+        one(bytes().second())?
+    } else {
+        None
     };
     let path = path.ok_or_else(|| corrupt(format!("has no image in row {row}")))?;
     let path = String::from_utf8_lossy(&path).into_owned();

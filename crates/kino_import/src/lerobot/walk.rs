@@ -5,29 +5,24 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use kino_parquet::ParquetFile;
 use serde_json::{Map, Value};
 
-use super::cameras::Cameras;
-use super::checks::Places;
+use super::checks::IndexColumns;
 use super::meta::{EpisodeRow, Meta, Version};
-use super::spec::{Origin, SpecBuilder};
-use super::table::Table;
-use super::{checks, paths, spec};
+use super::spec::SpecBuilder;
+use super::{Dataset, paths, spec, table};
 use crate::defect::{Action, Defect};
-use crate::error::{ImportError, Result, invalid};
+use crate::error::{ImportError, Result};
 use crate::part::{NotOpened, Part};
-use crate::source::{EpisodeSpec, StreamSpec};
-
-/// An episode, its rows in its table, and the origin of each stream.
-pub(super) type Draft = (EpisodeSpec, Range<u64>, Vec<Origin>);
+use crate::source::EpisodeSpec;
 
 /// The state of the walk through the episodes.
 pub(super) struct Walk<'a> {
-    pub(super) root: &'a Path,
+    pub(super) dataset: &'a Arc<Dataset>,
     pub(super) files: Files,
     pub(super) keys: Vec<String>,
     pub(super) defects: Vec<Defect>,
-    pub(super) cameras: Cameras,
     /// The last opened table: v3.0 stores many episodes in one.
     table: Option<OpenTable>,
     /// How many episodes have no data; the first of them are in `defects`.
@@ -35,6 +30,8 @@ pub(super) struct Walk<'a> {
     /// The user's selection, and what was not opened because of it.
     part: &'a Part,
     pub(super) not_opened: NotOpened,
+    /// The number of columns so far.
+    columns: usize,
 }
 
 /// Up to this many episodes without data are listed one by one.
@@ -42,10 +39,34 @@ const LISTED: u64 = 1000;
 
 struct OpenTable {
     file: PathBuf,
-    table: Arc<Table>,
-    /// Where its episodes are.
+    index: IndexColumns,
+    /// Where its episodes are; `None` if it is one.
     episodes: Option<HashMap<u64, Range<u64>>>,
-    places: Places,
+}
+
+impl OpenTable {
+    fn open(root: &Path, file: &Path, version: Version) -> Result<Self> {
+        let mut index = IndexColumns::new(Arc::new(table::open(&root.join(file))?));
+        let episodes = match version {
+            Version::V30 => index.episodes()?,
+            _ => None,
+        };
+        Ok(Self {
+            file: file.to_owned(),
+            index,
+            episodes,
+        })
+    }
+}
+
+/// The rows of an episode, and what their index columns say.
+struct Index {
+    table: Arc<ParquetFile>,
+    rows: Range<u64>,
+    /// Each with the name of its column.
+    faults: Vec<(&'static str, String)>,
+    /// Where each task begins.
+    tasks: Vec<(u64, i64)>,
 }
 
 /// The files of a source, each once, in order of first use.
@@ -77,145 +98,116 @@ impl Files {
 }
 
 impl<'a> Walk<'a> {
-    pub(super) fn new(root: &'a Path, meta: &mut Meta, cameras: Cameras, part: &'a Part) -> Self {
+    pub(super) fn new(dataset: &'a Arc<Dataset>, meta: &mut Meta, part: &'a Part) -> Self {
         let mut not_opened = NotOpened::default();
-        let (keys, others): (Vec<_>, Vec<_>) = video_keys(root, meta)
+        let (keys, others): (Vec<_>, Vec<_>) = video_keys(&dataset.root, meta)
             .into_iter()
             .partition(|key| part.takes_stream(key));
         let features = meta.features.keys().filter(|name| !part.takes_stream(name));
         not_opened.streams.extend(features.cloned().chain(others));
         Self {
-            root,
+            dataset,
             files: meta.files.drain(..).collect(),
             keys,
             part,
             not_opened,
             defects: std::mem::take(&mut meta.defects),
-            cameras,
             table: None,
             lost: 0,
+            columns: 0,
         }
     }
 
     /// Builds the spec of an episode, or records why there is none.
-    pub(super) fn episode(&mut self, meta: &Meta, row: &EpisodeRow) -> Result<Option<Draft>> {
+    pub(super) fn episode(&mut self, meta: &Meta, row: &EpisodeRow) -> Result<Option<EpisodeSpec>> {
         let id = format!("episode_{:06}", row.index);
         if !self.part.takes_episode(row.index, &id) {
             self.not_opened.episodes.insert(id);
             return Ok(None);
         }
         let file = paths::fill(&meta.data_path, &spec::fields(meta, row, ""))
-            .map_err(|what| spec::bad_template(self.root, "data_path", &what))?;
+            .map_err(|what| spec::bad_template(&self.dataset.root, "data_path", &what))?;
         let place = file.to_string_lossy().into_owned();
-        if !self.root.join(&file).is_file() {
+        if !self.dataset.root.join(&file).is_file() {
             let what = "is missing: the episode has no data".to_owned();
             return Ok(self.lose(&place, what, &id));
         }
-        let opened = self.open_table(meta, row, &file);
-        let (table, rows) = match opened {
-            Ok(opened) => opened,
-            Err(error @ ImportError::Corrupt { .. }) => {
-                return Ok(self.lose(&place, in_file(error), &id));
-            }
-            Err(error) => return Err(error),
-        };
-        let mut builder = SpecBuilder {
-            root: self.root,
-            meta,
-            row,
-            id: &id,
-            table: &table,
-            rows: rows.clone(),
-            place: place.clone(),
-            streams: Vec::new(),
-            defects: Vec::new(),
-            part: self.part,
-        };
-        let frames = rows.end - rows.start;
-        if let Some(length) = row.length.filter(|&length| length != frames) {
-            let what = format!(
-                "has {frames} frames of episode {}, but meta says {length}",
-                row.index
-            );
-            builder.note(place.clone(), what, Action::Kept);
-        }
-        let mut elsewhere = Places::default();
-        let places = self.table.as_mut().map(|open| &mut open.places);
-        let places = places.unwrap_or(&mut elsewhere);
-        let runs = match numbering(&mut builder, places, &place) {
+        let index = match self.read_index(meta, row, &file) {
             Err(error @ ImportError::Corrupt { .. }) => {
                 return Ok(self.lose(&place, in_file(error), &id));
             }
             other => other?,
         };
+        let mut builder = SpecBuilder {
+            dataset: self.dataset,
+            meta,
+            row,
+            id: &id,
+            table: &index.table,
+            rows: index.rows.clone(),
+            place,
+            streams: Vec::new(),
+            videos: Vec::new(),
+            defects: Vec::new(),
+            part: self.part,
+            numbered: &mut self.columns,
+        };
+        note_index(&mut builder, &index);
         builder.columns()?;
-        builder.cameras(&mut self.cameras, &self.keys)?;
-        builder.tasks(&runs);
+        builder.cameras(&self.keys)?;
+        builder.tasks(&index.tasks);
         let SpecBuilder {
-            mut streams,
+            streams,
+            videos,
             mut defects,
             ..
         } = builder;
         self.defects.append(&mut defects);
-        streams.sort_by(|(a, _), (b, _)| a.name.cmp(&b.name));
-        for (_, origin) in &streams {
-            if let Origin::Video { file, .. } = origin {
-                self.files.add(file.clone());
-            }
+        for video in videos {
+            self.files.add(video);
         }
-        let (streams, origins) = streams.into_iter().unzip();
-        let file = self.files.add(file);
-        let episode = to_spec(meta, row, (id, file), (streams, &runs));
-        Ok(Some((episode, rows, origins)))
+        let first = index.tasks.first();
+        let first = first.and_then(|(_, task)| meta.tasks.get(task));
+        let mut episode = to_spec(meta, row, first);
+        episode.id = id;
+        episode.file = self.files.add(file);
+        episode.streams = streams;
+        episode.sort_streams();
+        Ok(Some(episode))
+    }
+
+    /// Finds the rows of an episode and reads their index columns.
+    fn read_index(&mut self, meta: &Meta, row: &EpisodeRow, file: &Path) -> Result<Index> {
+        let open = match self.table.take().filter(|open| open.file == file) {
+            Some(open) => open,
+            None => OpenTable::open(&self.dataset.root, file, meta.version)?,
+        };
+        let open = self.table.insert(open);
+        let table = Arc::clone(open.index.table());
+        let rows = match &open.episodes {
+            Some(episodes) => episodes.get(&row.index).cloned().unwrap_or(0..0),
+            None => 0..table.rows(),
+        };
+        if rows.is_empty() {
+            let what = format!("has no contiguous rows of episode {}", row.index);
+            return Err(ImportError::corrupt(table.path(), "episode_index", what));
+        }
+        Ok(Index {
+            faults: open.index.faults(&rows, row.index, meta.rate_hz)?,
+            tasks: open.index.tasks(&rows)?,
+            table,
+            rows,
+        })
     }
 
     /// Records an episode without data; of very many, only the first.
-    fn lose(&mut self, place: &str, what: String, id: &str) -> Option<Draft> {
+    fn lose(&mut self, place: &str, what: String, id: &str) -> Option<EpisodeSpec> {
         self.lost += 1;
         if self.lost <= LISTED {
             self.defects
                 .push(Defect::new(place, what, Action::Skipped).of(id));
         }
         None
-    }
-
-    /// The table of an episode and its rows in it.
-    fn open_table(
-        &mut self,
-        meta: &Meta,
-        row: &EpisodeRow,
-        file: &Path,
-    ) -> Result<(Arc<Table>, Range<u64>)> {
-        if self.table.as_ref().is_none_or(|open| open.file != file) {
-            let table = Arc::new(Table::open(&self.root.join(file))?);
-            let episodes = match meta.version {
-                Version::V30 => checks::episodes(&table)?,
-                _ => None,
-            };
-            self.table = Some(OpenTable {
-                file: file.to_owned(),
-                table,
-                episodes,
-                places: Places::default(),
-            });
-        }
-        let open = self
-            .table
-            .as_ref()
-            .ok_or_else(|| invalid("no table is open"))?;
-        let rows = match &open.episodes {
-            Some(episodes) => episodes.get(&row.index).cloned().unwrap_or(0..0),
-            None => 0..open.table.rows(),
-        };
-        if rows.is_empty() {
-            let what = format!("has no contiguous rows of episode {}", row.index);
-            return Err(ImportError::corrupt(
-                open.table.path(),
-                "episode_index",
-                what,
-            ));
-        }
-        Ok((Arc::clone(&open.table), rows))
     }
 
     /// Notes files that no episode uses.
@@ -235,7 +227,7 @@ impl<'a> Walk<'a> {
             .map(|defect| PathBuf::from(&defect.place));
         let known: HashSet<_> = named.chain(self.files.list.iter().cloned()).collect();
         for (folder, ending) in [("data", "parquet"), ("videos", "mp4")] {
-            for path in paths::files_below(self.root, folder, ending) {
+            for path in paths::files_below(&self.dataset.root, folder, ending) {
                 let place = path.to_string_lossy().into_owned();
                 if !known.contains(&path) {
                     let what = "does not belong to any listed episode";
@@ -254,34 +246,31 @@ fn in_file(error: ImportError) -> String {
     }
 }
 
-/// Records faults of the index columns; returns where each task begins.
-fn numbering(
-    builder: &mut SpecBuilder<'_>,
-    places: &mut Places,
-    place: &str,
-) -> Result<Vec<(u64, i64)>> {
-    let (rows, rate) = (builder.rows.clone(), builder.meta.rate_hz);
-    let table = builder.table;
-    for (column, what) in checks::faults((table, places), &rows, builder.row.index, rate)? {
+/// Records what is wrong with the rows of an episode.
+fn note_index(builder: &mut SpecBuilder<'_>, index: &Index) {
+    let place = builder.place.clone();
+    let (number, frames) = (builder.row.index, index.rows.end - index.rows.start);
+    let length = builder.row.length.filter(|&length| length != frames);
+    if let Some(length) = length {
+        let what = format!("has {frames} frames of episode {number}, but meta says {length}");
+        builder.note(place.clone(), what, Action::Kept);
+    }
+    for (column, what) in &index.faults {
         builder.note(format!("{place}:{column}"), what, Action::Kept);
     }
-    let runs = checks::tasks((table, places), &rows)?;
-    let unknown = runs
+    let tasks = &builder.meta.tasks;
+    let mut unknown = index
+        .tasks
         .iter()
-        .find(|(_, task)| !builder.meta.tasks.contains_key(task));
-    if let Some((frame, task)) = unknown {
+        .filter(|(_, task)| !tasks.contains_key(task));
+    if let Some((frame, task)) = unknown.next() {
         let what = format!("of frame {frame} is {task}, which is not in the list of tasks");
         builder.note(format!("{place}:task_index"), what, Action::Kept);
     }
-    Ok(runs)
 }
 
-fn to_spec(
-    meta: &Meta,
-    row: &EpisodeRow,
-    (id, file): (String, usize),
-    (streams, runs): (Vec<StreamSpec>, &[(u64, i64)]),
-) -> EpisodeSpec {
+/// The spec of an episode, without its id, file and streams; `first` is the task of its first frame.
+fn to_spec(meta: &Meta, row: &EpisodeRow, first: Option<&Arc<str>>) -> EpisodeSpec {
     let splits = meta.splits.iter();
     let splits = splits.filter(|(_, range)| range.contains(&row.index));
     let mut attributes = Map::new();
@@ -299,21 +288,16 @@ fn to_spec(
     if let Some(stats) = &row.stats {
         attributes.insert("stats".to_owned(), (**stats).clone());
     }
-    let first = runs.first().and_then(|(_, task)| meta.tasks.get(task));
+    // In LeRobot every frame has a task: an empty one means none.
+    let task = first.or(row.tasks.first()).filter(|task| !task.is_empty());
     EpisodeSpec {
-        id,
         splits: splits.map(|(name, _)| name.clone()).collect(),
         attributes,
-        // In LeRobot every frame has a task: an empty one means none.
-        task: first
-            .or(row.tasks.first())
-            .filter(|task| !task.is_empty())
-            .map(|task| (**task).to_owned()),
+        task: task.map(|task| (**task).to_owned()),
         success,
         licence,
-        file,
         object: format!("episode {}", row.index),
-        streams,
+        ..EpisodeSpec::default()
     }
 }
 

@@ -115,9 +115,10 @@ impl<'a> Cdr<'a> {
     fn u32(&mut self) -> Result<u32, String> {
         self.align(4)?;
         let bytes = self.rest.array()?;
-        Ok(match self.is_big {
-            true => u32::from_be_bytes(bytes),
-            false => u32::from_le_bytes(bytes),
+        Ok(if self.is_big {
+            u32::from_be_bytes(bytes)
+        } else {
+            u32::from_le_bytes(bytes)
         })
     }
 
@@ -174,9 +175,10 @@ mod tests {
             while !(out.len() - 4).is_multiple_of(bytes.len()) {
                 out.push(0);
             }
-            match is_big {
-                true => out.extend(bytes.iter().rev()),
-                false => out.extend(bytes),
+            if is_big {
+                out.extend(bytes.iter().rev());
+            } else {
+                out.extend(bytes);
             }
         };
         let mut out = vec![0, u8::from(!is_big), 0, 0];

@@ -122,13 +122,12 @@ fn unpack(compression: Compression, stored: &[u8], len: u64) -> Result<Vec<u8>, 
     };
     read.map_err(|error| format!("does not decompress: {error}"))?;
     if bytes.len() as u64 != len {
-        return Err(format!(
-            "claims {len} bytes and has {}",
-            match bytes.len() as u64 > len {
-                true => "more".to_owned(),
-                false => bytes.len().to_string(),
-            }
-        ));
+        let has = if bytes.len() as u64 > len {
+            "more".to_owned()
+        } else {
+            bytes.len().to_string()
+        };
+        return Err(format!("claims {len} bytes and has {has}"));
     }
     Ok(bytes)
 }

@@ -6,6 +6,9 @@ use super::message::Value;
 use super::protobuf::Descriptors;
 use super::ros2::Definitions;
 
+/// A longer schema is refused: parsed, it may take some thirty times the memory of its bytes.
+const MAX_SCHEMA_BYTES: usize = 4 << 20;
+
 /// Decodes the messages of one topic.
 #[derive(Debug)]
 pub(super) enum Decoder {
@@ -26,6 +29,12 @@ impl Decoder {
     /// The decoder for messages of an encoding, or why there is none.
     pub(super) fn new(encoding: &str, schema: &Schema) -> Result<Self, String> {
         let wrong = |what| format!("the schema `{}` {what}", schema.name);
+        let len = schema.data.len();
+        if len > MAX_SCHEMA_BYTES {
+            return Err(wrong(format!(
+                "has {len} bytes; the limit is {MAX_SCHEMA_BYTES}"
+            )));
+        }
         match (encoding, &*schema.encoding) {
             ("cdr", "ros2msg") => {
                 let text =

@@ -36,12 +36,11 @@ mod walk;
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kino_codec::{Dtype, FrameType};
-use serde_json::{Map, Value as Json};
+use serde_json::Value as Json;
 
 use crate::about::{self, About};
 use crate::defect::{Action, Defect};
@@ -49,7 +48,8 @@ use crate::error::{ImportError, Result};
 use crate::files;
 use crate::open::ImportOptions;
 use crate::recent::Recent;
-use crate::source::{EpisodeSpec, FrameBuf, Source, SourceFile, SourceInfo};
+use crate::source::{FrameBuf, ReadFrames, Source, SourceInfo, Wanted};
+use crate::source_file::SourceFile;
 use crate::specs;
 use chunks::Chunk;
 use decoder::Decoder;
@@ -64,21 +64,20 @@ use walk::Contents;
 /// How a file starts.
 pub(crate) const MAGIC: &[u8] = scan::MAGIC;
 
-/// Episodes of MCAP files.
+/// An open file: where its chunks are, and those of all files that were read last.
 #[derive(Debug)]
-pub(crate) struct McapSource {
-    info: SourceInfo,
-    episodes: Vec<EpisodeSpec>,
-    /// For each episode, the source of each stream.
-    parts: Vec<Vec<Part>>,
-    /// For each file, its chunks.
-    chunks: Vec<Vec<Chunk>>,
-    recent: Recent<(usize, u32), Vec<u8>>,
+struct McapFile {
+    path: PathBuf,
+    /// Its number among the files of the source.
+    number: usize,
+    chunks: Vec<Chunk>,
+    recent: Arc<Recent<(usize, u32), Vec<u8>>>,
 }
 
-/// The source of a stream.
+/// A stream: messages of a topic, and what of them is a frame.
 #[derive(Debug)]
-struct Part {
+struct McapStream {
+    file: Arc<McapFile>,
     decoder: Arc<Decoder>,
     pick: Pick,
     look: Option<Look>,
@@ -86,75 +85,66 @@ struct Part {
     places: Arc<[Place]>,
 }
 
-impl McapSource {
-    /// Walks the files and builds their specs.
-    pub(crate) fn open(paths: &[PathBuf], options: &ImportOptions) -> Result<Self> {
-        let mapping = Mapping::read(options.mapping.as_deref())?;
-        let mut source = Self {
-            info: SourceInfo {
-                format: "mcap",
-                files: Vec::new(),
-                attributes: Map::new(),
-                defects: Vec::new(),
-            },
-            episodes: Vec::new(),
-            parts: Vec::new(),
-            chunks: Vec::new(),
-            recent: Recent::by_bytes(Vec::len),
-        };
-        let mut found = HashSet::new();
-        for (path, contents) in paths.iter().zip(walk::walk_all(paths, &mapping)) {
-            let contents = contents?;
-            found.extend(contents.topics.iter().map(|topic| topic.name.clone()));
-            source.add(path, contents, &mapping, paths.len())?;
-        }
-        if let Some(folder) = paths.first().and_then(|path| path.parent()) {
-            let (said, fault) = about::read_dataset(folder, options)?;
-            source.info.attributes = said.unwrap_or(std::mem::take(&mut source.info.attributes));
-            source.info.defects.extend(fault);
-        }
-        for stream in mapping
-            .streams
-            .iter()
-            .filter(|stream| !found.contains(&stream.topic))
-        {
-            let what = format!(
-                "stream `{}` of the mapping: no file has the topic `{}`",
-                stream.name, stream.topic
-            );
-            source
-                .info
-                .defects
-                .push(Defect::new("mapping", what, Action::Skipped));
-        }
-        if source.episodes.is_empty() {
-            let path = paths.first().map(PathBuf::as_path).unwrap_or(Path::new(""));
-            let next =
-                "check that this is the right recording, and that the mapping names topics in it";
-            return Err(specs::nothing_left(path, &source.info.defects, next));
-        }
-        Ok(source)
-    }
+/// The walk through the files.
+struct Walk<'a> {
+    source: Source,
+    mapping: &'a Mapping,
+    /// How many files there are.
+    files: usize,
+    recent: Arc<Recent<(usize, u32), Vec<u8>>>,
+}
 
-    fn add(
-        &mut self,
-        path: &Path,
-        mut contents: Contents,
-        mapping: &Mapping,
-        files: usize,
-    ) -> Result<()> {
+/// Walks the files and builds their specs.
+pub(crate) fn open(paths: &[PathBuf], options: &ImportOptions) -> Result<Source> {
+    let mapping = Mapping::read(options.mapping.as_deref())?;
+    let mut walk = Walk {
+        source: Source::new(SourceInfo::new("mcap"), Vec::new()),
+        mapping: &mapping,
+        files: paths.len(),
+        recent: Arc::new(Recent::by_bytes(Vec::len)),
+    };
+    let mut found = HashSet::new();
+    for (path, contents) in paths.iter().zip(walk::walk_all(paths, &mapping)) {
+        let contents = contents?;
+        found.extend(contents.topics.iter().map(|topic| topic.name.clone()));
+        walk.add(path, contents)?;
+    }
+    let mut source = walk.source;
+    if let Some(folder) = paths.first().and_then(|path| path.parent())
+        && let Some(said) = about::read_dataset(folder, options, &mut source.info.defects)?
+    {
+        source.info.attributes = said;
+    }
+    let streams = mapping.streams.iter();
+    for stream in streams.filter(|stream| !found.contains(&stream.topic)) {
+        let what = format!(
+            "stream `{}` of the mapping: no file has the topic `{}`",
+            stream.name, stream.topic
+        );
+        source.note("mapping", what, Action::Skipped);
+    }
+    if source.episodes.is_empty() {
+        let path = paths.first().map(PathBuf::as_path).unwrap_or(Path::new(""));
+        let next =
+            "check that this is the right recording, and that the mapping names topics in it";
+        return Err(specs::nothing_left(path, &source.info.defects, next));
+    }
+    Ok(source)
+}
+
+impl Walk<'_> {
+    fn add(&mut self, path: &Path, mut contents: Contents) -> Result<()> {
         let metadata = path
             .metadata()
             .map_err(|source| files::cannot_read(path, source))?;
         let text = |name: Option<&OsStr>| name.unwrap_or_default().to_string_lossy().into_owned();
         let (file, stem) = (text(path.file_name()), text(path.file_stem()));
+        let mapping = self.mapping;
         let marks = contents.marks.last().map_or(&[][..], Vec::as_slice);
         let spans = split::split(&mapping.episodes, &contents.topics, marks);
         // A file that a mapping splits or filters is not what was exported.
-        let about = match (spans.len(), mapping.streams.is_empty()) {
-            (1, true) => self.about(&mut contents, &file),
-            _ => None,
-        };
+        let is_whole = spans.len() == 1 && mapping.streams.is_empty();
+        let about = is_whole.then(|| self.about(&mut contents, &file)).flatten();
         let id = |idx: usize| match (&about, spans.len()) {
             (Some(about), _) => about.id().to_owned(),
             (None, 1) => stem.clone(),
@@ -166,30 +156,39 @@ impl McapSource {
             .iter()
             .map(|topic| split::sort_in(&spans, &topic.entries))
             .collect();
-        let first = self.episodes.len();
+        let opened = Arc::new(McapFile {
+            path: path.to_owned(),
+            number: self.source.info.files.len(),
+            chunks: std::mem::take(&mut contents.chunks),
+            recent: Arc::clone(&self.recent),
+        });
+        let Source { info, episodes, .. } = &mut self.source;
+        let first = episodes.len();
         for (idx, span) in spans.iter().enumerate() {
             let builder = SpecBuilder {
-                file: &file,
+                name: &file,
+                file: &opened,
                 id: id(idx),
                 span,
             };
             let topics = contents.topics.iter().zip(&draft).zip(&entries);
             let topics = topics.map(|((topic, draft), entries)| (topic, draft, &*entries[idx]));
-            let (mut episode, mut parts, defects) = builder.episode(topics);
-            self.info.defects.extend(defects);
-            if parts.is_empty() {
+            let (mut episode, defects) = builder.episode(topics);
+            info.defects.extend(defects);
+            if episode.streams.is_empty() {
                 continue;
             }
-            episode.file = self.info.files.len();
+            episode.file = info.files.len();
             episode.task = spec::task(mapping, &contents, span);
             if let Some(about) = &about {
-                let faults = about.clone().apply(&mut episode, &mut parts);
-                self.blame_about(&file, faults, &episode.id);
+                let place = about_place(&file);
+                about
+                    .clone()
+                    .restore(&mut episode, &place, &mut info.defects);
             }
-            self.episodes.push(episode);
-            self.parts.push(parts);
+            episodes.push(episode);
         }
-        let here = &self.episodes[first..];
+        let here = &episodes[first..];
         let blame = |when: When| match when {
             When::At(time) => split::find(&spans, time).map(id),
             When::AtTheEnd => here.last().map(|episode| episode.id.clone()),
@@ -199,25 +198,20 @@ impl McapSource {
                 .filter(|_| here.len() == 1)
                 .map(|episode| episode.id.clone()),
         };
-        self.info
-            .defects
+        info.defects
             .extend(spec::faults(&file, &contents, &draft, blame));
         if let Some(outside) = spec::outside(&contents.topics, &entries) {
-            self.info
-                .defects
-                .push(Defect::new(&file, outside, Action::Noted));
+            let defect = Defect::new(&file, outside, Action::Noted);
+            info.defects.push(defect);
         }
-        if files == 1 {
-            self.info.attributes = contents.attributes;
+        if self.files == 1 {
+            info.attributes = contents.attributes;
         } else if !contents.attributes.is_empty() {
-            self.info
-                .attributes
-                .insert(stem.clone(), Json::Object(contents.attributes));
+            let attributes = Json::Object(contents.attributes);
+            info.attributes.insert(stem.clone(), attributes);
         }
-        self.info
-            .files
-            .push(SourceFile::new(path.to_owned(), metadata.len()));
-        self.chunks.push(contents.chunks);
+        let file = SourceFile::new(path.to_owned(), metadata.len());
+        info.files.push(file);
         Ok(())
     }
 
@@ -229,32 +223,27 @@ impl McapSource {
             contents.attributes.insert(export::ABOUT.0.to_owned(), said);
             return None;
         };
-        let about = About::parse(text).map(About::with_bytes_as_bools);
-        about
-            .map_err(|what| self.blame_about(file, vec![what], ""))
-            .ok()
-    }
-
-    fn blame_about(&mut self, file: &str, faults: Vec<String>, episode: &str) {
-        let place = format!("{file}, metadata `{}`", export::ABOUT.0);
-        let faults = faults.into_iter().map(|what| {
-            let defect = Defect::new(&place, what, Action::Skipped);
-            if episode.is_empty() {
-                defect
-            } else {
-                defect.of(episode)
+        match About::parse(text).map(About::with_bytes_as_bools) {
+            Ok(about) => Some(about),
+            Err(what) => {
+                self.source.note(about_place(file), what, Action::Skipped);
+                None
             }
-        });
-        self.info.defects.extend(faults);
+        }
     }
+}
 
-    /// The payload of a message inside its chunk.
-    fn chunk(&self, file: usize, chunk: u32) -> Result<Arc<Vec<u8>>> {
-        let path = self.info.files[file].path();
-        self.recent.get((file, chunk), || {
-            let chunks = &self.chunks[file];
+fn about_place(file: &str) -> String {
+    format!("{file}, metadata `{}`", export::ABOUT.0)
+}
+
+impl McapFile {
+    /// A chunk, decompressed.
+    fn chunk(&self, chunk: u32) -> Result<Arc<Vec<u8>>> {
+        let path = &self.path;
+        self.recent.get((self.number, chunk), || {
             let place = usize::try_from(chunk).unwrap_or(usize::MAX);
-            let read = chunks.get(place).map(|chunk| chunk.read(path));
+            let read = self.chunks.get(place).map(|chunk| chunk.read(path));
             let read = read.unwrap_or_else(|| Ok(Err("does not exist".to_owned())));
             let read = read.map_err(|source| files::cannot_read(path, source))?;
             read.map_err(|what| ImportError::corrupt(path, &format!("chunk {chunk}"), what))
@@ -262,53 +251,34 @@ impl McapSource {
     }
 }
 
-impl Source for McapSource {
-    fn describe(&self) -> &SourceInfo {
-        &self.info
-    }
-
-    fn episodes(&self) -> &[EpisodeSpec] {
-        &self.episodes
-    }
-
-    fn read(
-        &self,
-        episode: usize,
-        stream: usize,
-        frames: Range<u64>,
-        out: &mut FrameBuf,
-    ) -> Result<()> {
-        let spec = specs::find(&self.episodes, (episode, stream), &frames)?;
-        let part = &self.parts[episode][stream];
-        let is_bytes = spec.carried || spec.frame == FrameType::Text;
-        *out = match is_bytes {
-            true => FrameBuf::Bytes(Vec::new()),
-            false => FrameBuf::Values(Vec::new()),
+impl ReadFrames for McapStream {
+    fn read(&self, wanted: Wanted<'_>) -> Result<FrameBuf> {
+        let Wanted { stream, frames, .. } = wanted;
+        let mut out = if stream.carried || stream.frame == FrameType::Text {
+            FrameBuf::Bytes(Vec::new())
+        } else {
+            FrameBuf::Values(Vec::new())
         };
-        let file = self.episodes[episode].file;
         let mut last: Option<(u32, Arc<Vec<u8>>)> = None;
-        for place in &part.places[specs::places(&frames)] {
+        for place in &self.places[specs::places(&frames)] {
             let chunk = match last.take() {
                 Some((known, chunk)) if known == place.chunk => chunk,
-                _ => self.chunk(file, place.chunk)?,
+                _ => self.file.chunk(place.chunk)?,
             };
-            part.read(&chunk, *place, &spec.frame, out)
-                .map_err(|what| {
-                    ImportError::corrupt(
-                        self.info.files[file].path(),
-                        &spec.name,
-                        format!("has a message that {what}"),
-                    )
-                })?;
+            let read = self.read_message(&chunk, *place, &stream.frame, &mut out);
+            read.map_err(|what| {
+                let what = format!("has a message that {what}");
+                ImportError::corrupt(&self.file.path, &stream.name, what)
+            })?;
             last = Some((place.chunk, chunk));
         }
-        Ok(())
+        Ok(out)
     }
 }
 
-impl Part {
+impl McapStream {
     /// Adds the frame in a message.
-    fn read(
+    fn read_message(
         &self,
         chunk: &[u8],
         place: Place,

@@ -108,10 +108,11 @@ fn file<'v>(message: &'v Value<'_>) -> Result<&'v [u8], String> {
     let is_depth = format
         .as_str()
         .is_some_and(|format| format.starts_with("16UC1; compressedDepth"));
-    match is_depth && png::is_png(behind) {
-        true => Ok(behind),
-        false => Ok(bytes),
-    }
+    Ok(if is_depth && png::is_png(behind) {
+        behind
+    } else {
+        bytes
+    })
 }
 
 /// A raw image.

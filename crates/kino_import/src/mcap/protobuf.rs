@@ -18,6 +18,9 @@ use super::message::{Budget, MAX_DEPTH, Value};
 /// A message has at most this many fields, counting nested messages.
 const MAX_ENTRIES: usize = 1 << 20;
 
+/// A list of numbers has at most this many bytes: packed, eight of them may take one byte.
+const MAX_LIST_BYTES: usize = 128 << 20;
+
 /// All messages of a schema.
 #[derive(Debug)]
 pub(super) struct Descriptors {
@@ -351,6 +354,9 @@ fn numbers<'a>(field: &Field, dtype: Dtype, found: &[Raw<'a>]) -> Result<Value<'
                 let mut rest = Bytes::new(bytes);
                 while !rest.is_empty() {
                     out.extend(&to_bytes(ty, varint(&mut rest)?)[..size]);
+                    if out.len() > MAX_LIST_BYTES {
+                        return Err(format!("has a list of more than {MAX_LIST_BYTES} bytes"));
+                    }
                 }
             }
             (_, Raw::Bytes(_)) => return Err(wrong_wire()),
@@ -444,6 +450,26 @@ mod tests {
                 .contains("`p.N`")
         );
         assert!(Descriptors::parse("p.M", &set[..set.len() - 1]).is_err());
+    }
+
+    #[test]
+    fn a_schema_needs_neither_its_imports_nor_a_known_syntax() {
+        let mut file = [put(2, b"p"), put(3, b"absent.proto"), put(12, b"editions")].concat();
+        let message = [put(1, b"M"), field("x", 1, 1, 5, "")].concat();
+        file.extend(put(4, &message));
+        let descriptors = Descriptors::parse("p.M", &put(1, &file)).unwrap();
+        let found = descriptors.decode(&[1 << 3, 3]).unwrap();
+        assert_eq!(found.get("x").unwrap().to_json(), 3);
+    }
+
+    #[test]
+    fn a_packed_list_is_not_eight_times_as_long_as_a_chunk_may_be() {
+        let descriptors = Descriptors::parse("p.M", &set(&[field("x", 1, 3, 3, "")])).unwrap();
+        // 17 MiB of varints of one byte would be 136 MiB of int64.
+        let mut data = vec![1 << 3 | 2, 0x80, 0x80, 0xc0, 0x08];
+        data.resize(5 + (17 << 20), 1);
+        let error = descriptors.decode(&data).unwrap_err();
+        assert!(error.contains("more than 134217728 bytes"), "{error}");
     }
 
     #[test]

@@ -11,6 +11,26 @@
 use std::collections::BTreeMap;
 
 use super::bytes::{Bytes, to_usize};
+use super::decoder::Schema;
+use super::topic::Entry;
+
+/// The opcodes of the records that are read or written.
+pub(super) mod op {
+    pub(crate) const HEADER: u8 = 0x01;
+    pub(crate) const FOOTER: u8 = 0x02;
+    pub(crate) const SCHEMA: u8 = 0x03;
+    pub(crate) const CHANNEL: u8 = 0x04;
+    pub(crate) const MESSAGE: u8 = 0x05;
+    pub(crate) const CHUNK: u8 = 0x06;
+    pub(crate) const MESSAGE_INDEX: u8 = 0x07;
+    pub(crate) const CHUNK_INDEX: u8 = 0x08;
+    pub(crate) const ATTACHMENT: u8 = 0x09;
+    pub(crate) const STATISTICS: u8 = 0x0b;
+    pub(crate) const METADATA: u8 = 0x0c;
+    pub(crate) const METADATA_INDEX: u8 = 0x0d;
+    pub(crate) const SUMMARY_OFFSET: u8 = 0x0e;
+    pub(crate) const DATA_END: u8 = 0x0f;
+}
 
 /// The location of a message's payload.
 #[derive(Debug, Clone, Copy)]
@@ -20,27 +40,27 @@ pub(super) struct Place {
     pub(super) len: u32,
 }
 
+/// A channel, which publishes messages with one schema to a topic.
+pub(super) struct Channel<'a> {
+    pub(super) id: u16,
+    /// The id of its schema; 0 if it has none.
+    pub(super) schema: u16,
+    pub(super) topic: &'a str,
+    pub(super) encoding: &'a str,
+    pub(super) metadata: BTreeMap<String, String>,
+}
+
 /// What a scan reports, in file order.
 pub(super) enum Event<'a> {
     Schema {
         id: u16,
-        name: &'a str,
-        encoding: &'a str,
-        data: &'a [u8],
+        schema: Schema,
     },
-    Channel {
-        id: u16,
-        schema: u16,
-        topic: &'a str,
-        encoding: &'a str,
-        metadata: BTreeMap<String, String>,
-    },
+    Channel(Channel<'a>),
     Message {
         channel: u16,
-        log_ns: i64,
-        publish_ns: i64,
+        entry: Entry,
         data: &'a [u8],
-        place: Place,
     },
     Metadata {
         name: &'a str,
@@ -66,24 +86,48 @@ pub(super) struct Fault {
     pub(super) log_ns: Option<i64>,
 }
 
+impl Fault {
+    /// A fault at a byte of the file that prevents something from being imported.
+    pub(super) fn at(byte: u64, what: impl Into<String>) -> Self {
+        Self {
+            place: format!("byte {byte}"),
+            what: what.into(),
+            is_loss: true,
+            log_ns: None,
+        }
+    }
+}
+
+/// The opcode and the body of the next record.
+pub(super) fn next<'a>(rest: &mut Bytes<'a>) -> Result<(u8, &'a [u8]), String> {
+    let (opcode, len) = (rest.u8()?, rest.u64()?);
+    Ok((opcode, rest.take(to_usize(len))?))
+}
+
 /// Reports a record that is neither a message nor a chunk.
-pub(super) fn plain(kind: u8, body: &[u8], tell: &mut dyn FnMut(Event<'_>)) -> Result<(), String> {
+pub(super) fn plain(
+    opcode: u8,
+    body: &[u8],
+    tell: &mut dyn FnMut(Event<'_>),
+) -> Result<(), String> {
     let mut parts = Bytes::new(body);
-    match kind {
-        0x03 => tell(Event::Schema {
+    match opcode {
+        op::SCHEMA => tell(Event::Schema {
             id: parts.u16()?,
-            name: parts.text()?,
-            encoding: parts.text()?,
-            data: parts.prefixed()?,
+            schema: Schema {
+                name: parts.text()?.to_owned(),
+                encoding: parts.text()?.to_owned(),
+                data: parts.prefixed()?.to_owned(),
+            },
         }),
-        0x04 => tell(Event::Channel {
+        op::CHANNEL => tell(Event::Channel(Channel {
             id: parts.u16()?,
             schema: parts.u16()?,
             topic: parts.text()?,
             encoding: parts.text()?,
             metadata: to_map(parts.prefixed()?)?,
-        }),
-        0x09 => {
+        })),
+        op::ATTACHMENT => {
             let _times = (parts.u64()?, parts.u64()?);
             let (name, media_type) = (parts.text()?, parts.text()?);
             let len = parts.u64()?;
@@ -93,7 +137,7 @@ pub(super) fn plain(kind: u8, body: &[u8], tell: &mut dyn FnMut(Event<'_>)) -> R
                 data: parts.take(to_usize(len))?,
             });
         }
-        0x0c => tell(Event::Metadata {
+        op::METADATA => tell(Event::Metadata {
             name: parts.text()?,
             values: to_map(parts.prefixed()?)?,
         }),
@@ -112,16 +156,16 @@ fn to_map(bytes: &[u8]) -> Result<BTreeMap<String, String>, String> {
 }
 
 /// The name of a record type, for messages.
-pub(super) fn name(kind: u8) -> &'static str {
-    match kind {
-        0x01 => "a header",
-        0x02 => "a footer",
-        0x03 => "a schema",
-        0x04 => "a channel",
-        0x05 => "a message",
-        0x06 => "a chunk",
-        0x09 => "an attachment",
-        0x0c => "metadata",
+pub(super) fn name(opcode: u8) -> &'static str {
+    match opcode {
+        op::HEADER => "a header",
+        op::FOOTER => "a footer",
+        op::SCHEMA => "a schema",
+        op::CHANNEL => "a channel",
+        op::MESSAGE => "a message",
+        op::CHUNK => "a chunk",
+        op::ATTACHMENT => "an attachment",
+        op::METADATA => "metadata",
         _ => "an entry",
     }
 }

@@ -1,7 +1,7 @@
 //! One pass through a file, from its first byte to its last.
 //!
 //! ```text
-//! 89 M C A P 30 0D 0A │ u8 kind │ u64 len │ body … │ u8 kind │ …     │ 89 M C A P 30 0D 0A
+//! 89 M C A P 30 0D 0A │ u8 opcode │ u64 len │ body … │ u8 opcode │ … │ 89 M C A P 30 0D 0A
 //!                       schemas, channels, chunks, messages, attachments, metadata, footer
 //! ```
 //!
@@ -16,8 +16,9 @@ use std::path::Path;
 
 use super::bytes::{Bytes, to_time, to_usize};
 use super::chunks::{Chunk, Compression, MAX_CHUNK_BYTES, Stored, max_unpacked_bytes};
-use super::records::{Event, Fault, Place, name, plain};
+use super::records::{Event, Fault, Place, name, next, op, plain};
 use super::summary;
+use super::topic::Entry;
 use crate::files;
 
 /// The magic bytes at the start and end of a file.
@@ -54,7 +55,7 @@ pub(super) fn scan(path: &Path, tell: &mut dyn FnMut(Event<'_>)) -> io::Result<V
     let mut magic = Vec::new();
     scan.read(MAGIC.len() as u64, &mut magic)?;
     if magic != MAGIC {
-        scan.fault(0, "is not the start of an MCAP file", None);
+        scan.lose(0, "is not the start of an MCAP file");
         return Ok(scan.chunks);
     }
     scan.all()?;
@@ -78,95 +79,108 @@ struct Scan<'a> {
     tell: &'a mut dyn FnMut(Event<'_>),
 }
 
+/// The start of a record.
+struct Head {
+    start: u64,
+    opcode: u8,
+    len: u64,
+    /// The checksum of everything before the record.
+    crc: crc32fast::Hasher,
+}
+
 impl Scan<'_> {
     fn all(&mut self) -> io::Result<()> {
-        let (mut head, mut body) = (Vec::new(), Vec::new());
-        loop {
-            let start = self.at;
-            if start == self.len {
-                let what = "is the end of the file, without a footer: the recorder was stopped";
-                self.fault(start, what, Some(false));
-                return Ok(());
-            }
-            if self.len - start < HEAD_BYTES {
-                self.cut(start, "an entry");
-                return Ok(());
-            }
-            let crc = self.crc.clone();
-            self.read(HEAD_BYTES, &mut head)?;
-            let mut parts = Bytes::new(&head);
-            let (Ok(kind), Ok(len)) = (parts.u8(), parts.u64()) else {
-                return Ok(());
-            };
-            if len > self.len - self.at {
-                self.cut(start, name(kind));
-                return Ok(());
-            }
-            if kind == 0 {
-                self.fault(
+        let mut body = Vec::new();
+        while let Some(head) = self.head()? {
+            let (start, kind) = (head.start, name(head.opcode));
+            if head.len > MAX_CHUNK_BYTES {
+                let len = head.len;
+                self.lose(
                     start,
-                    "is not a valid record; nothing after it is read",
-                    None,
+                    format!("is {kind} of {len} bytes; the limit is {MAX_CHUNK_BYTES}"),
                 );
-                return Ok(());
-            }
-            if len > MAX_CHUNK_BYTES {
-                let what = format!(
-                    "is {} of {len} bytes; the limit is {MAX_CHUNK_BYTES}",
-                    name(kind)
-                );
-                self.fault(start, &what, None);
                 self.skip(len)?;
                 continue;
             }
-            self.read(len, &mut body)?;
-            if kind == 0x02 {
-                self.footer()?;
-                return Ok(());
-            }
-            if kind == 0x0f {
-                self.check_data(start, &body, crc);
-                continue;
-            }
-            if let Err(what) = self.record(kind, start, &body) {
-                self.fault(start, &format!("is {}, which {what}", name(kind)), None);
+            self.read(head.len, &mut body)?;
+            match head.opcode {
+                op::FOOTER => return self.footer(),
+                op::DATA_END => self.check_data(head, &body),
+                opcode => {
+                    if let Err(what) = self.record(opcode, start, &body) {
+                        self.lose(start, format!("is {kind}, which {what}"));
+                    }
+                }
             }
         }
+        Ok(())
+    }
+
+    /// The start of the next record, if the file has the whole record.
+    fn head(&mut self) -> io::Result<Option<Head>> {
+        let start = self.at;
+        if start == self.len {
+            let what = "is the end of the file, without a footer: the recorder was stopped";
+            self.note(start, what);
+            return Ok(None);
+        }
+        if self.len - start < HEAD_BYTES {
+            self.cut(start, "an entry");
+            return Ok(None);
+        }
+        let (crc, mut bytes) = (self.crc.clone(), Vec::new());
+        self.read(HEAD_BYTES, &mut bytes)?;
+        let mut parts = Bytes::new(&bytes);
+        let (Ok(opcode), Ok(len)) = (parts.u8(), parts.u64()) else {
+            return Ok(None);
+        };
+        if len > self.len - self.at {
+            self.cut(start, name(opcode));
+            return Ok(None);
+        }
+        if opcode == 0 {
+            self.lose(start, "is not a valid record; nothing after it is read");
+            return Ok(None);
+        }
+        Ok(Some(Head {
+            start,
+            opcode,
+            len,
+            crc,
+        }))
     }
 
     /// One record outside of chunks.
-    fn record(&mut self, kind: u8, start: u64, body: &[u8]) -> Result<(), String> {
-        match kind {
-            0x05 => {
+    fn record(&mut self, opcode: u8, start: u64, body: &[u8]) -> Result<(), String> {
+        match opcode {
+            op::MESSAGE => {
                 let chunk = self.run(start, start + HEAD_BYTES + body.len() as u64);
                 let offset = start + HEAD_BYTES - self.chunks[chunk].start;
                 self.message(chunk, to_usize(offset), body)
             }
-            0x06 => self.chunk(start, body),
-            0x0b => {
-                let count = Bytes::new(body).u64()?;
-                if count != self.messages && self.faults == 0 {
-                    let what = format!(
-                        "says that the file has {count} messages, but it has {}",
-                        self.messages
+            op::CHUNK => self.chunk(start, body),
+            op::STATISTICS => {
+                let (count, messages) = (Bytes::new(body).u64()?, self.messages);
+                if count != messages && self.faults == 0 {
+                    self.note(
+                        start,
+                        format!("says that the file has {count} messages, but it has {messages}"),
                     );
-                    self.fault(start, &what, Some(false));
                 }
                 Ok(())
             }
-            _ => plain(kind, body, self.tell),
+            _ => plain(opcode, body, self.tell),
         }
     }
 
     /// The chunk that a message outside of chunks is read with.
     fn run(&mut self, start: u64, end: u64) -> usize {
-        let last = self.chunks.last_mut();
-        match last.filter(|run| self.is_run && end - run.start <= RUN_BYTES) {
-            Some(run) => {
+        match self.chunks.last_mut() {
+            Some(run) if self.is_run && end - run.start <= RUN_BYTES => {
                 run.len = end - run.start;
                 run.stored = run.len;
             }
-            None => {
+            _ => {
                 self.is_run = true;
                 self.chunks.push(Chunk {
                     start,
@@ -184,17 +198,21 @@ impl Scan<'_> {
         let stored = Stored::parse(body)?;
         self.unpacked = self.unpacked.saturating_add(stored.len);
         let most = max_unpacked_bytes(self.len);
-        let bytes = match self.unpacked <= most {
-            true => stored.unpack(),
-            false => Err(format!(
+        let bytes = if self.unpacked <= most {
+            stored.unpack()
+        } else {
+            Err(format!(
                 "is not decompressed: the chunks up to here have more than {most} bytes, far more than the file"
-            )),
+            ))
         };
         let bytes = match bytes {
             Ok(bytes) => bytes,
             Err(what) => {
                 let what = format!("is a chunk that {what}; its messages are not imported");
-                self.tell_fault(start, &what, true, Some(to_time(stored.start_ns)));
+                self.fault(Fault {
+                    log_ns: Some(to_time(stored.start_ns)),
+                    ..Fault::at(start, what)
+                });
                 return Ok(());
             }
         };
@@ -207,12 +225,13 @@ impl Scan<'_> {
         });
         let mut rest = Bytes::new(&bytes);
         while !rest.is_empty() {
-            let (kind, len) = (rest.u8()?, rest.u64()?);
-            let offset = bytes.len() - rest.len();
-            let body = rest.take(to_usize(len))?;
-            match kind {
-                0x05 => self.message(self.chunks.len() - 1, offset, body)?,
-                0x03 | 0x04 => plain(kind, body, self.tell)?,
+            let (opcode, body) = next(&mut rest)?;
+            match opcode {
+                op::MESSAGE => {
+                    let offset = bytes.len() - rest.len() - body.len();
+                    self.message(self.chunks.len() - 1, offset, body)?;
+                }
+                op::SCHEMA | op::CHANNEL => plain(opcode, body, self.tell)?,
                 0 => return Err("has an invalid record".to_owned()),
                 _ => {}
             }
@@ -238,12 +257,16 @@ impl Scan<'_> {
             return Err("has more messages than a file of this size can hold".to_owned());
         }
         self.messages += 1;
-        (self.tell)(Event::Message {
-            channel,
+        let entry = Entry {
             log_ns,
             publish_ns,
-            data,
+            stamp_ns: 0,
             place,
+        };
+        (self.tell)(Event::Message {
+            channel,
+            entry,
+            data,
         });
         Ok(())
     }
@@ -253,21 +276,23 @@ impl Scan<'_> {
         self.read(MAGIC.len() as u64, &mut magic)?;
         if magic != MAGIC {
             let what = "is not the end of an MCAP file, although a footer precedes it";
-            self.fault(start, what, Some(false));
+            self.note(start, what);
         }
         Ok(())
     }
 
     /// Verifies the checksum of the data section.
-    fn check_data(&mut self, start: u64, body: &[u8], crc: crc32fast::Hasher) {
+    fn check_data(&mut self, end: Head, body: &[u8]) {
         let stored = Bytes::new(body).u32().unwrap_or(0);
-        let computed = crc.finalize();
+        let computed = end.crc.finalize();
         // A damaged chunk was already reported.
         if stored != 0 && stored != computed && self.faults == 0 {
-            let what = format!(
-                "ends data that is damaged: checksum {stored:08x}, computed {computed:08x}"
+            self.note(
+                end.start,
+                format!(
+                    "ends data that is damaged: checksum {stored:08x}, computed {computed:08x}"
+                ),
             );
-            self.fault(start, &what, Some(false));
         }
     }
 
@@ -276,23 +301,28 @@ impl Scan<'_> {
             1 => "the message before it is imported".to_owned(),
             messages => format!("the {messages} messages before it are imported"),
         };
-        let what = format!("starts {what} that is truncated by the end of the file; {before}");
-        self.fault(start, &what, None);
+        self.lose(
+            start,
+            format!("starts {what} that is truncated by the end of the file; {before}"),
+        );
     }
 
-    /// A fault; `Some(false)` if it loses nothing.
-    fn fault(&mut self, at: u64, what: &str, is_loss: Option<bool>) {
-        self.tell_fault(at, what, is_loss.unwrap_or(true), None);
+    /// Reports a fault that prevents something from being imported.
+    fn lose(&mut self, at: u64, what: impl Into<String>) {
+        self.fault(Fault::at(at, what));
     }
 
-    fn tell_fault(&mut self, at: u64, what: &str, is_loss: bool, log_ns: Option<i64>) {
+    /// Reports a fault that loses nothing.
+    fn note(&mut self, at: u64, what: impl Into<String>) {
+        self.fault(Fault {
+            is_loss: false,
+            ..Fault::at(at, what)
+        });
+    }
+
+    fn fault(&mut self, fault: Fault) {
         self.faults += 1;
-        (self.tell)(Event::Fault(Fault {
-            place: format!("byte {at}"),
-            what: what.to_owned(),
-            is_loss,
-            log_ns,
-        }));
+        (self.tell)(Event::Fault(fault));
     }
 
     /// Reads the next `len` bytes, fewer only at the end of the file.

@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, HashSet};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use serde_json::{Map, Value as Json};
+use serde_json::Value as Json;
 
-use super::Part;
 use super::mapping::{Clock, Mapping, Stream, Task};
 use super::records::Place;
 use super::streams::{TopicStream, TopicStreams};
 use super::topic::{Entry, Topic};
 use super::walk::Contents;
+use super::{McapFile, McapStream};
 use crate::defect::{Action, Defect};
 use crate::source::{ClockSpec, EpisodeSpec, StreamSpec};
 
@@ -44,7 +44,8 @@ pub(super) fn topic_streams(topics: &[Topic], mapping: &Mapping) -> Vec<TopicStr
 /// Builds the spec of one episode.
 pub(super) struct SpecBuilder<'a> {
     /// The name of its file.
-    pub(super) file: &'a str,
+    pub(super) name: &'a str,
+    pub(super) file: &'a Arc<McapFile>,
     pub(super) id: String,
     /// The range of log times of its messages.
     pub(super) span: &'a RangeInclusive<i64>,
@@ -58,11 +59,11 @@ struct Timed {
 }
 
 impl SpecBuilder<'_> {
-    /// The episode, the sources of its streams, and its defects, from topics and their messages in it.
+    /// The episode and its defects, from topics and their messages in it.
     pub(super) fn episode<'t>(
         &self,
         topics: impl Iterator<Item = (&'t Topic, &'t TopicStreams, &'t [Entry])>,
-    ) -> (EpisodeSpec, Vec<Part>, Vec<Defect>) {
+    ) -> (EpisodeSpec, Vec<Defect>) {
         let (mut streams, mut defects) = (Vec::new(), Vec::new());
         for (topic, draft, entries) in topics {
             let Ok(decoder) = &topic.decoder else {
@@ -76,13 +77,14 @@ impl SpecBuilder<'_> {
                 if timed.times.is_empty() {
                     continue;
                 }
-                let part = Part {
+                let messages = McapStream {
+                    file: Arc::clone(self.file),
                     decoder: Arc::clone(decoder),
                     pick: stream.pick.clone(),
                     look: stream.look.clone(),
                     places: Arc::clone(&timed.places),
                 };
-                streams.push((to_spec(stream, topic, &timed.times), part));
+                streams.push(to_spec(stream, topic, &timed.times, messages));
             }
             for timed in clocks.values().filter(|timed| timed.moved > 0) {
                 let what = format!(
@@ -90,28 +92,23 @@ impl SpecBuilder<'_> {
                     timed.moved,
                     timed.times.len()
                 );
-                let place = format!("{}:{}", self.file, topic.name);
+                let place = format!("{}:{}", self.name, topic.name);
                 defects.push(Defect::new(place, what, Action::Kept).of(&self.id));
             }
         }
-        streams.sort_by(|a, b| a.0.name.cmp(&b.0.name));
-        let (streams, parts) = streams.into_iter().unzip();
-        let object = match *self.span == (i64::MIN..=i64::MAX) {
-            true => "/".to_owned(),
-            false => format!("/ from {} ns to {} ns", self.span.start(), self.span.end()),
+        let object = if *self.span == (i64::MIN..=i64::MAX) {
+            "/".to_owned()
+        } else {
+            format!("/ from {} ns to {} ns", self.span.start(), self.span.end())
         };
-        let episode = EpisodeSpec {
+        let mut episode = EpisodeSpec {
             id: self.id.clone(),
-            splits: Vec::new(),
-            attributes: Map::new(),
-            task: None,
-            success: None,
-            licence: None,
-            file: 0,
             object,
             streams,
+            ..EpisodeSpec::default()
         };
-        (episode, parts, defects)
+        episode.sort_streams();
+        (episode, defects)
     }
 }
 
@@ -138,7 +135,12 @@ fn in_time(entries: &[Entry], clock: Clock) -> Timed {
     }
 }
 
-fn to_spec(stream: &TopicStream, topic: &Topic, times: &Arc<[i64]>) -> StreamSpec {
+fn to_spec(
+    stream: &TopicStream,
+    topic: &Topic,
+    times: &Arc<[i64]>,
+    messages: McapStream,
+) -> StreamSpec {
     let mut attributes = stream.attributes.clone();
     let unit = match attributes.remove("unit") {
         Some(Json::String(unit)) => Some(unit),
@@ -158,15 +160,17 @@ fn to_spec(stream: &TopicStream, topic: &Topic, times: &Arc<[i64]>) -> StreamSpe
     };
     attributes.insert("clock".to_owned(), Json::from(clock));
     StreamSpec {
-        name: stream.name.clone(),
-        kind: stream.kind,
-        frame: stream.frame.clone(),
-        frames: times.len() as u64,
         clock: ClockSpec::Explicit(Arc::clone(times)),
-        shift_of: None,
         carried: stream.look.as_ref().is_some_and(|look| look.carried),
         unit,
         attributes,
+        ..StreamSpec::new(
+            stream.name.as_str(),
+            stream.kind,
+            stream.frame.clone(),
+            times.len() as u64,
+            Arc::new(messages),
+        )
     }
 }
 
@@ -241,9 +245,10 @@ pub(super) fn faults(
             (Ok(_), _) => {}
         }
         for (path, what) in &draft.lost {
-            let place = match path.is_empty() {
-                true => place.clone(),
-                false => format!("{place}, field `{path}`"),
+            let place = if path.is_empty() {
+                place.clone()
+            } else {
+                format!("{place}, field `{path}`")
             };
             push(&place, what.clone(), Action::Skipped, When::Always);
         }

@@ -1,15 +1,15 @@
 //! The summary at the end of a file: schemas and channels again, for readers that start there.
 //!
 //! ```text
-//! … │ schemas │ topics │ indices … │ 02 │ u64 20 │ u64 start │ u64 offsets │ u32 crc │ 89 M C A P 30 0D 0A
+//! … │ schemas │ channels │ indexes … │ 02 │ u64 20 │ u64 start │ u64 offsets │ u32 crc │ 89 M C A P 30 0D 0A
 //!   └ start                                                                └ over all from start to here
 //! ```
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 
-use super::bytes::{Bytes, to_usize};
-use super::records::{Event, plain};
+use super::bytes::Bytes;
+use super::records::{Event, next, op, plain};
 use super::scan::{HEAD_BYTES, MAGIC};
 
 /// The footer and the magic bytes.
@@ -30,12 +30,9 @@ pub(super) fn tell_channels(
 ) -> io::Result<()> {
     if let Some(summary) = read(file, len)? {
         let mut rest = Bytes::new(&summary);
-        while let (Ok(kind), Ok(len)) = (rest.u8(), rest.u64()) {
-            let Ok(body) = rest.take(to_usize(len)) else {
-                break;
-            };
+        while let Ok((opcode, body)) = next(&mut rest) {
             // What does not parse here is reported by the scan.
-            if matches!(kind, 0x03 | 0x04) && plain(kind, body, tell).is_err() {
+            if matches!(opcode, op::SCHEMA | op::CHANNEL) && plain(opcode, body, tell).is_err() {
                 break;
             }
         }
@@ -52,13 +49,14 @@ fn read(file: &mut File, len: u64) -> io::Result<Option<Vec<u8>>> {
     file.seek(SeekFrom::Start(footer))?;
     file.take(END_BYTES).read_to_end(&mut end)?;
     let mut parts = Bytes::new(&end);
-    let (Ok(0x02), Ok(20), Ok(start), Ok(_)) = (parts.u8(), parts.u64(), parts.u64(), parts.u64())
+    let (Ok(op::FOOTER), Ok(20), Ok(start), Ok(_)) =
+        (parts.u8(), parts.u64(), parts.u64(), parts.u64())
     else {
         return Ok(None);
     };
     let stored = parts.u32().unwrap_or(0);
-    let is_sound = end.ends_with(MAGIC) && start > 0 && start < footer;
-    if !is_sound || footer - start > MAX_SUMMARY_BYTES {
+    let is_valid = end.ends_with(MAGIC) && start > 0 && start < footer;
+    if !is_valid || footer - start > MAX_SUMMARY_BYTES {
         return Ok(None);
     }
     let mut summary = Vec::new();

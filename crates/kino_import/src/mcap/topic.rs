@@ -150,9 +150,10 @@ impl Topic {
 
     /// The default clock of the frames.
     pub(super) fn clock(&self) -> Clock {
-        match self.has_stamps() && self.has_time {
-            true => Clock::Header,
-            false => Clock::Log,
+        if self.has_stamps() && self.has_time {
+            Clock::Header
+        } else {
+            Clock::Log
         }
     }
 

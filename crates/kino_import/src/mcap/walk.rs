@@ -1,9 +1,9 @@
 //! The walk: everything in a file, as topics, marks, attributes and faults.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use serde_json::{Map, Value as Json};
@@ -12,7 +12,7 @@ use super::chunks::Chunk;
 use super::decoder::Schema;
 use super::mapping::{Mapping, Stream, Watch};
 use super::message::Value;
-use super::records::{Event, Fault};
+use super::records::{Channel, Event, Fault};
 use super::scan::scan;
 use super::split::Mark;
 use super::topic::{Entry, Topic};
@@ -37,16 +37,10 @@ pub(super) struct Contents {
 /// Walks files, as many at a time as there are cores; results are in file order.
 pub(super) fn walk_all(paths: &[PathBuf], mapping: &Mapping) -> Vec<Result<Contents>> {
     let next = AtomicUsize::new(0);
-    let walked = Mutex::new(Vec::new());
+    let walked: Vec<_> = paths.iter().map(|path| (path, OnceLock::new())).collect();
     let work = || {
-        loop {
-            let idx = next.fetch_add(1, Ordering::Relaxed);
-            let Some(path) = paths.get(idx) else {
-                return;
-            };
-            let contents = walk(path, mapping);
-            let mut walked = walked.lock().unwrap_or_else(PoisonError::into_inner);
-            walked.push((idx, contents));
+        while let Some((path, contents)) = walked.get(next.fetch_add(1, Ordering::Relaxed)) {
+            contents.get_or_init(|| walk(path, mapping));
         }
     };
     thread::scope(|scope| {
@@ -56,9 +50,10 @@ pub(super) fn walk_all(paths: &[PathBuf], mapping: &Mapping) -> Vec<Result<Conte
         }
         work();
     });
-    let mut walked = walked.into_inner().unwrap_or_else(PoisonError::into_inner);
-    walked.sort_by_key(|(idx, _)| *idx);
-    walked.into_iter().map(|(_, contents)| contents).collect()
+    let walked = walked.into_iter();
+    walked
+        .filter_map(|(_, contents)| contents.into_inner())
+        .collect()
 }
 
 /// Reads every message of a file.
@@ -102,52 +97,27 @@ struct Walk<'a> {
 impl Walk<'_> {
     fn take(&mut self, event: Event<'_>) {
         match event {
-            Event::Schema {
-                id,
-                name,
-                encoding,
-                data,
-            } => {
-                let schema = Schema {
-                    name: name.to_owned(),
-                    encoding: encoding.to_owned(),
-                    data: data.to_owned(),
-                };
+            Event::Schema { id, schema } => {
                 self.schemas.entry(id).or_insert(schema);
             }
-            Event::Channel {
-                id,
-                schema,
-                topic,
-                encoding,
-                metadata,
-            } => {
-                if !self.channels.contains_key(&id) {
-                    let place = self.channel(schema, topic, encoding, metadata);
-                    self.channels.insert(id, place);
+            Event::Channel(channel) => {
+                if !self.channels.contains_key(&channel.id) {
+                    let id = channel.id;
+                    let topic = self.channel(channel);
+                    self.channels.insert(id, topic);
                 }
             }
             Event::Message {
                 channel,
-                log_ns,
-                publish_ns,
+                entry,
                 data,
-                place,
             } => match self.channels.get(&channel) {
-                Some(Some(topic)) => {
-                    let entry = Entry {
-                        log_ns,
-                        publish_ns,
-                        stamp_ns: 0,
-                        place,
-                    };
-                    self.message(*topic, entry, data);
-                }
+                Some(Some(topic)) => self.message(*topic, entry, data),
                 // The channel is already among the faults.
                 Some(None) => {}
                 None => {
                     self.unknown.0 += 1;
-                    self.unknown.1.get_or_insert(log_ns);
+                    self.unknown.1.get_or_insert(entry.log_ns);
                 }
             },
             Event::Metadata { name, values } => {
@@ -169,41 +139,27 @@ impl Walk<'_> {
     }
 
     /// The topic of a channel; several channels may share one.
-    fn channel(
-        &mut self,
-        schema: u16,
-        topic: &str,
-        encoding: &str,
-        metadata: BTreeMap<String, String>,
-    ) -> Option<usize> {
-        let none = Schema::default();
-        let schema = self.schemas.get(&schema).unwrap_or(&none);
-        let known = self
-            .contents
-            .topics
-            .iter()
-            .position(|known| known.name == topic);
-        if let Some(place) = known {
-            let known = &self.contents.topics[place];
-            if (&known.schema, &*known.encoding) == (schema, encoding) {
+    fn channel(&mut self, channel: Channel<'_>) -> Option<usize> {
+        let (none, name) = (Schema::default(), channel.topic);
+        let schema = self.schemas.get(&channel.schema).unwrap_or(&none);
+        let topics = &self.contents.topics;
+        if let Some(place) = topics.iter().position(|known| known.name == name) {
+            let known = &topics[place];
+            if (&known.schema, &*known.encoding) == (schema, channel.encoding) {
                 return Some(place);
             }
             let what = format!(
                 "has messages of type `{}` and of type `{}`; those of the second type are not imported",
                 known.schema.name, schema.name
             );
-            self.fault(topic, what, None);
+            self.fault(name, what, None);
             return None;
         }
-        let wanted: Vec<&Stream> = self
-            .mapping
-            .streams
-            .iter()
-            .filter(|stream| stream.topic == topic)
-            .collect();
-        let mut found = Topic::new(topic, encoding, schema, &wanted);
-        found.metadata = metadata;
-        self.contents.topics.push(found);
+        let streams = self.mapping.streams.iter();
+        let wanted: Vec<&Stream> = streams.filter(|stream| stream.topic == name).collect();
+        let mut topic = Topic::new(name, channel.encoding, schema, &wanted);
+        topic.metadata = channel.metadata;
+        self.contents.topics.push(topic);
         Some(self.contents.topics.len() - 1)
     }
 

@@ -39,6 +39,8 @@ pub(crate) struct ShardInfo {
     pub(crate) raw: Promise,
     pub(crate) packed: Option<Promise>,
     pub(crate) compression: Option<String>,
+    /// Its number among the shards of the source.
+    pub(crate) number: usize,
     /// The index of its source file, once it is known to exist.
     pub(crate) file: Option<usize>,
 }
@@ -119,6 +121,7 @@ fn parse_shard(path: &Path, shard: Entry) -> Result<ShardInfo, String> {
             .map(|packed| promise(path, packed))
             .transpose()?,
         compression: shard.compression,
+        number: 0,
         file: None,
     })
 }

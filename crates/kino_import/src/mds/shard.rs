@@ -9,8 +9,8 @@ use std::borrow::Cow;
 use std::fs::File;
 use std::hash::Hasher;
 use std::io::{Read, Seek, SeekFrom};
-use std::sync::{Mutex, PoisonError};
 
+use kino_sync::Mutex;
 use sha1::{Digest, Sha1};
 use twox_hash::XxHash64;
 
@@ -60,9 +60,10 @@ impl Shard {
         if hashes == Hashes::Checked {
             check(&opened, file)?;
         }
-        let shard = match file.path == info.raw.path {
-            true => Self::Raw(Mutex::new(opened), file.bytes),
-            false => Self::Unpacked(unpack(opened, info, file)?),
+        let shard = if file.path == info.raw.path {
+            Self::Raw(Mutex::new(opened), file.bytes)
+        } else {
+            Self::Unpacked(unpack(opened, info, file)?)
         };
         if shard.number(0) != Some(info.samples) {
             let what = format!(
@@ -109,7 +110,7 @@ impl Shard {
                     return None;
                 }
                 let mut bytes = vec![0; end - start];
-                let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut file = file.lock();
                 let read = file.seek(SeekFrom::Start(start as u64));
                 read.and_then(|_| file.read_exact(&mut bytes)).ok()?;
                 Some(Cow::Owned(bytes))

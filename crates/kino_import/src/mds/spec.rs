@@ -13,15 +13,16 @@
 //! | a list of T images, an array with a first axis of T | stream |
 //! | text, any other small array | attribute |
 
-use kino_codec::{Dtype, FrameType};
-use serde_json::{Map, Value};
+use std::sync::Arc;
 
-use crate::hdf5::attributes;
-use crate::hdf5::frames::{nest, number};
-use crate::hdf5::spec::kind_of;
+use kino_codec::{Dtype, FrameType};
+use serde_json::Value;
+
 use crate::image::{self, Encoded};
 use crate::mds::column::Cell;
-use crate::source::{ClockSpec, StreamSpec};
+use crate::mds::frames::{MdsStream, Samples};
+use crate::source::StreamSpec;
+use crate::values::{self, kind_of};
 
 /// A larger array is not an attribute.
 const SMALL_BYTES: usize = 32 << 10;
@@ -35,14 +36,6 @@ pub(crate) enum Form {
     Text,
     Image(Encoded),
     Images(Vec<Form>),
-}
-
-/// How the frames of a stream are read.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Part {
-    pub(crate) column: usize,
-    pub(crate) form: Form,
-    pub(crate) reading: Reading,
 }
 
 /// Where the frames of a stream are.
@@ -100,56 +93,49 @@ impl Form {
 }
 
 /// A stream without its clock.
-pub(crate) fn stream(name: &str, form: &Form, frames: usize) -> StreamSpec {
-    let (frame, mut about) = (form.frame(), Map::new());
-    if matches!(form, Form::Lists(_)) {
-        about.insert("text_is".to_owned(), Value::from("JSON"));
+fn stream(name: &str, frames: usize, values: MdsStream) -> StreamSpec {
+    let form = &values.form;
+    let frame = form.frame();
+    let kind = match form {
+        Form::Image(encoded) => encoded.kind(),
+        _ => kind_of(name, &frame),
+    };
+    let carried = matches!(form, Form::Image(encoded) if encoded.carried);
+    let is_json = matches!(form, Form::Lists(_));
+    let mut stream = StreamSpec::new(name, kind, frame, frames as u64, Arc::new(values));
+    stream.carried = carried;
+    if is_json {
+        let attributes = &mut stream.attributes;
+        attributes.insert("text_is".to_owned(), Value::from("JSON"));
     }
-    StreamSpec {
-        kind: match form {
-            Form::Image(encoded) => encoded.kind(),
-            _ => kind_of(name, &frame),
-        },
-        name: name.to_owned(),
-        frame,
-        frames: frames as u64,
-        clock: ClockSpec::Regular { rate_hz: 0.0 },
-        shift_of: None,
-        carried: matches!(form, Form::Image(encoded) if encoded.carried),
-        unit: None,
-        attributes: about,
-    }
+    stream
 }
 
 /// The streams of a column of steps.
-pub(crate) fn steps(
-    column: usize,
-    name: &str,
-    form: &Form,
-    frames: usize,
-) -> Vec<(StreamSpec, Part)> {
-    let part = |form: &Form, reading| Part {
-        column,
-        form: form.clone(),
-        reading,
+pub(crate) fn steps(column: usize, name: &str, form: &Form, samples: &Samples) -> Vec<StreamSpec> {
+    let one = |name: &str, form: &Form, reading| {
+        let values = MdsStream {
+            column,
+            form: form.clone(),
+            reading,
+            samples: samples.clone(),
+        };
+        stream(name, samples.list.len(), values)
     };
     match form {
         Form::Images(items) => {
             let items = items.iter().enumerate();
-            let items = items.map(|(item, form)| {
-                let name = format!("{name}/{item}");
-                (stream(&name, form, frames), part(form, Reading::Item(item)))
-            });
-            items.collect()
+            let item = |(item, form)| one(&format!("{name}/{item}"), form, Reading::Item(item));
+            items.map(item).collect()
         }
-        form => vec![(stream(name, form, frames), part(form, Reading::Step))],
+        form => vec![one(name, form, Reading::Step)],
     }
 }
 
 /// What a column of an episode becomes.
 #[derive(Debug)]
 pub(crate) enum Becomes {
-    Stream(Box<(StreamSpec, Part)>),
+    Stream(Box<StreamSpec>),
     Attribute(Value),
 }
 
@@ -168,17 +154,16 @@ pub(crate) fn episode(
     name: &str,
     cell: &Cell<'_>,
     frames: usize,
+    samples: &Samples,
 ) -> Result<Becomes, String> {
-    let stream = |form: Form, reading| {
-        let part = Part {
+    let stream = |form, reading| {
+        let values = MdsStream {
             column,
-            form: form.clone(),
+            form,
             reading,
+            samples: samples.clone(),
         };
-        Ok(Becomes::Stream(Box::new((
-            stream(name, &form, frames),
-            part,
-        ))))
+        Ok(Becomes::Stream(Box::new(stream(name, frames, values))))
     };
     match cell {
         Cell::Numbers(dtype, shape, _) if shape.first() == Some(&frames) => {
@@ -200,7 +185,7 @@ pub(crate) fn episode(
         Cell::Numbers(.., values) if values.len() <= SMALL_BYTES => {
             Ok(Becomes::Attribute(json(cell)))
         }
-        Cell::Text(text) => Ok(Becomes::Attribute(attributes::text(text))),
+        Cell::Text(text) => Ok(Becomes::Attribute(values::text(text))),
         Cell::Numbers(..) | Cell::List(_) => Err(format!(
             "does not have the {frames} frames of the episode, and is too large for an attribute"
         )),
@@ -212,11 +197,8 @@ pub(crate) fn episode(
 pub(crate) fn json(cell: &Cell<'_>) -> Value {
     match cell {
         Cell::Numbers(dtype, shape, values) => {
-            let values = values
-                .chunks_exact(dtype.size())
-                .map(|bytes| number(*dtype, bytes));
             let shape: Vec<_> = shape.iter().map(|&len| len as u64).collect();
-            nest(values.collect(), &shape)
+            values::numbers(*dtype, values, &shape)
         }
         Cell::Text(text) => Value::from(*text),
         Cell::Image(_) | Cell::List(_) => Value::Null,

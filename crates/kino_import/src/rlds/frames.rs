@@ -1,101 +1,157 @@
 //! Frames: values of an episode as packed little-endian values, images, or text.
 
 use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
 
 use half::f16;
 use kino_codec::{Dtype, FrameType};
 use miniz_oxide::inflate::decompress_to_vec_zlib_with_limit;
 use serde_json::Value;
 
-use crate::hdf5::attributes::float;
-use crate::hdf5::frames::nest;
+use crate::error::{ImportError, Result};
 use crate::image;
+use crate::recent::Recent;
 use crate::rlds::example::{Example, List};
 use crate::rlds::schema::{Encoding, Leaf, LeafType};
 use crate::rlds::spec::{FLAT, ROWS, Reading};
-use crate::source::{FrameBuf, StreamSpec};
+use crate::rlds::tfrecord::{self, Span};
+use crate::source::{FrameBuf, ReadFrames, Wanted};
 use crate::specs::places;
+use crate::values::{float, nest};
 
-/// Reads frames of a stream from its episode.
-pub(crate) fn read(
-    (leaf, reading): (&Leaf, &Reading),
-    stream: &StreamSpec,
-    (example, body): (&Example, &[u8]),
-    frames: &Range<u64>,
-) -> Result<FrameBuf, String> {
-    let gone = || "has changed since it was opened".to_owned();
-    let at = places(frames);
-    if *reading == Reading::Lists {
-        return read_lists(leaf, (example, body), at);
-    }
-    let list = example.get(&leaf.name).ok_or_else(gone)?;
-    let (dtype, elements, frame_bytes) = match &stream.frame {
-        FrameType::Values(ty) => (ty.dtype(), ty.elements(), ty.frame_bytes()),
-        FrameType::Text => (Dtype::U8, 0, 0),
-    };
-    let strings = || at.clone().filter_map(|place| bytes_at(list, body, place));
-    match reading {
-        Reading::Numbers => {
-            let numbers = at.start * elements..at.end * elements;
-            numbers_of(list, dtype, numbers).map(FrameBuf::Values)
-        }
-        Reading::Raw(encoding) => {
-            let mut values = Vec::new();
-            for (frame, bytes) in at.clone().zip(strings()) {
-                let wrong = |what: String| format!("frame {frame} {what}");
-                match encoding {
-                    Encoding::Zlib => {
-                        let inflated = decompress_to_vec_zlib_with_limit(bytes, frame_bytes);
-                        let mut inflated = inflated
-                            .map_err(|error| wrong(format!("cannot be inflated: {error}")))?;
-                        values.append(&mut inflated);
-                    }
-                    Encoding::Bytes | Encoding::None => values.extend(bytes),
-                }
-                let expected = (frame + 1 - at.start) * frame_bytes;
-                if values.len() != expected {
-                    return Err(wrong(format!(
-                        "does not have the {frame_bytes} bytes of its type"
-                    )));
-                }
-            }
-            if dtype == Dtype::Bool && values.iter().any(|&byte| byte > 1) {
-                return Err("contains a bool that is neither 0 nor 1".to_owned());
-            }
-            Ok(FrameBuf::Values(values))
-        }
-        Reading::Images(encoded) => image::read(strings(), encoded, frames.start),
-        Reading::Texts => Ok(FrameBuf::Bytes(strings().map(<[u8]>::to_vec).collect())),
-        Reading::Several(per_step) => {
-            let texts = at.map(|frame| {
-                let values = frame * per_step..(frame + 1) * per_step;
-                json_text(leaf, list, body, values)
-            });
-            Ok(FrameBuf::Bytes(texts.collect::<Result<_, _>>()?))
-        }
-        Reading::Lists => Err(gone()),
+/// A record: the values of an episode, and the bytes that they are in.
+#[derive(Debug)]
+pub(crate) struct Record {
+    pub(crate) example: Example,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Record {
+    pub(crate) fn parse(body: Vec<u8>) -> Result<Self, String> {
+        let example = Example::parse(&body)?;
+        Ok(Self { example, body })
     }
 }
 
-fn read_lists(
-    leaf: &Leaf,
-    (example, body): (&Example, &[u8]),
-    at: Range<usize>,
-) -> Result<FrameBuf, String> {
-    let gone = || "has changed since it was opened".to_owned();
-    let flat = example
-        .get(&format!("{}/{FLAT}", leaf.name))
-        .ok_or_else(gone)?;
-    let rows = example
-        .get(&format!("{}/{ROWS}", leaf.name))
-        .ok_or_else(gone)?;
-    let rows = row_lengths(rows)?;
+/// Where a record is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Location {
+    pub(crate) span: Span,
+    pub(crate) path: Arc<Path>,
+}
+
+/// Where a record is, and those that were read last.
+#[derive(Debug)]
+pub(crate) struct Cached {
+    pub(crate) location: Location,
+    pub(crate) recent: Arc<Recent<Location, Record>>,
+}
+
+/// A stream: a feature of the steps of an episode.
+#[derive(Debug)]
+pub(crate) struct RldsStream {
+    pub(crate) leaf: Arc<Leaf>,
+    pub(crate) reading: Reading,
+    pub(crate) cached: Arc<Cached>,
+}
+
+impl ReadFrames for RldsStream {
+    fn read(&self, wanted: Wanted<'_>) -> Result<FrameBuf> {
+        let Wanted {
+            episode,
+            stream,
+            frames,
+        } = wanted;
+        let Location { span, path } = &self.cached.location;
+        let wrong = |what: String| {
+            let object = format!("{}, stream `{}`", episode.object, stream.name);
+            ImportError::corrupt(path, &object, what)
+        };
+        let record = self.cached.recent.get(self.cached.location.clone(), || {
+            Record::parse(tfrecord::read_body(path, *span)?).map_err(wrong)
+        })?;
+        let found = self.frames(&record, &stream.frame, &frames);
+        found.map_err(wrong)
+    }
+}
+
+impl RldsStream {
+    /// Frames of the episode's record.
+    fn frames(
+        &self,
+        record: &Record,
+        frame: &FrameType,
+        frames: &Range<u64>,
+    ) -> Result<FrameBuf, String> {
+        let (leaf, body) = (&*self.leaf, record.body.as_slice());
+        let gone = || "has changed since it was opened".to_owned();
+        let at = places(frames);
+        if self.reading == Reading::Lists {
+            return read_lists(leaf, record, at);
+        }
+        let list = record.example.get(&leaf.name).ok_or_else(gone)?;
+        let (dtype, elements, frame_bytes) = match frame {
+            FrameType::Values(ty) => (ty.dtype(), ty.elements(), ty.frame_bytes()),
+            FrameType::Text => (Dtype::U8, 0, 0),
+        };
+        let strings = || at.clone().filter_map(|place| bytes_at(list, body, place));
+        match &self.reading {
+            Reading::Numbers => {
+                let numbers = at.start * elements..at.end * elements;
+                numbers_of(list, dtype, numbers).map(FrameBuf::Values)
+            }
+            Reading::Raw(encoding) => {
+                let mut values = Vec::new();
+                for (frame, bytes) in at.clone().zip(strings()) {
+                    let wrong = |what: String| format!("frame {frame} {what}");
+                    match encoding {
+                        Encoding::Zlib => {
+                            let inflated = decompress_to_vec_zlib_with_limit(bytes, frame_bytes);
+                            let mut inflated = inflated
+                                .map_err(|error| wrong(format!("cannot be inflated: {error}")))?;
+                            values.append(&mut inflated);
+                        }
+                        Encoding::Bytes | Encoding::None => values.extend(bytes),
+                    }
+                    let expected = (frame + 1 - at.start) * frame_bytes;
+                    if values.len() != expected {
+                        return Err(wrong(format!(
+                            "does not have the {frame_bytes} bytes of its type"
+                        )));
+                    }
+                }
+                if dtype == Dtype::Bool && values.iter().any(|&byte| byte > 1) {
+                    return Err("contains a bool that is neither 0 nor 1".to_owned());
+                }
+                Ok(FrameBuf::Values(values))
+            }
+            Reading::Images(encoded) => image::read(strings(), encoded, frames.start),
+            Reading::Texts => Ok(FrameBuf::Bytes(strings().map(<[u8]>::to_vec).collect())),
+            Reading::Several(per_step) => {
+                let texts = at.map(|frame| {
+                    let values = frame * per_step..(frame + 1) * per_step;
+                    json_text(leaf, list, body, values)
+                });
+                Ok(FrameBuf::Bytes(texts.collect::<Result<_, _>>()?))
+            }
+            Reading::Lists => Err(gone()),
+        }
+    }
+}
+
+fn read_lists(leaf: &Leaf, record: &Record, at: Range<usize>) -> Result<FrameBuf, String> {
+    let list = |suffix: &str| {
+        let list = record.example.get(&format!("{}/{suffix}", leaf.name));
+        list.ok_or("has changed since it was opened")
+    };
+    let (flat, rows) = (list(FLAT)?, row_lengths(list(ROWS)?)?);
     let elements: usize = shape_of(&leaf.ty).iter().product();
     let mut start = rows.iter().take(at.start).sum::<usize>() * elements;
     let mut texts = Vec::new();
     for len in rows.iter().take(at.end).skip(at.start) {
         let end = start + len * elements;
-        texts.push(json_text(leaf, flat, body, start..end)?);
+        texts.push(json_text(leaf, flat, &record.body, start..end)?);
         start = end;
     }
     Ok(FrameBuf::Bytes(texts))

@@ -18,8 +18,8 @@ mod spec;
 mod tfrecord;
 
 use std::fs;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
@@ -29,13 +29,13 @@ use crate::error::{ImportError, Result, invalid};
 use crate::files;
 use crate::open::ImportOptions;
 use crate::recent::Recent;
-use crate::source::{EpisodeSpec, FrameBuf, Source, SourceFile, SourceInfo};
+use crate::source::{EpisodeSpec, Source, SourceInfo};
+use crate::source_file::SourceFile;
 use crate::specs::{self, RATES};
-use example::Example;
+use frames::{Cached, Location, Record};
 use schema::Leaf;
-use shards::{Shard, Shards};
-use spec::{Draft, Part};
-use tfrecord::{Found, Span, Walk};
+use shards::Shard;
+use tfrecord::Found;
 
 /// The file with the types.
 const FEATURES: &str = "features.json";
@@ -48,18 +48,6 @@ const KNOWN_RATES: &[(&str, &str)] = &[
     ("language_table", "10 for Language-Table"),
     ("taco_play", "15 for TACO Play"),
 ];
-
-/// Episodes of TFRecord files.
-#[derive(Debug)]
-pub(crate) struct RldsSource {
-    info: SourceInfo,
-    leaves: Vec<Leaf>,
-    episodes: Vec<EpisodeSpec>,
-    /// For each episode, the source of each stream.
-    parts: Vec<Vec<Part>>,
-    spans: Vec<Span>,
-    recent: Recent<usize, (Vec<u8>, Example)>,
-}
 
 /// Whether this is a dataset of TFRecord files, a folder around one, or one of its files.
 pub(crate) fn recognise(path: &Path) -> bool {
@@ -94,97 +82,103 @@ fn folders(path: &Path) -> Vec<PathBuf> {
     Vec::new()
 }
 
-impl RldsSource {
-    /// Reads every episode once and builds its spec; keeps no values.
-    pub(crate) fn open(path: &Path, options: &ImportOptions) -> Result<Self> {
-        let (folder, only) = match path.is_dir() {
-            true => (folder(path)?, None),
-            false => (parent(path), path.file_name()),
-        };
-        if only.is_some() {
-            files::check_links(&folder, options)?;
-        }
-        let features = folder.join(FEATURES);
-        if !features.is_file() {
-            return Err(ImportError::NotFound {
-                path: features,
-                what: "the file with the types of the values is missing".to_owned(),
-                next: "TFDS writes it beside the data files: pass the folder that contains both"
-                    .to_owned(),
-            });
-        }
-        let mut leaves = schema::leaves(&features, &shards::read_small(&features)?)?;
-        add_labels(&folder, &mut leaves)?;
-        let Shards {
-            shards,
-            mut defects,
-            mut attributes,
-        } = shards::find(&folder, only)?;
-        if let Some(around) = folder.parent() {
-            let (said, fault) = about::read_dataset(around, options)?;
-            attributes = said.unwrap_or(attributes);
-            defects.extend(fault);
-        }
-        let mut source = Self {
-            info: SourceInfo {
-                format: "rlds",
-                files: Vec::new(),
-                attributes,
-                defects,
-            },
-            leaves,
-            episodes: Vec::new(),
-            parts: Vec::new(),
-            spans: Vec::new(),
-            recent: Recent::by_bytes(|(body, _)| body.len()),
-        };
-        let mut next = Map::new();
-        for shard in &shards {
-            source.add(shard, &mut next)?;
-        }
-        if source.episodes.is_empty() {
-            let next = "pass the folder with `features.json` and the `*.tfrecord-*` files";
-            return Err(specs::nothing_left(path, &source.info.defects, next));
-        }
-        source.set_rates(path, options)?;
-        Ok(source)
+/// Reads every episode once and builds its spec; keeps no values.
+pub(crate) fn open(path: &Path, options: &ImportOptions) -> Result<Source> {
+    let (folder, only) = if path.is_dir() {
+        (folder(path)?, None)
+    } else {
+        (parent(path), path.file_name())
+    };
+    if only.is_some() {
+        files::check_links(&folder, options)?;
     }
+    let features = folder.join(FEATURES);
+    if !features.is_file() {
+        return Err(ImportError::NotFound {
+            path: features,
+            what: "the file with the types of the values is missing".to_owned(),
+            next: "TFDS writes it beside the data files: pass the folder that contains both"
+                .to_owned(),
+        });
+    }
+    let mut leaves = schema::leaves(&features, &shards::read_small(&features)?)?;
+    add_labels(&folder, &mut leaves)?;
+    let shards = shards::find(&folder, only)?;
+    let mut walk = Walk {
+        info: SourceInfo::new("rlds"),
+        episodes: Vec::new(),
+        leaves: leaves.into_iter().map(Arc::new).collect(),
+        recent: Arc::new(Recent::by_bytes(|record: &Record| record.body.len())),
+    };
+    walk.info.attributes = shards.attributes;
+    walk.info.defects = shards.defects;
+    if let Some(around) = folder.parent()
+        && let Some(said) = about::read_dataset(around, options, &mut walk.info.defects)?
+    {
+        walk.info.attributes = said;
+    }
+    let mut next = Map::new();
+    for shard in &shards.shards {
+        walk.add(shard, &mut next)?;
+    }
+    let mut source = Source::new(walk.info, walk.episodes);
+    if source.episodes.is_empty() {
+        let next = "pass the folder with `features.json` and the `*.tfrecord-*` files";
+        return Err(specs::nothing_left(path, &source.info.defects, next));
+    }
+    set_rates(&mut source, path, options)?;
+    Ok(source)
+}
 
+/// The walk through the episodes.
+struct Walk {
+    info: SourceInfo,
+    episodes: Vec<EpisodeSpec>,
+    leaves: Vec<Arc<Leaf>>,
+    recent: Arc<Recent<Location, Record>>,
+}
+
+impl Walk {
     /// Walks a file; `next` has the next episode number of each split.
     fn add(&mut self, shard: &Shard, next: &mut Map<String, Value>) -> Result<()> {
         let path = &shard.path;
         refuse_gzip(path)?;
-        let mut walk = Walk::open(path)?;
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let mut records = tfrecord::Walk::open(path)?;
         let counted = next.get(&shard.split).and_then(Value::as_u64);
         // A file with more episodes than stated must not take the names of the next file's.
         let first = shard.first.unwrap_or(0).max(counted.unwrap_or(0));
+        let file: Arc<Path> = Arc::from(path.as_path());
         let (mut body, mut count) = (Vec::new(), 0u64);
         loop {
-            let found = walk.next(&mut body);
-            let found = found.map_err(|source| files::cannot_read(path, source))?;
-            let id = format!("{}/{}", shard.split, first.saturating_add(count));
-            let object = format!("episode {count}");
-            let place = format!("{name}:{object}");
-            let mut lose = |what: String| {
-                let defect = Defect::new(&place, what, Action::Skipped);
-                self.info.defects.push(defect.of(&id));
+            let found = records.next(&mut body);
+            let mut episode = EpisodeSpec {
+                id: format!("{}/{}", shard.split, first.saturating_add(count)),
+                splits: vec![shard.split.clone()],
+                file: self.info.files.len(),
+                object: format!("episode {count}"),
+                ..EpisodeSpec::default()
             };
-            match found {
+            let place = format!("{}:{}", shard.name(), episode.object);
+            let what = match found.map_err(|source| files::cannot_read(path, source))? {
                 Found::End => break,
                 Found::Lost(what) => {
-                    lose(what);
+                    self.skip(&place, what, &episode.id);
                     break;
                 }
-                Found::Damaged(what) => lose(what),
+                Found::Damaged(what) => Err(what),
                 Found::Body(span) => {
-                    let draft = Example::parse(&body)
-                        .and_then(|example| spec::read_episode(&self.leaves, &example, &body));
-                    match draft {
-                        Ok(draft) => self.keep(draft, (id, object), span, shard),
-                        Err(what) => lose(what),
-                    }
+                    let path = Arc::clone(&file);
+                    let record = Record::parse(std::mem::take(&mut body));
+                    record.and_then(|record| {
+                        let read = self.episode(&mut episode, &record, Location { span, path });
+                        body = record.body;
+                        read
+                    })
                 }
+            };
+            match what {
+                Ok(lost) => self.keep(episode, lost, &place),
+                Err(what) => self.skip(&place, what, &episode.id),
             }
             count += 1;
         }
@@ -195,133 +189,80 @@ impl RldsSource {
             } else {
                 Action::Kept
             };
-            self.info.defects.push(Defect::new(name, what, action));
+            let defect = Defect::new(shard.name(), what, action);
+            self.info.defects.push(defect);
         }
         let count = shard.promised.unwrap_or(count).max(count);
-        next.insert(
-            shard.split.clone(),
-            Value::from(first.saturating_add(count)),
-        );
-        self.info
-            .files
-            .push(SourceFile::new(path.clone(), walk.len()));
+        let count = Value::from(first.saturating_add(count));
+        next.insert(shard.split.clone(), count);
+        let file = SourceFile::new(path.clone(), records.len());
+        self.info.files.push(file);
         Ok(())
     }
 
-    fn keep(&mut self, draft: Draft, (id, object): (String, String), span: Span, shard: &Shard) {
-        let name = shard.path.file_name().unwrap_or_default();
-        let place = format!("{}:{object}", name.to_string_lossy());
-        let Draft {
-            streams,
-            mut parts,
-            attributes,
-            lost,
-            task,
-        } = draft;
-        let lost = lost.into_iter().map(|(leaf, what)| {
-            Defect::new(format!("{place}, `{leaf}`"), what, Action::Skipped).of(&id)
+    /// Fills in an episode; returns the names of what is lost, and why.
+    fn episode(
+        &self,
+        episode: &mut EpisodeSpec,
+        record: &Record,
+        location: Location,
+    ) -> Result<Vec<(String, String)>, String> {
+        let cached = Arc::new(Cached {
+            location,
+            recent: Arc::clone(&self.recent),
         });
-        self.info.defects.extend(lost);
-        let success = attributes.iter().find_map(|(name, value)| {
+        spec::read_episode(&self.leaves, record, &cached, episode)
+    }
+
+    fn keep(&mut self, mut episode: EpisodeSpec, lost: Vec<(String, String)>, place: &str) {
+        for (leaf, what) in lost {
+            self.skip(&format!("{place}, `{leaf}`"), what, &episode.id);
+        }
+        episode.success = episode.attributes.iter().find_map(|(name, value)| {
             let is_success = name.rsplit('/').next() == Some("success");
             is_success.then_some(value)?.as_bool()
         });
         let licence = self.info.attributes.get("redistributionInfo");
         let licence = licence.and_then(|info| info.get("license")?.as_str());
-        let mut episode = EpisodeSpec {
-            id,
-            splits: vec![shard.split.clone()],
-            attributes,
-            task,
-            success,
-            licence: licence.filter(|text| !text.is_empty()).map(str::to_owned),
-            file: self.info.files.len(),
-            object,
-            streams,
-        };
-        self.take_up_about(&mut episode, &mut parts, &place);
-        self.episodes.push(episode);
-        self.parts.push(parts);
-        self.spans.push(span);
-    }
-
-    /// Restores an episode that an export wrote.
-    fn take_up_about(&mut self, episode: &mut EpisodeSpec, parts: &mut Vec<Part>, place: &str) {
-        let Some(Value::String(text)) = episode.attributes.get(spec::ABOUT) else {
-            return;
-        };
-        let faults = match About::parse(text) {
-            Ok(about) => about.apply(episode, parts),
-            Err(what) => vec![what],
-        };
-        let place = format!("{place}, `{}`", spec::ABOUT);
-        let faults = faults.into_iter();
-        let faults = faults.map(|what| Defect::new(&place, what, Action::Skipped).of(&episode.id));
-        self.info.defects.extend(faults);
-    }
-
-    /// Sets every stream's clock: the user's rate, or that of an attribute of the episode.
-    fn set_rates(&mut self, path: &Path, options: &ImportOptions) -> Result<()> {
-        for episode in &mut self.episodes {
-            if options.rate_hz.is_none() && specs::has_clocks(episode) {
-                continue;
+        episode.licence = licence.filter(|text| !text.is_empty()).map(str::to_owned);
+        // An episode that an export wrote.
+        if let Some(Value::String(text)) = episode.attributes.get(spec::ABOUT) {
+            let place = format!("{place}, `{}`", spec::ABOUT);
+            match About::parse(text) {
+                Ok(about) => about.restore(&mut episode, &place, &mut self.info.defects),
+                Err(what) => self.skip(&place, what, &episode.id),
             }
-            let said = episode.attributes.iter().find_map(|(name, value)| {
-                let last = name.rsplit('/').next().unwrap_or(name);
-                RATES.contains(&last).then_some(value)?.as_f64()
-            });
-            let said = said.filter(specs::is_rate);
-            let Some(rate_hz) = options.rate_hz.or(said) else {
-                let name = self.info.attributes.get("name").and_then(Value::as_str);
-                let name = name.unwrap_or_default();
-                let known = KNOWN_RATES
-                    .iter()
-                    .find(|(start, _)| name.starts_with(start));
-                let known = known.map(|(_, rate)| format!(", which is {rate}"));
-                return Err(invalid(format!(
-                    "{}: RLDS stores neither timestamps nor a rate; pass --rate HZ (in Python rate_hz=){}",
-                    path.display(),
-                    known.unwrap_or_default()
-                )));
-            };
-            specs::set_rate(episode, rate_hz);
         }
-        Ok(())
+        self.episodes.push(episode);
+    }
+
+    fn skip(&mut self, place: &str, what: String, episode: &str) {
+        let defect = Defect::new(place, what, Action::Skipped);
+        self.info.defects.push(defect.of(episode));
     }
 }
 
-impl Source for RldsSource {
-    fn describe(&self) -> &SourceInfo {
-        &self.info
-    }
-
-    fn episodes(&self) -> &[EpisodeSpec] {
-        &self.episodes
-    }
-
-    fn read(
-        &self,
-        episode: usize,
-        stream: usize,
-        frames: Range<u64>,
-        out: &mut FrameBuf,
-    ) -> Result<()> {
-        let spec = specs::find(&self.episodes, (episode, stream), &frames)?;
-        let path = self.info.files[self.episodes[episode].file].path();
-        let object = format!("{}, stream `{}`", self.episodes[episode].object, spec.name);
-        let wrong = |what: String| ImportError::corrupt(path, &object, what);
-        let loaded = self.recent.get(episode, || {
-            let body = tfrecord::read_body(path, self.spans[episode])?;
-            let example = Example::parse(&body).map_err(wrong)?;
-            Ok::<_, ImportError>((body, example))
-        })?;
-        let (body, example) = &*loaded;
-        let part = &self.parts[episode][stream];
-        let leaf = &self.leaves[part.leaf];
-        *out =
-            frames::read((leaf, &part.reading), spec, (example, body), &frames).map_err(wrong)?;
-        Ok(())
-    }
+/// Sets every stream's clock: the user's rate, or that of an attribute of the episode.
+fn set_rates(source: &mut Source, path: &Path, options: &ImportOptions) -> Result<()> {
+    let name = source.info.attributes.get("name").and_then(Value::as_str);
+    let name = name.unwrap_or_default();
+    let said = |episode: &EpisodeSpec| {
+        episode.attributes.iter().find_map(|(name, value)| {
+            let last = name.rsplit('/').next().unwrap_or(name);
+            RATES.contains(&last).then_some(value)?.as_f64()
+        })
+    };
+    let missing = || {
+        let mut known = KNOWN_RATES.iter();
+        let known = known.find(|(start, _)| name.starts_with(start));
+        let known = known.map(|(_, rate)| format!(", which is {rate}"));
+        format!(
+            "{}: RLDS stores neither timestamps nor a rate; pass --rate HZ (in Python rate_hz=){}",
+            path.display(),
+            known.unwrap_or_default()
+        )
+    };
+    specs::set_rates(&mut source.episodes, options.rate_hz, said, missing)
 }
 
 /// The folder of a file.

@@ -106,9 +106,10 @@ fn add(node: &Value, name: &str, place: (bool, usize), leaves: &mut Vec<Leaf>) {
         return;
     }
     if let Some(inner) = node["sequence"].get("feature") {
-        let place = match name == STEPS {
-            true => (true, 0),
-            false => (is_per_step, lists + 1),
+        let place = if name == STEPS {
+            (true, 0)
+        } else {
+            (is_per_step, lists + 1)
         };
         return add(inner, name, place, leaves);
     }

@@ -38,6 +38,14 @@ pub(crate) struct Shard {
     pub(crate) promised: Option<u64>,
 }
 
+impl Shard {
+    /// The name of the file.
+    pub(crate) fn name(&self) -> String {
+        let name = self.path.file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    }
+}
+
 /// The files of a dataset, in order, and what is wrong with them.
 #[derive(Debug, Default)]
 pub(crate) struct Shards {
@@ -130,7 +138,7 @@ fn promised(
     for (idx, len) in lengths.iter().enumerate() {
         let len = len.as_u64().or_else(|| len.as_str()?.parse().ok());
         let len: u64 = len.unwrap_or(0);
-        let file = file_name(info, split, (idx, lengths.len()));
+        let file = file_name(info, split, idx, lengths.len());
         // Only names that the folder lists are ever opened: a template cannot point elsewhere.
         if here.remove(&file) {
             out.shards.push(Shard {
@@ -163,7 +171,7 @@ fn promised(
 }
 
 /// The name of a file, from the template of its split.
-fn file_name(info: &Value, split: &Value, (idx, count): (usize, usize)) -> String {
+fn file_name(info: &Value, split: &Value, idx: usize, count: usize) -> String {
     let template = split["filepathTemplate"].as_str().unwrap_or_default();
     let template = match template {
         "" => "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}",

@@ -9,17 +9,19 @@
 //! | anything else that is small | attribute of the episode |
 //! | anything else | defect, skipped |
 
+use std::sync::Arc;
+
 use kino_codec::{Dtype, FrameType};
 use kino_dataset::Kind;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use crate::hdf5::spec::kind_of;
 use crate::image::{self, Encoded};
 use crate::rlds::example::{Example, List};
-use crate::rlds::frames;
+use crate::rlds::frames::{self, Cached, Record, RldsStream};
 use crate::rlds::schema::{Encoding, Leaf, LeafType, Shape};
-use crate::source::{ClockSpec, StreamSpec};
+use crate::source::{EpisodeSpec, StreamSpec};
 use crate::specs::INSTRUCTIONS;
+use crate::values::kind_of;
 
 /// An attribute has at most this many values.
 const SMALL: usize = 4096;
@@ -53,54 +55,42 @@ pub(crate) enum Reading {
     Lists,
 }
 
-/// A stream: which leaf, and how it is read.
-#[derive(Debug)]
-pub(crate) struct Part {
-    pub(crate) leaf: usize,
-    pub(crate) reading: Reading,
-}
-
-/// What an episode becomes.
-#[derive(Debug, Default)]
-pub(crate) struct Draft {
-    pub(crate) streams: Vec<StreamSpec>,
-    pub(crate) parts: Vec<Part>,
-    pub(crate) attributes: Map<String, Value>,
-    /// Name and what is wrong with it.
-    pub(crate) lost: Vec<(String, String)>,
-    pub(crate) task: Option<String>,
-}
-
-/// Builds the spec of an episode, or says why it is invalid. Streams have no clock yet.
+/// Fills in an episode from its features; returns the names of what is lost, and why. An error means that the episode is
+/// invalid. Streams have no clock yet.
 pub(crate) fn read_episode(
-    leaves: &[Leaf],
-    example: &Example,
-    body: &[u8],
-) -> Result<Draft, String> {
-    let mut out = Draft::default();
-    let steps = steps(leaves, example)?;
-    for (idx, leaf) in leaves.iter().enumerate() {
-        let found = match leaf.is_per_step {
-            true => out.stream(leaf, idx, steps, (example, body)),
-            false => out.attribute(leaf, (example, body)),
+    leaves: &[Arc<Leaf>],
+    record: &Record,
+    cached: &Arc<Cached>,
+    episode: &mut EpisodeSpec,
+) -> Result<Vec<(String, String)>, String> {
+    let mut lost = Vec::new();
+    let steps = steps(leaves, &record.example)?;
+    for leaf in leaves {
+        let found = if leaf.is_per_step {
+            let stream = stream(leaf, record, steps, cached);
+            stream.map(|stream| episode.streams.push(stream))
+        } else {
+            let value = attribute(leaf, record);
+            value.map(|value| drop(episode.attributes.insert(leaf.name.clone(), value)))
         };
         match found {
+            Ok(()) if episode.task.is_none() => episode.task = task(leaf, record, episode),
             Ok(()) => {}
-            Err(Refusal::Lost(what)) => out.lost.push((leaf.name.clone(), what)),
+            Err(Refusal::Lost(what)) => lost.push((leaf.name.clone(), what)),
             Err(Refusal::Broken(what)) => return Err(format!("`{}` {what}", leaf.name)),
         }
     }
-    for name in example.names() {
-        let is_known = |leaf: &Leaf| {
+    for name in record.example.names() {
+        let is_known = |leaf: &Arc<Leaf>| {
             let rest = name.strip_prefix(leaf.name.as_str());
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with("/ragged_"))
         };
         if !leaves.iter().any(is_known) {
             let what = "is in the episode but not in features.json";
-            out.lost.push((name.to_owned(), what.to_owned()));
+            lost.push((name.to_owned(), what.to_owned()));
         }
     }
-    Ok(out)
+    Ok(lost)
 }
 
 /// Why a leaf has no spec.
@@ -116,8 +106,8 @@ fn lost(what: impl Into<String>) -> Refusal {
 }
 
 /// How many steps an episode has.
-fn steps(leaves: &[Leaf], example: &Example) -> Result<usize, String> {
-    let counted = |leaf: &Leaf| {
+fn steps(leaves: &[Arc<Leaf>], example: &Example) -> Result<usize, String> {
+    let counted = |leaf: &Arc<Leaf>| {
         let list = example.get(&leaf.name)?;
         match &leaf.ty {
             LeafType::Numbers {
@@ -147,99 +137,92 @@ fn elements(shape: &Shape) -> Option<usize> {
         .try_fold(1usize, |product, len| product.checked_mul(len?))
 }
 
-impl Draft {
-    fn stream(
-        &mut self,
-        leaf: &Leaf,
-        idx: usize,
-        steps: usize,
-        (example, body): (&Example, &[u8]),
-    ) -> Result<(), Refusal> {
-        let (frame, reading) = match leaf.lists {
-            0 => {
-                let list = example.get(&leaf.name);
-                let list =
-                    list.ok_or_else(|| lost("is in features.json but not in the episode"))?;
-                one_per_step(leaf, list, steps, body)?
-            }
-            1 => lists_per_step(leaf, example, steps)?,
-            lists => return Err(lost(format!("has lists nested {lists} deep"))),
-        };
-        let carried = matches!(&reading, Reading::Images(encoded) if encoded.carried);
-        let mut attributes = leaf.attributes.clone();
-        let kind = match (&reading, &leaf.ty) {
-            // TFDS only has float images for depth.
-            (Reading::Images(_), LeafType::Image { is_float: true }) => Kind::Depth,
-            (Reading::Images(encoded), _) => encoded.kind(),
-            _ => kind_of(&leaf.name, &frame),
-        };
-        if matches!(reading, Reading::Lists | Reading::Several(_)) {
-            attributes.insert("text_is".to_owned(), Value::from("JSON"));
+/// The stream of a leaf with values per step.
+fn stream(
+    leaf: &Arc<Leaf>,
+    record: &Record,
+    steps: usize,
+    cached: &Arc<Cached>,
+) -> Result<StreamSpec, Refusal> {
+    let (frame, reading) = match leaf.lists {
+        0 => {
+            let list = record.example.get(&leaf.name);
+            let list = list.ok_or_else(|| lost("is in features.json but not in the episode"))?;
+            one_per_step(leaf, list, steps, &record.body)?
         }
-        if reading == Reading::Texts && self.task.is_none() && is_instruction(&leaf.name) {
-            let list = example.get(&leaf.name);
-            let first = list.and_then(|list| frames::bytes_at(list, body, 0));
-            let text = first.and_then(|text| std::str::from_utf8(text).ok());
-            self.task = text.filter(|text| !text.is_empty()).map(str::to_owned);
-        }
-        self.streams.push(StreamSpec {
-            name: leaf.stream().to_owned(),
-            kind,
-            frame,
-            frames: steps as u64,
-            clock: ClockSpec::Regular { rate_hz: 0.0 },
-            shift_of: None,
-            carried,
-            unit: None,
-            attributes,
-        });
-        self.parts.push(Part { leaf: idx, reading });
-        Ok(())
+        1 => lists_per_step(leaf, &record.example, steps)?,
+        lists => return Err(lost(format!("has lists nested {lists} deep"))),
+    };
+    let carried = matches!(&reading, Reading::Images(encoded) if encoded.carried);
+    let kind = match (&reading, &leaf.ty) {
+        // TFDS only has float images for depth.
+        (Reading::Images(_), LeafType::Image { is_float: true }) => Kind::Depth,
+        (Reading::Images(encoded), _) => encoded.kind(),
+        _ => kind_of(&leaf.name, &frame),
+    };
+    let is_json = matches!(reading, Reading::Lists | Reading::Several(_));
+    let values = RldsStream {
+        leaf: Arc::clone(leaf),
+        reading,
+        cached: Arc::clone(cached),
+    };
+    let name = leaf.stream();
+    let mut stream = StreamSpec::new(name, kind, frame, steps as u64, Arc::new(values));
+    stream.carried = carried;
+    stream.attributes = leaf.attributes.clone();
+    if is_json {
+        let attributes = &mut stream.attributes;
+        attributes.insert("text_is".to_owned(), Value::from("JSON"));
     }
-
-    fn attribute(
-        &mut self,
-        leaf: &Leaf,
-        (example, body): (&Example, &[u8]),
-    ) -> Result<(), Refusal> {
-        let Some(list) = example.get(&leaf.name) else {
-            return Err(lost("is in features.json but not in the episode"));
-        };
-        if list.len() > SMALL {
-            return Err(lost(format!(
-                "has {} values, too many for an attribute",
-                list.len()
-            )));
-        }
-        let shape = match &leaf.ty {
-            LeafType::Numbers {
-                encoding: Encoding::None,
-                shape,
-                ..
-            }
-            | LeafType::Text { shape } => shape,
-            _ => return Err(lost("has a type that attributes cannot hold")),
-        };
-        let shape = match leaf.lists {
-            0 => shape.clone(),
-            1 => [&[None], shape.as_slice()].concat(),
-            lists => return Err(lost(format!("has lists nested {lists} deep"))),
-        };
-        let shape = known_shape(&shape, list.len()).map_err(Refusal::Lost)?;
-        let value = frames::to_json(&leaf.ty, list, body, 0..list.len(), &shape);
-        let value = value.map_err(Refusal::Lost)?;
-        if self.task.is_none() && is_instruction(&leaf.name) {
-            let text = value.as_str().filter(|text| !text.is_empty());
-            self.task = text.map(str::to_owned);
-        }
-        self.attributes.insert(leaf.name.clone(), value);
-        Ok(())
-    }
+    Ok(stream)
 }
 
-fn is_instruction(name: &str) -> bool {
-    let last = name.rsplit('/').next();
-    last.is_some_and(|last| INSTRUCTIONS.contains(&last))
+/// The value of a leaf with values per episode.
+fn attribute(leaf: &Leaf, record: &Record) -> Result<Value, Refusal> {
+    let Some(list) = record.example.get(&leaf.name) else {
+        return Err(lost("is in features.json but not in the episode"));
+    };
+    if list.len() > SMALL {
+        return Err(lost(format!(
+            "has {} values, too many for an attribute",
+            list.len()
+        )));
+    }
+    let shape = match &leaf.ty {
+        LeafType::Numbers {
+            encoding: Encoding::None,
+            shape,
+            ..
+        }
+        | LeafType::Text { shape } => shape,
+        _ => return Err(lost("has a type that attributes cannot hold")),
+    };
+    let shape = match leaf.lists {
+        0 => shape.clone(),
+        1 => [&[None], shape.as_slice()].concat(),
+        lists => return Err(lost(format!("has lists nested {lists} deep"))),
+    };
+    let shape = known_shape(&shape, list.len()).map_err(Refusal::Lost)?;
+    let value = frames::to_json(&leaf.ty, list, &record.body, 0..list.len(), &shape);
+    value.map_err(Refusal::Lost)
+}
+
+/// The instruction in a leaf: a text per step, of which the first counts, or one per episode.
+fn task(leaf: &Leaf, record: &Record, episode: &EpisodeSpec) -> Option<String> {
+    let last = leaf.name.rsplit('/').next()?;
+    if !INSTRUCTIONS.contains(&last) {
+        return None;
+    }
+    let text = if leaf.is_per_step {
+        let is_text = matches!(&leaf.ty, LeafType::Text { shape } if shape.is_empty());
+        let list = record.example.get(&leaf.name);
+        let list = list.filter(|_| is_text && leaf.lists == 0)?;
+        let text = frames::bytes_at(list, &record.body, 0)?;
+        std::str::from_utf8(text).ok()?
+    } else {
+        episode.attributes.get(&leaf.name)?.as_str()?
+    };
+    Some(text.to_owned()).filter(|text| !text.is_empty())
 }
 
 /// The shape with its one unknown length filled in.
@@ -253,12 +236,12 @@ fn known_shape(shape: &Shape, values: usize) -> Result<Vec<u64>, String> {
         1 => free * known == values,
         _ => false,
     };
-    match fits {
-        true => Ok(shape.iter().map(|len| len.unwrap_or(free) as u64).collect()),
-        false => Err(format!(
+    if !fits {
+        return Err(format!(
             "has {values} values, which does not match the shape {shape:?}"
-        )),
+        ));
     }
+    Ok(shape.iter().map(|len| len.unwrap_or(free) as u64).collect())
 }
 
 /// A leaf with one value per step.
@@ -329,10 +312,12 @@ fn one_per_step(
             if !texts.all(|text| std::str::from_utf8(text).is_ok()) {
                 return Err(lost("contains bytes that are neither text nor images"));
             }
-            Ok(match shape.is_empty() {
-                true => (FrameType::Text, Reading::Texts),
-                false => (FrameType::Text, Reading::Several(per_step)),
-            })
+            let reading = if shape.is_empty() {
+                Reading::Texts
+            } else {
+                Reading::Several(per_step)
+            };
+            Ok((FrameType::Text, reading))
         }
         LeafType::Other(what) => Err(lost(format!("contains {what}, which a stream cannot hold"))),
     }

@@ -99,9 +99,10 @@ impl Walk {
         (&mut self.file).take(len).read_to_end(body)?;
         self.file.read_exact(&mut check)?;
         self.at = span.start + len + 4;
-        Ok(match u32::from_le_bytes(check) == masked_crc(body) {
-            true => Found::Body(span),
-            false => Found::Damaged("has a wrong checksum".to_owned()),
+        Ok(if u32::from_le_bytes(check) == masked_crc(body) {
+            Found::Body(span)
+        } else {
+            Found::Damaged("has a wrong checksum".to_owned())
         })
     }
 }

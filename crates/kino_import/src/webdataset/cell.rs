@@ -2,16 +2,15 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
+use std::path::PathBuf;
 
 use kino_codec::{Dtype, FrameType};
 use serde_json::Value;
 
-use crate::hdf5::attributes;
-use crate::hdf5::frames::{nest, number};
 use crate::npy::{self, Array, Npy};
-use crate::source::{FrameBuf, SourceFile};
+use crate::source::FrameBuf;
 use crate::webdataset::names::Ending;
-use crate::{image, zip};
+use crate::{image, values, zip};
 
 /// Limit on a decompressed array of an npz (1 GiB), whatever its zip claims.
 const MAX_MEMBER_BYTES: u64 = 128 << 20;
@@ -41,10 +40,10 @@ pub(crate) enum Cell {
 pub(crate) struct Reader(Option<(usize, File)>);
 
 impl Reader {
-    pub(crate) fn read(&mut self, files: &[SourceFile], place: Place) -> io::Result<Vec<u8>> {
+    pub(crate) fn read(&mut self, paths: &[PathBuf], place: Place) -> io::Result<Vec<u8>> {
         let mut file = match self.0.take() {
             Some((number, file)) if number == place.file => file,
-            _ => crate::files::open(files[place.file].path())?,
+            _ => crate::files::open(&paths[place.file])?,
         };
         file.seek(SeekFrom::Start(place.start))?;
         let mut bytes = Vec::new();
@@ -56,9 +55,10 @@ impl Reader {
 
 /// JSON or text as an attribute: a long one stays text, because parsed values would take many times as much.
 pub(crate) fn attribute(text: &str) -> Value {
-    match text.len() <= MAX_JSON_BYTES {
-        true => attributes::text(text),
-        false => Value::from(text),
+    if text.len() <= MAX_JSON_BYTES {
+        values::text(text)
+    } else {
+        Value::from(text)
     }
 }
 
@@ -70,13 +70,11 @@ pub(crate) fn decode(ending: Ending, bytes: &[u8], array: Option<&str>) -> Resul
     match ending {
         Ending::Npy => npy::parse(bytes).map(Cell::Array),
         Ending::Npz => {
-            let members = zip::members(bytes)?;
-            let found = members
-                .iter()
-                .find(|(name, _)| Some(array_name(name)) == array);
-            let (name, member) =
-                found.ok_or_else(|| format!("has no array `{}`", array.unwrap_or_default()))?;
-            let file = zip::read(bytes, member, MAX_MEMBER_BYTES);
+            let mut names = zip::names(bytes)?.into_iter();
+            let name = names
+                .find(|name| Some(array_name(name)) == array)
+                .ok_or_else(|| format!("has no array `{}`", array.unwrap_or_default()))?;
+            let file = zip::read(bytes, &name, MAX_MEMBER_BYTES);
             let file = file.map_err(|what| format!("`{name}` {what}"))?;
             npy::parse(&file).map(Cell::Array)
         }
@@ -107,11 +105,8 @@ pub(crate) fn texts(list: &str) -> Result<Npy, String> {
 
 /// The names of the arrays of an npz.
 pub(crate) fn array_names(npz: &[u8]) -> Result<Vec<String>, String> {
-    let members = zip::members(npz)?;
-    Ok(members
-        .keys()
-        .map(|name| array_name(name).to_owned())
-        .collect())
+    let names = zip::names(npz)?.into_iter();
+    Ok(names.map(|name| array_name(&name).to_owned()).collect())
 }
 
 fn array_name(member: &str) -> &str {
@@ -182,22 +177,12 @@ pub(crate) fn rows(npy: &Npy, at: std::ops::Range<usize>) -> Result<FrameBuf, St
 
 /// A small array as JSON.
 pub(crate) fn to_json(npy: &Npy) -> Value {
-    let (values, shape): (Vec<_>, _) = match npy {
-        Npy::Numbers(array) => {
-            let values = array.values.chunks_exact(array.dtype.size());
-            (
-                values.map(|bytes| number(array.dtype, bytes)).collect(),
-                &array.shape,
-            )
+    let lens = |shape: &[usize]| shape.iter().map(|&len| len as u64).collect::<Vec<_>>();
+    match npy {
+        Npy::Numbers(array) => values::numbers(array.dtype, &array.values, &lens(&array.shape)),
+        Npy::Texts(texts, shape) => {
+            let texts = texts.iter().map(|text| Value::from(text.as_str()));
+            values::nest(texts.collect(), &lens(shape))
         }
-        Npy::Texts(texts, shape) => (
-            texts
-                .iter()
-                .map(|text| Value::from(text.as_str()))
-                .collect(),
-            shape,
-        ),
-    };
-    let shape: Vec<_> = shape.iter().map(|&len| len as u64).collect();
-    nest(values, &shape)
+    }
 }

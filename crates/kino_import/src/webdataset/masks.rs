@@ -6,11 +6,12 @@
 //! ```
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 
 use serde_json::{Map, Value};
 
 use crate::defect::{Action, Defect};
-use crate::source::{EpisodeSpec, SourceFile};
+use crate::source::EpisodeSpec;
 use crate::webdataset::cell::{self, Cell, Place, Reader};
 use crate::webdataset::names::Ending;
 use crate::webdataset::samples::Samples;
@@ -38,20 +39,19 @@ pub(crate) fn take(samples: &mut Samples) -> Masks {
     let is_npz = |fields: &Fields| fields.keys().eq(["npz"]);
     let has_mask = samples.fields.get(MASK).is_some_and(is_npz);
     // A tar whose only sample has this name contains a demo.
-    let place = match has_mask && samples.fields.len() > 1 {
-        true => samples.fields.remove(MASK),
-        false => None,
-    };
+    let place = (has_mask && samples.fields.len() > 1)
+        .then(|| samples.fields.remove(MASK))
+        .flatten();
     let Some(place) = place.and_then(|fields| fields.into_values().next()) else {
         return Masks::default();
     };
-    let name = samples.files[place.file].path().file_name();
+    let name = samples.paths[place.file].file_name();
     let name = name.unwrap_or_default().to_string_lossy();
     let mut masks = Masks {
         splits: Vec::new(),
         file: format!("{name}:{MASK}.npz"),
     };
-    match read(&samples.files, place) {
+    match read(&samples.paths, place) {
         Ok(splits) => masks.splits = splits,
         Err(what) => {
             let defect = Defect::new(&masks.file, what, Action::Skipped);
@@ -61,8 +61,8 @@ pub(crate) fn take(samples: &mut Samples) -> Masks {
     masks
 }
 
-fn read(files: &[SourceFile], place: Place) -> Result<Vec<(String, Vec<Value>)>, String> {
-    let bytes = Reader::default().read(files, place);
+fn read(paths: &[PathBuf], place: Place) -> Result<Vec<(String, Vec<Value>)>, String> {
+    let bytes = Reader::default().read(paths, place);
     let bytes = bytes.map_err(|error| format!("cannot be read: {error}"))?;
     let mut splits = Vec::new();
     for name in cell::array_names(&bytes)? {

@@ -1,7 +1,7 @@
 //! Samples: the members of tars, grouped by name.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
@@ -9,7 +9,7 @@ use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result};
 use crate::files;
 use crate::formats::starts_with;
-use crate::source::SourceFile;
+use crate::source_file::SourceFile;
 use crate::tar;
 use crate::webdataset::ABOUT;
 use crate::webdataset::cell::{self, Place, Reader};
@@ -23,6 +23,8 @@ pub(crate) struct Samples {
     pub(crate) fields: BTreeMap<String, Fields>,
     pub(crate) defects: Vec<Defect>,
     pub(crate) files: Vec<SourceFile>,
+    /// Their paths.
+    pub(crate) paths: Vec<PathBuf>,
 }
 
 impl Samples {
@@ -68,8 +70,9 @@ impl Samples {
                 lose("appears twice; the last one is used");
             }
         }
-        self.files
-            .push(SourceFile::new(path.to_owned(), contents.len));
+        self.paths.push(path.to_owned());
+        let file = SourceFile::new(path.to_owned(), contents.len);
+        self.files.push(file);
         Ok(())
     }
 
@@ -103,7 +106,7 @@ impl Samples {
                 continue;
             };
             let bytes = Reader::default()
-                .read(&self.files, place)
+                .read(&self.paths, place)
                 .map_err(|source| files::cannot_read(path, source))?;
             let mut value = cell::attribute(&String::from_utf8_lossy(&bytes));
             // `env_args.json` has an object with the one key `env_args`.

@@ -14,18 +14,19 @@
 //! | `kinograph.json`, which an export wrote | describes the other fields: see `about.rs` |
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use kino_codec::FrameType;
 use serde_json::{Map, Value};
 
 use crate::about::About;
-use crate::hdf5::spec::kind_of;
-use crate::image::Encoded;
 use crate::npy::Npy;
-use crate::source::{ClockSpec, SourceFile, StreamSpec};
+use crate::source::StreamSpec;
 use crate::specs::INSTRUCTIONS;
+use crate::values::kind_of;
 use crate::webdataset::ABOUT;
 use crate::webdataset::cell::{self, Cell, Place, Reader};
+use crate::webdataset::frames::{TarStream, Tars};
 use crate::webdataset::names::{self, Ending};
 
 /// A larger array is not an attribute.
@@ -34,22 +35,10 @@ const SMALL_BYTES: usize = 32 << 10;
 /// Fields of a sample, by name.
 pub(crate) type Fields = BTreeMap<String, Place>;
 
-/// The source of a stream.
-#[derive(Debug)]
-pub(crate) struct Part {
-    /// One location per frame, or that of an array with a time axis.
-    pub(crate) places: Vec<Place>,
-    /// The name of the array inside an npz.
-    pub(crate) array: Option<String>,
-    pub(crate) encoded: Option<Encoded>,
-    pub(crate) is_over_time: bool,
-}
-
 /// What an episode becomes.
 #[derive(Debug, Default)]
 pub(crate) struct Draft {
     pub(crate) streams: Vec<StreamSpec>,
-    pub(crate) parts: Vec<Part>,
     pub(crate) attributes: Map<String, Value>,
     /// Field and what is wrong with it.
     pub(crate) lost: Vec<(String, String)>,
@@ -61,7 +50,7 @@ pub(crate) struct Draft {
 }
 
 /// An episode whose samples are its steps.
-pub(crate) fn steps(files: &[SourceFile], steps: &[Fields]) -> Result<Draft, String> {
+pub(crate) fn steps(tars: &Arc<Tars>, steps: &[Fields]) -> Result<Draft, String> {
     let mut out = Draft::default();
     let all: BTreeMap<&str, ()> = steps
         .iter()
@@ -86,7 +75,7 @@ pub(crate) fn steps(files: &[SourceFile], steps: &[Fields]) -> Result<Draft, Str
             continue;
         }
         let bytes = reader
-            .read(files, first)
+            .read(&tars.paths, first)
             .map_err(|error| error.to_string())?;
         let arrays = match first.ending {
             Ending::Npz => cell::array_names(&bytes)?.into_iter().map(Some).collect(),
@@ -109,7 +98,8 @@ pub(crate) fn steps(files: &[SourceFile], steps: &[Fields]) -> Result<Draft, Str
                     name,
                     frame,
                     steps.len(),
-                    Part {
+                    TarStream {
+                        tars: Arc::clone(tars),
                         places: places.clone(),
                         array,
                         encoded,
@@ -148,10 +138,13 @@ struct Found {
 }
 
 /// An episode that is one sample.
-pub(crate) fn episode(files: &[SourceFile], fields: &Fields) -> Result<Draft, String> {
+pub(crate) fn episode(tars: &Arc<Tars>, fields: &Fields) -> Result<Draft, String> {
     let mut out = Draft::default();
     let mut reader = Reader::default();
-    let mut read = |place| reader.read(files, place).map_err(|error| error.to_string());
+    let mut read = |place| {
+        let bytes = reader.read(&tars.paths, place);
+        bytes.map_err(|error| error.to_string())
+    };
     if let Some(&place) = fields.get(ABOUT) {
         let about = About::parse(&String::from_utf8_lossy(&read(place)?));
         out.about = Some(about.map_err(|what| format!("`{ABOUT}` {what}"))?);
@@ -175,11 +168,11 @@ pub(crate) fn episode(files: &[SourceFile], fields: &Fields) -> Result<Draft, St
                 places.len()
             ));
         }
-        out.images(stream, places.into_values().collect(), &mut read)?;
+        out.images(tars, stream, places.into_values().collect(), &mut read)?;
     }
     for array in arrays {
         let frames = out.frames(&array.name, most);
-        out.array(array, frames);
+        out.array(tars, array, frames);
     }
     Ok(out)
 }
@@ -291,17 +284,18 @@ impl Draft {
     }
 
     /// An array with a time axis becomes a stream, a small one an attribute.
-    fn array(&mut self, array: Found, frames: usize) {
+    fn array(&mut self, tars: &Arc<Tars>, array: Found, frames: usize) {
         let (name, rows) = (array.name, array.rows);
         match (array.frame, array.small) {
             (Ok(frame), _) if rows == Some(frames) => {
-                let part = Part {
+                let values = TarStream {
+                    tars: Arc::clone(tars),
                     places: vec![array.place],
                     array: array.array,
                     encoded: None,
                     is_over_time: true,
                 };
-                self.push(name, frame, frames, part);
+                self.push(name, frame, frames, values);
             }
             (_, Some(value)) => {
                 if let Some(rows) = rows {
@@ -322,27 +316,22 @@ impl Draft {
         }
     }
 
-    fn push(&mut self, name: String, frame: FrameType, frames: usize, part: Part) {
-        let carried = part.encoded.as_ref().is_some_and(|encoded| encoded.carried);
-        self.streams.push(StreamSpec {
-            kind: match &part.encoded {
-                Some(encoded) => encoded.kind(),
-                None => kind_of(&name, &frame),
-            },
-            name,
-            frame,
-            frames: frames as u64,
-            clock: ClockSpec::Regular { rate_hz: 0.0 },
-            shift_of: None,
-            carried,
-            unit: None,
-            attributes: Map::new(),
-        });
-        self.parts.push(part);
+    fn push(&mut self, name: String, frame: FrameType, frames: usize, values: TarStream) {
+        let encoded = values.encoded.as_ref();
+        let carried = encoded.is_some_and(|encoded| encoded.carried);
+        let kind = match encoded {
+            Some(encoded) => encoded.kind(),
+            None => kind_of(&name, &frame),
+        };
+        let values = Arc::new(values);
+        let mut stream = StreamSpec::new(name, kind, frame, frames as u64, values);
+        stream.carried = carried;
+        self.streams.push(stream);
     }
 
     fn images(
         &mut self,
+        tars: &Arc<Tars>,
         stream: &str,
         places: Vec<Place>,
         read: &mut impl FnMut(Place) -> Result<Vec<u8>, String>,
@@ -352,16 +341,15 @@ impl Draft {
         };
         match cell::frame_type(&Cell::Image(read(*first)?)) {
             Ok((frame, encoded)) => {
-                let (frames, part) = (
-                    places.len(),
-                    Part {
-                        places,
-                        array: None,
-                        encoded,
-                        is_over_time: false,
-                    },
-                );
-                self.push(stream.to_owned(), frame, frames, part);
+                let frames = places.len();
+                let values = TarStream {
+                    tars: Arc::clone(tars),
+                    places,
+                    array: None,
+                    encoded,
+                    is_over_time: false,
+                };
+                self.push(stream.to_owned(), frame, frames, values);
             }
             Err(what) => self.lost.push((stream.to_owned(), what)),
         }
@@ -376,13 +364,5 @@ impl Draft {
         {
             self.task = Some(text.trim().to_owned());
         }
-    }
-
-    /// Sorts the streams by name.
-    pub(crate) fn sort(&mut self) {
-        let streams = std::mem::take(&mut self.streams).into_iter();
-        let mut both: Vec<_> = streams.zip(std::mem::take(&mut self.parts)).collect();
-        both.sort_by(|(a, _), (b, _)| a.name.cmp(&b.name));
-        (self.streams, self.parts) = both.into_iter().unzip();
     }
 }

@@ -200,9 +200,10 @@ impl Array {
         if self.is_delta {
             add_up(&mut values, self.size());
         }
-        Ok(Some(match self.is_fortran && self.chunk.len() > 1 {
-            true => npy::from_fortran(&values, &self.chunk, self.size()),
-            false => values,
+        Ok(Some(if self.is_fortran && self.chunk.len() > 1 {
+            npy::from_fortran(&values, &self.chunk, self.size())
+        } else {
+            values
         }))
     }
 

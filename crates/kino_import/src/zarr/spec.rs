@@ -15,20 +15,21 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
+use std::sync::Arc;
 
-use kino_codec::FrameType;
 use serde_json::{Map, Value};
 
 use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result, invalid};
-use crate::hdf5::{kind_of, nest, number};
 use crate::jpeg;
 use crate::npy::Element;
 use crate::open::ImportOptions;
-use crate::source::{ClockSpec, StreamSpec};
+use crate::source::StreamSpec;
 use crate::specs;
+use crate::values::{self, kind_of, number};
 use crate::zarr::array::{Array, Values};
 use crate::zarr::compressor::Compressor;
+use crate::zarr::frames::{Data, ZarrStream};
 use crate::zarr::store::Store;
 
 /// `.zarray`, `.zattrs` and `.zgroup` longer than this are refused.
@@ -113,6 +114,15 @@ impl Walked {
         self.defects.push(defect);
     }
 
+    /// Removes the arrays of `data`, sorted by name.
+    pub(crate) fn take_data(&mut self) -> Vec<Array> {
+        let arrays = std::mem::take(&mut self.arrays).into_iter();
+        let (data, others): (BTreeMap<_, _>, _) =
+            arrays.partition(|(name, _)| name.starts_with("data/"));
+        self.arrays = others;
+        data.into_values().collect()
+    }
+
     /// Small arrays of `meta` become attributes; the others outside `data` become defects.
     pub(crate) fn take_asides(&mut self, store: &Store) -> Result<()> {
         let names: Vec<_> = self.arrays.keys().cloned().collect();
@@ -149,31 +159,19 @@ impl Walked {
 
 /// A small array as JSON: a value, or lists of lists of its shape.
 fn json_of(store: &Store, array: &Array) -> Result<Value> {
-    let values = match array.values {
-        Values::Fixed(element) => {
-            let mut bytes = read_all(store, array)?;
-            let wrong = |what| ImportError::corrupt(store.path(), &array.path, what);
-            match element {
-                Element::Number { dtype, .. } => {
-                    element.to_little(&mut bytes).map_err(wrong)?;
-                    let values = bytes.chunks_exact(dtype.size());
-                    values.map(|bytes| number(dtype, bytes)).collect()
-                }
-                _ => {
-                    let texts = element.texts(&bytes).map_err(wrong)?;
-                    texts.into_iter().map(Value::from).collect()
-                }
-            }
-        }
-        Values::Texts => {
-            return Err(ImportError::corrupt(
-                store.path(),
-                &array.path,
-                "contains variable-length strings, which are only supported under `data`",
-            ));
-        }
+    let wrong = |what| ImportError::corrupt(store.path(), &array.path, what);
+    let Values::Fixed(element) = array.values else {
+        let what = "contains variable-length strings, which are only supported under `data`";
+        return Err(wrong(what.to_owned()));
     };
-    Ok(nest(values, &array.shape))
+    let mut bytes = read_all(store, array)?;
+    if let Element::Number { dtype, .. } = element {
+        element.to_little(&mut bytes).map_err(wrong)?;
+        return Ok(values::numbers(dtype, &bytes, &array.shape));
+    }
+    let texts = element.texts(&bytes).map_err(wrong)?;
+    let texts = texts.into_iter().map(Value::from).collect();
+    Ok(values::nest(texts, &array.shape))
 }
 
 /// Every element of a small array; the caller knows that it is one.
@@ -183,7 +181,7 @@ fn read_all(store: &Store, array: &Array) -> Result<Vec<u8>> {
         return Ok(value.unwrap_or_else(|| array.fill().to_vec()));
     }
     array.read_rows(0..array.rows(), &|index| {
-        Ok(array.read_chunk(store, index)?.map(std::sync::Arc::new))
+        Ok(array.read_chunk(store, index)?.map(Arc::new))
     })
 }
 
@@ -246,18 +244,6 @@ pub(crate) fn episodes(
     Ok(episodes)
 }
 
-/// The row count of most arrays of `data`; the larger count if two are equally frequent.
-pub(crate) fn common_rows(arrays: &[Array]) -> u64 {
-    let mut counts: BTreeMap<u64, usize> = BTreeMap::new();
-    for array in arrays {
-        *counts.entry(array.rows()).or_default() += 1;
-    }
-    let most = counts
-        .into_iter()
-        .max_by_key(|&(rows, count)| (count, rows));
-    most.map_or(0, |(rows, _)| rows)
-}
-
 /// The rate, which only exported replay buffers store.
 pub(crate) fn rate_hz(
     store: &Store,
@@ -288,20 +274,17 @@ pub(crate) fn rate_hz(
     )))
 }
 
-/// The spec of a stream without its frame count, or why it cannot be one.
-pub(crate) fn stream(
-    store: &Store,
-    array: &Array,
-    rate_hz: f64,
-) -> Result<Result<StreamSpec, String>> {
-    let frame = match frame_type(array) {
+/// The spec of a stream without its episode, or why it cannot be one.
+pub(crate) fn stream(data: &Arc<Data>) -> Result<Result<StreamSpec, String>> {
+    let array = &data.array;
+    let frame = match values::frame_type(array.dtype(), &array.shape) {
         Ok(frame) => frame,
         Err(what) => return Ok(Err(what)),
     };
     let carried = array.compressor == Compressor::Jpeg;
     if carried {
         let is_frame = array.chunk.first() == Some(&1) && array.chunk[1..] == array.shape[1..];
-        let first = array.read_stored(store, &vec![0; array.shape.len()])?;
+        let first = array.read_stored(&data.store, &vec![0; array.shape.len()])?;
         let header = first.as_deref().and_then(jpeg::header);
         let size = header.map(|header| [header.height, header.width, header.components]);
         if !is_frame
@@ -312,42 +295,12 @@ pub(crate) fn stream(
             ));
         }
     }
-    let mut attributes = array.attributes.clone();
-    let unit = ["unit", "units"].iter().find_map(|&key| {
-        let unit = attributes.get(key)?.as_str()?.to_owned();
-        attributes.remove(key);
-        Some(unit)
-    });
     let name = array.stream_name();
-    Ok(Ok(StreamSpec {
-        name: name.to_owned(),
-        kind: kind_of(name, &frame),
-        frame,
-        frames: 0,
-        clock: ClockSpec::Regular { rate_hz },
-        shift_of: None,
-        carried,
-        unit,
-        attributes,
-    }))
-}
-
-fn frame_type(array: &Array) -> Result<FrameType, String> {
-    let inner = array.shape.get(1..).unwrap_or_default();
-    match array.dtype() {
-        Some(dtype) => {
-            let dims = inner.iter().map(|&dim| usize::try_from(dim));
-            let dims: Vec<_> = dims
-                .collect::<Result<_, _>>()
-                .map_err(|_| format!("has the shape {:?}", array.shape))?;
-            FrameType::values(dtype, &dims).map_err(|error| error.to_string())
-        }
-        None if inner.iter().all(|&dim| dim == 1) => Ok(FrameType::Text),
-        None => Err(format!(
-            "has several strings per frame: its shape is {:?}",
-            array.shape
-        )),
-    }
+    let kind = kind_of(name, &frame);
+    let mut stream = StreamSpec::new(name, kind, frame, 0, ZarrStream::new(data, 0));
+    stream.carried = carried;
+    stream.set_attributes(array.attributes.clone());
+    Ok(Ok(stream))
 }
 
 /// Which rows have a missing chunk; an error if far too few chunks exist.
@@ -385,8 +338,9 @@ pub(crate) fn absent_rows(array: &Array, keys: &HashSet<&str>) -> Result<Vec<Ran
             index[axis] = 0;
         }
     }
-    match found == 0 && total > 0 {
-        true => Err("has none of its chunks".to_owned()),
-        false => Ok(absent),
+    if found == 0 && total > 0 {
+        Err("has none of its chunks".to_owned())
+    } else {
+        Ok(absent)
     }
 }

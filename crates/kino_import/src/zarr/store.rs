@@ -22,10 +22,10 @@ pub(crate) enum Store {
 impl Store {
     /// Opens a folder or a zip file.
     pub(crate) fn open(path: &Path) -> Result<Self> {
-        match path.is_dir() {
-            true => Ok(Self::Folder(path.to_owned())),
-            false => Zip::open(path).map(Self::Zip),
+        if path.is_dir() {
+            return Ok(Self::Folder(path.to_owned()));
         }
+        Zip::open(path).map(Self::Zip)
     }
 
     /// Its path.
@@ -56,7 +56,7 @@ impl Store {
     pub(crate) fn keys(&self) -> Result<(Vec<String>, Vec<String>)> {
         match self {
             Self::Zip(zip) => {
-                let names = zip.members().keys().cloned();
+                let names = zip.names().into_iter();
                 Ok(names.partition(|name| is_inside(name)))
             }
             Self::Folder(root) => {
@@ -91,9 +91,10 @@ fn list(root: &Path, prefix: String, depth: usize, keys: &mut Vec<String>) -> Re
         let key = format!("{prefix}{}", entry.file_name().to_string_lossy());
         // A link to a folder may form a cycle; zarr creates none.
         let is_folder = entry.file_type().map_err(io)?.is_dir();
-        match is_folder && depth < MAX_DEPTH {
-            true => list(root, format!("{key}/"), depth + 1, keys)?,
-            false => keys.push(key),
+        if is_folder && depth < MAX_DEPTH {
+            list(root, format!("{key}/"), depth + 1, keys)?;
+        } else {
+            keys.push(key);
         }
     }
     Ok(())

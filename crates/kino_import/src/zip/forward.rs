@@ -1,30 +1,26 @@
 //! A deflated member, read forward a range at a time: only the requested range is in memory.
 
-use std::path::Path;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom, Take};
+use std::path::{Path, PathBuf};
 
-use miniz_oxide::inflate::stream::{InflateState, inflate};
-use miniz_oxide::{DataFormat, MZError, MZFlush, MZStatus};
+use flate2::read::DeflateDecoder;
 
-use super::list::Member;
-use super::{Fault, Zip, failed};
+use super::{Fault, Member, WRONG_CHECKSUM, Zip};
 use crate::error::Result;
-
-/// How much of the file is read at a time.
-const INPUT_BYTES: u64 = 64 << 10;
+use crate::files;
 
 /// How much is inflated at a time to skip ahead.
 const SKIP_BYTES: u64 = 1 << 20;
 
 /// A deflated member of a zip file on disk, and the current position.
 pub(crate) struct Forward {
-    zip: Zip,
+    path: PathBuf,
     name: String,
     member: Member,
-    state: Box<InflateState>,
-    input: Vec<u8>,
-    /// How many bytes of `input` are consumed, and how many stored bytes were read.
-    used: usize,
-    stored: u64,
+    /// Where its stored bytes are in the file.
+    start: u64,
+    inflated: DeflateDecoder<Take<File>>,
     /// The offset of the next byte.
     at: u64,
     crc: crc32fast::Hasher,
@@ -34,81 +30,58 @@ impl Forward {
     /// Opens a member.
     pub(crate) fn open(path: &Path, name: &str) -> Result<Self> {
         let zip = Zip::open(path)?;
-        let member = zip.members().get(name).copied();
-        let missing = || failed(path, name, "does not exist".into());
-        Ok(Self {
-            member: member.ok_or_else(missing)?,
-            zip,
+        let member = zip.member(name)?;
+        let start = zip.archive().body(&member).map(|body| body.data_start());
+        let start = start.map_err(|fault| fault.at(path, name))?.unwrap_or(0);
+        let file = files::open(path).map_err(|error| files::cannot_read(path, error))?;
+        let mut forward = Self {
+            path: path.to_owned(),
             name: name.to_owned(),
-            state: InflateState::new_boxed(DataFormat::Raw),
-            input: Vec::new(),
-            used: 0,
-            stored: 0,
+            member,
+            start,
+            inflated: DeflateDecoder::new(file.take(0)),
             at: 0,
             crc: crc32fast::Hasher::new(),
-        })
+        };
+        let rewound = forward.rewind();
+        rewound.map_err(|fault| fault.at(path, name))?;
+        Ok(forward)
     }
 
     /// Reads a range. One that begins before the end of the last restarts from the beginning.
     pub(crate) fn read(&mut self, start: u64, len: u64) -> Result<Vec<u8>> {
+        let read = self.try_read(start, len);
+        read.map_err(|fault| fault.at(&self.path, &self.name))
+    }
+
+    fn try_read(&mut self, start: u64, len: u64) -> Result<Vec<u8>, Fault> {
         if start < self.at {
-            self.state = InflateState::new_boxed(DataFormat::Raw);
-            self.input.clear();
-            (self.used, self.stored, self.at) = (0, 0, 0);
-            self.crc = crc32fast::Hasher::new();
+            self.rewind()?;
         }
-        let mut read = || -> Result<Vec<u8>, Fault> {
-            while self.at < start {
-                self.next((start - self.at).min(SKIP_BYTES))?;
-            }
-            self.next(len)
-        };
-        read().map_err(|fault| failed(self.zip.path(), &self.name, fault))
+        while self.at < start {
+            self.next((start - self.at).min(SKIP_BYTES))?;
+        }
+        self.next(len)
+    }
+
+    fn rewind(&mut self) -> Result<(), Fault> {
+        let mut file = self.inflated.get_ref().get_ref().try_clone()?;
+        file.seek(SeekFrom::Start(self.start))?;
+        self.inflated = DeflateDecoder::new(file.take(self.member.stored));
+        self.at = 0;
+        self.crc = crc32fast::Hasher::new();
+        Ok(())
     }
 
     /// The next bytes, and at the end the checksum of all of them.
     fn next(&mut self, len: u64) -> Result<Vec<u8>, Fault> {
-        const WRONG: &str = "does not inflate to the length stated in the zip";
-        let len = usize::try_from(len).map_err(|_| WRONG)?;
-        let mut out = vec![0; len];
-        let mut written = 0;
-        while written < len {
-            if self.used == self.input.len() {
-                self.fill()?;
-            }
-            let result = inflate(
-                &mut self.state,
-                &self.input[self.used..],
-                &mut out[written..],
-                MZFlush::None,
-            );
-            self.used += result.bytes_consumed;
-            written += result.bytes_written;
-            match result.status {
-                Ok(MZStatus::Ok) | Err(MZError::Buf) => {}
-                Ok(MZStatus::StreamEnd) if written == len => {}
-                _ => return Err(WRONG.into()),
-            }
-            let is_stuck = result.bytes_consumed == 0 && result.bytes_written == 0;
-            if is_stuck && self.stored == self.member.stored {
-                return Err(WRONG.into());
-            }
-        }
+        let mut out = vec![0; usize::try_from(len).map_err(std::io::Error::other)?];
+        self.inflated.read_exact(&mut out)?;
         self.crc.update(&out);
-        self.at += len as u64;
+        self.at += len;
         if self.at == self.member.len && self.crc.clone().finalize() != self.member.crc {
-            return Err("does not match its checksum in the zip".into());
+            return Err(WRONG_CHECKSUM.into());
         }
         Ok(out)
-    }
-
-    /// Reads the next stored bytes; there are none at the end.
-    fn fill(&mut self) -> Result<(), Fault> {
-        let len = INPUT_BYTES.min(self.member.stored - self.stored);
-        let member = self.member;
-        self.input = self.zip.archive().read_body(&member, self.stored, len)?;
-        self.used = 0;
-        self.stored += len;
-        Ok(())
     }
 }

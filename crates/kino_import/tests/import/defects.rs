@@ -1,6 +1,6 @@
 //! Defects: all found before anything is written, and handled by the user's policy.
 
-use std::ops::{ControlFlow, Range};
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -8,83 +8,53 @@ use kino_codec::{Dtype, FrameType};
 use kino_dataset::{Dataset, Kind};
 use kino_import::{
     Action, ClockSpec, Defect, EpisodeSpec, FrameBuf, ImportError, OnDefect, PackOptions, Packed,
-    Source, SourceInfo, StreamSpec, pack, survey,
+    ReadFrames, Source, SourceInfo, StreamSpec, Wanted, pack, survey,
 };
-use serde_json::Map;
 
-/// Three episodes of one stream: valid, with a NaN and a gap, and unreadable.
+/// The frames of one of three episodes: valid, with a NaN and a gap, and unreadable.
 struct Faulty {
-    info: SourceInfo,
-    episodes: Vec<EpisodeSpec>,
+    episode: usize,
 }
 
 const FRAMES: u64 = 40;
 
-impl Faulty {
-    fn new(kind: Kind) -> Self {
-        let times = |gap: i64| -> Arc<[i64]> {
-            let time = |frame: i64| frame * 10_000_000 + if frame > 20 { gap } else { 0 };
-            (0..40).map(time).collect()
-        };
-        let episode = |id: &str, gap| EpisodeSpec {
+/// Three episodes of one stream of this kind.
+fn faulty(kind: Kind) -> Source {
+    let times = |gap: i64| -> Arc<[i64]> {
+        let time = |frame: i64| frame * 10_000_000 + if frame > 20 { gap } else { 0 };
+        (0..40).map(time).collect()
+    };
+    let episode = |episode: usize, id: &str, gap| {
+        let frame = FrameType::values(Dtype::F32, &[1, 1]).unwrap();
+        let mut stream = StreamSpec::new("x", kind, frame, FRAMES, Arc::new(Faulty { episode }));
+        stream.clock = ClockSpec::Explicit(times(gap));
+        EpisodeSpec {
             id: id.to_owned(),
-            splits: Vec::new(),
-            attributes: Map::new(),
-            task: None,
-            success: None,
             licence: Some("CC-BY-4.0".to_owned()),
-            file: 0,
             object: format!("/{id}"),
-            streams: vec![StreamSpec {
-                name: "x".to_owned(),
-                kind,
-                frame: FrameType::values(Dtype::F32, &[1, 1]).unwrap(),
-                frames: FRAMES,
-                clock: ClockSpec::Explicit(times(gap)),
-                shift_of: None,
-                carried: false,
-                unit: None,
-                attributes: Map::new(),
-            }],
-        };
-        Self {
-            info: SourceInfo {
-                format: "test",
-                files: Vec::new(),
-                attributes: Map::new(),
-                defects: vec![Defect {
-                    place: "meta".to_owned(),
-                    what: "names a missing episode".to_owned(),
-                    episode: None,
-                    action: Action::Skipped,
-                }],
-            },
-            episodes: vec![
-                episode("valid", 0),
-                episode("faulty", 300_000_000),
-                episode("torn", 0),
-            ],
+            streams: vec![stream],
+            ..EpisodeSpec::default()
         }
-    }
+    };
+    let mut info = SourceInfo::new("test");
+    info.defects.push(Defect {
+        place: "meta".to_owned(),
+        what: "names a missing episode".to_owned(),
+        episode: None,
+        action: Action::Skipped,
+    });
+    let episodes = vec![
+        episode(0, "valid", 0),
+        episode(1, "faulty", 300_000_000),
+        episode(2, "torn", 0),
+    ];
+    Source::new(info, episodes)
 }
 
-impl Source for Faulty {
-    fn describe(&self) -> &SourceInfo {
-        &self.info
-    }
-
-    fn episodes(&self) -> &[EpisodeSpec] {
-        &self.episodes
-    }
-
-    fn read(
-        &self,
-        episode: usize,
-        _: usize,
-        frames: Range<u64>,
-        out: &mut FrameBuf,
-    ) -> kino_import::Result<()> {
-        if episode == 2 {
+impl ReadFrames for Faulty {
+    fn read(&self, wanted: Wanted<'_>) -> kino_import::Result<FrameBuf> {
+        let Wanted { frames, .. } = wanted;
+        if self.episode == 2 {
             return Err(ImportError::Corrupt {
                 file: "torn.bin".into(),
                 object: "x".to_owned(),
@@ -93,20 +63,16 @@ impl Source for Faulty {
                 source: None,
             });
         }
-        let value = |frame| match (episode, frame) {
+        let value = |frame| match (self.episode, frame) {
             (1, 7 | 9) => f32::NAN,
             _ => frame as f32,
         };
-        *out = FrameBuf::Values(
-            frames
-                .flat_map(|frame| value(frame).to_le_bytes())
-                .collect(),
-        );
-        Ok(())
+        let values = frames.flat_map(|frame| value(frame).to_le_bytes());
+        Ok(FrameBuf::Values(values.collect()))
     }
 }
 
-fn pack_as(source: &Faulty, target: &Path, on_defect: OnDefect) -> kino_import::Result<Packed> {
+fn pack_as(source: &Source, target: &Path, on_defect: OnDefect) -> kino_import::Result<Packed> {
     let options = PackOptions {
         on_defect,
         ..PackOptions::default()
@@ -116,7 +82,7 @@ fn pack_as(source: &Faulty, target: &Path, on_defect: OnDefect) -> kino_import::
 
 #[test]
 fn the_survey_lists_everything_in_order() {
-    let found = survey(&Faulty::new(Kind::Vector), 3).unwrap();
+    let found = survey(&faulty(Kind::Vector), 3).unwrap();
     let found: Vec<_> = found.iter().map(ToString::to_string).collect();
     assert_eq!(
         found,
@@ -133,7 +99,7 @@ fn the_survey_lists_everything_in_order() {
 fn the_default_refuses_with_the_whole_list_and_writes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let target = folder.path().join("d.kino");
-    let error = pack_as(&Faulty::new(Kind::Vector), &target, OnDefect::Error).unwrap_err();
+    let error = pack_as(&faulty(Kind::Vector), &target, OnDefect::Error).unwrap_err();
     let text = error.to_string();
     assert!(
         text.starts_with("the source has 4 defects; nothing was written"),
@@ -157,7 +123,7 @@ fn keep_imports_what_is_readable_and_drop_skips_every_defect() {
         (OnDefect::DropEpisode, &["valid"][..], 3),
     ] {
         let folder = tempfile::tempdir().unwrap();
-        let packed = pack_as(&Faulty::new(Kind::Vector), folder.path(), on_defect).unwrap();
+        let packed = pack_as(&faulty(Kind::Vector), folder.path(), on_defect).unwrap();
         let dataset = Dataset::open(folder.path()).unwrap();
         let ids: Vec<_> = (0..dataset.len())
             .filter_map(|row| dataset.table().id(row))
@@ -177,7 +143,7 @@ fn keep_imports_what_is_readable_and_drop_skips_every_defect() {
 #[test]
 fn an_image_that_cannot_be_read_is_found_while_packing() {
     // The survey leaves images to the pack, and NaN in a depth image is a hole, not a defect.
-    let source = Faulty::new(Kind::Depth);
+    let source = faulty(Kind::Depth);
     assert_eq!(survey(&source, 1).unwrap().len(), 2);
     let folder = tempfile::tempdir().unwrap();
     let packed = pack_as(&source, folder.path(), OnDefect::Keep).unwrap();

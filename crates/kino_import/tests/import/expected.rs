@@ -21,7 +21,7 @@ fn digest(bytes: &[u8]) -> String {
 /// Compares the episodes of a source with the expected ones, in the same order; streams are those of the expected
 /// names for which `rename` has a name. Returns how many streams were compared.
 pub(crate) fn compare(
-    source: &dyn Source,
+    source: &Source,
     expected: &Value,
     rename: fn(&str) -> Option<String>,
 ) -> usize {

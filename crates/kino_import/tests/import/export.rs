@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::{fixture, read_all};
 
-pub(crate) fn pack(source: &dyn Source, target: &Path) -> Dataset {
+pub(crate) fn pack(source: &Source, target: &Path) -> Dataset {
     let options = PackOptions {
         on_defect: OnDefect::Keep,
         ..PackOptions::default()
@@ -40,14 +40,14 @@ pub(crate) fn export(
     kino_import::export(dataset, target, options, &mut |_| ControlFlow::Continue(()))
 }
 
-pub(crate) fn open(path: &Path) -> Box<dyn Source> {
+pub(crate) fn open(path: &Path) -> Source {
     let options = ImportOptions::default();
     kino_import::open(path, &options).unwrap()
 }
 
 /// What must not differ between a recording and its export.
 #[track_caller]
-pub(crate) fn same(before: &dyn Source, after: &dyn Source) {
+pub(crate) fn same(before: &Source, after: &Source) {
     assert_eq!(before.episodes().len(), after.episodes().len());
     for (idx, (a, b)) in before.episodes().iter().zip(after.episodes()).enumerate() {
         assert_eq!((&a.id, &a.splits, &a.task), (&b.id, &b.splits, &b.task));
@@ -106,13 +106,13 @@ fn robomimic_recordings_survive_a_round_trip() {
     for path in names.map(fixture).into_iter().chain([lift()]) {
         let folder = tempfile::tempdir().unwrap();
         let before = open(&path);
-        let dataset = pack(before.as_ref(), &folder.path().join("a.kino"));
+        let dataset = pack(&before, &folder.path().join("a.kino"));
         let target = folder.path().join("out.hdf5");
         let exported = export(&dataset, &target, &options("robomimic", OnDefect::Error)).unwrap();
         assert!(exported.defects.is_empty(), "{:?}", exported.defects);
         assert_eq!(exported.episodes, before.episodes().len() as u64);
         let after = open(&target);
-        same(before.as_ref(), after.as_ref());
+        same(&before, &after);
         for (key, value) in &before.describe().attributes {
             assert_eq!(
                 Some(value),
@@ -134,11 +134,11 @@ fn robomimic_recordings_survive_a_round_trip() {
 fn act_recordings_survive_a_round_trip_with_their_jpeg_files() {
     let folder = tempfile::tempdir().unwrap();
     let before = open(&fixture("act_jpeg.hdf5"));
-    let dataset = pack(before.as_ref(), &folder.path().join("a.kino"));
+    let dataset = pack(&before, &folder.path().join("a.kino"));
     let target = folder.path().join("out");
     let exported = export(&dataset, &target, &options("act", OnDefect::Error)).unwrap();
     assert!(exported.defects.is_empty(), "{:?}", exported.defects);
-    same(before.as_ref(), open(&target).as_ref());
+    same(&before, &open(&target));
     assert!(target.join("act_jpeg.hdf5").is_file());
 }
 
@@ -146,7 +146,7 @@ fn act_recordings_survive_a_round_trip_with_their_jpeg_files() {
 fn a_robomimic_recording_becomes_act_and_losses_are_listed() {
     let folder = tempfile::tempdir().unwrap();
     let before = open(&lift());
-    let dataset = pack(before.as_ref(), &folder.path().join("a.kino"));
+    let dataset = pack(&before, &folder.path().join("a.kino"));
     let target = folder.path().join("out");
     let refused = export(&dataset, &target, &options("act", OnDefect::Error)).unwrap_err();
     assert!(
@@ -160,14 +160,9 @@ fn a_robomimic_recording_becomes_act_and_losses_are_listed() {
     assert!(exported.defects.iter().any(Defect::is_lost));
     let after = open(&target);
     let name = "observations/images/agentview_image";
-    let stream = |source: &dyn Source, name: &str| crate::position(source, 2, name);
-    let a = read_all(
-        before.as_ref(),
-        2,
-        stream(before.as_ref(), "obs/agentview_image"),
-        7,
-    );
-    let b = read_all(after.as_ref(), 2, stream(after.as_ref(), name), 7);
+    let stream = |source: &Source, name: &str| crate::position(source, 2, name);
+    let a = read_all(&before, 2, stream(&before, "obs/agentview_image"), 7);
+    let b = read_all(&after, 2, stream(&after, name), 7);
     assert!(a == b && matches!(a, FrameBuf::Values(_)));
     assert_eq!(
         after.episodes()[2].streams[0].clock,
@@ -179,7 +174,7 @@ fn a_robomimic_recording_becomes_act_and_losses_are_listed() {
 fn a_zarr_has_every_row_of_every_episode() {
     let folder = tempfile::tempdir().unwrap();
     let before = open(&lift());
-    let dataset = pack(before.as_ref(), &folder.path().join("a.kino"));
+    let dataset = pack(&before, &folder.path().join("a.kino"));
     let target = folder.path().join("out.zarr");
     let refused = export(&dataset, &target, &options("zarr", OnDefect::Error)).unwrap_err();
     assert!(
@@ -199,8 +194,8 @@ fn a_zarr_has_every_row_of_every_episode() {
             ("actions", &mut actions),
             ("obs/agentview_image", &mut pixels),
         ] {
-            let stream = crate::position(before.as_ref(), episode, stream);
-            match read_all(before.as_ref(), episode, stream, 5) {
+            let stream = crate::position(&before, episode, stream);
+            match read_all(&before, episode, stream, 5) {
                 FrameBuf::Values(mut values) => all.append(&mut values),
                 FrameBuf::Bytes(_) => panic!("{stream} is numbers"),
             }
@@ -221,7 +216,7 @@ fn a_zarr_survives_a_round_trip_if_it_can_hold_everything() {
     let folder = tempfile::tempdir().unwrap();
     let options_10 = crate::rlds::with_rate(10.0);
     let before = kino_import::open(&fixture("zarr/pusht.zarr"), &options_10).unwrap();
-    let dataset = pack(before.as_ref(), &folder.path().join("a.kino"));
+    let dataset = pack(&before, &folder.path().join("a.kino"));
     let target = folder.path().join("out.zarr");
     export(&dataset, &target, &options("zarr", OnDefect::Keep)).unwrap();
     let after = kino_import::open(&target, &options_10).unwrap();
@@ -245,7 +240,7 @@ fn a_zarr_survives_a_round_trip_if_it_can_hold_everything() {
         for stream in 0..a.streams.len() {
             let frames = |source| read_all(source, idx, stream, 4);
             assert!(
-                frames(before.as_ref()) == frames(after.as_ref()),
+                frames(&before) == frames(&after),
                 "{}",
                 a.streams[stream].name
             );
@@ -253,7 +248,7 @@ fn a_zarr_survives_a_round_trip_if_it_can_hold_everything() {
     }
     // A recording with names of its own comes back too, under the names that zarr has for them.
     let before = open(&lift());
-    let dataset = pack(before.as_ref(), &folder.path().join("b.kino"));
+    let dataset = pack(&before, &folder.path().join("b.kino"));
     let target = folder.path().join("lift.zarr");
     export(&dataset, &target, &options("zarr", OnDefect::Keep)).unwrap();
     let after = kino_import::open(&target, &ImportOptions::default()).unwrap();
@@ -262,11 +257,11 @@ fn a_zarr_survives_a_round_trip_if_it_can_hold_everything() {
             ("actions", "action"),
             ("obs/agentview_image", "agentview_image"),
         ] {
-            let at = |source: &dyn Source, name| crate::position(source, episode, name);
-            let (x, y) = (at(before.as_ref(), a), at(after.as_ref(), b));
+            let at = |source: &Source, name| crate::position(source, episode, name);
+            let (x, y) = (at(&before, a), at(&after, b));
             let (x, y) = (
-                read_all(before.as_ref(), episode, x, 9),
-                read_all(after.as_ref(), episode, y, 9),
+                read_all(&before, episode, x, 9),
+                read_all(&after, episode, y, 9),
             );
             assert!(x == y, "{a} of {episode}");
         }
@@ -280,7 +275,7 @@ fn a_zarr_survives_a_round_trip_if_it_can_hold_everything() {
 #[test]
 fn only_selected_episodes_are_written_and_an_existing_target_is_untouched() {
     let folder = tempfile::tempdir().unwrap();
-    let dataset = pack(open(&lift()).as_ref(), &folder.path().join("a.kino"));
+    let dataset = pack(&open(&lift()), &folder.path().join("a.kino"));
     let mut options = options("robomimic", OnDefect::Error);
     options.selection.episodes = Some(Episodes::Ids(vec!["demo_2".to_owned()]));
     let target = folder.path().join("new/out.hdf5");
@@ -303,7 +298,7 @@ fn only_selected_episodes_are_written_and_an_existing_target_is_untouched() {
 #[test]
 fn a_stopped_export_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    let dataset = pack(open(&lift()).as_ref(), &folder.path().join("a.kino"));
+    let dataset = pack(&open(&lift()), &folder.path().join("a.kino"));
     for to in kino_import::EXPORTERS.iter().map(|exporter| exporter.name) {
         let mut calls = 0;
         let stopped = kino_import::export(

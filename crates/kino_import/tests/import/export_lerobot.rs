@@ -43,7 +43,7 @@ fn recordings_of_every_version_survive_a_round_trip() {
     for version in ["v2.0", "v2.1", "v3.0"] {
         let folder = tempfile::tempdir().unwrap();
         let before = lerobot::open(&crate::fixture("lerobot").join(version));
-        let dataset = pack(before.as_ref(), &folder.path().join("a.kino"));
+        let dataset = pack(&before, &folder.path().join("a.kino"));
         for to in VERSIONS {
             let target = folder.path().join(to);
             let exported = export(&dataset, &target, &options(to, OnDefect::Error)).unwrap();
@@ -53,21 +53,18 @@ fn recordings_of_every_version_survive_a_round_trip() {
             let after = open(&target);
             assert!(after.describe().format.starts_with(to));
             assert_eq!(faults(&after.describe().defects), [""; 0], "{version} {to}");
-            same(before.as_ref(), after.as_ref());
-            let said = |source: &dyn Source, file: &str, key: &str| {
+            same(&before, &after);
+            let said = |source: &Source, file: &str, key: &str| {
                 source.describe().attributes["lerobot"][file][key].clone()
             };
             for key in ["robot_type", "fps", "splits", "total_frames", "total_tasks"] {
-                let (a, b) = (
-                    said(before.as_ref(), "info", key),
-                    said(after.as_ref(), "info", key),
-                );
+                let (a, b) = (said(&before, "info", key), said(&after, "info", key));
                 assert_eq!(a, b, "{version} {to} {key}");
             }
-            let names = said(after.as_ref(), "info", "features")["action"]["names"].clone();
+            let names = said(&after, "info", "features")["action"]["names"].clone();
             assert_eq!(names["motors"][5], "j5", "{version} {to}");
             if version == "v2.0" {
-                assert_eq!(said(after.as_ref(), "modality", "state")["arm"]["end"], 5);
+                assert_eq!(said(&after, "modality", "state")["arm"]["end"], 5);
             }
         }
     }
@@ -95,12 +92,12 @@ fn attributes_of_an_image_recording_are_kept() {
     for (version, to) in [("v2.1", "lerobot-v2.1"), ("v3.0", "lerobot-v3")] {
         let (folder, root) = without_videos(version);
         let before = open(&root);
-        let dataset = pack(before.as_ref(), &folder.path().join("a.kino"));
+        let dataset = pack(&before, &folder.path().join("a.kino"));
         let target = folder.path().join("out");
         export(&dataset, &target, &options(to, OnDefect::Error)).unwrap();
         let info = |root: &Path| json_of(&root.join("meta/info.json"));
         assert_eq!(info(&root), info(&target));
-        same(before.as_ref(), open(&target).as_ref());
+        same(&before, &open(&target));
     }
 }
 
@@ -145,7 +142,7 @@ fn statistics_match_lerobot() {
         ("count", 0.0),
     ];
     let (folder, root) = without_videos("v2.1");
-    let dataset = pack(open(&root).as_ref(), &folder.path().join("a.kino"));
+    let dataset = pack(&open(&root), &folder.path().join("a.kino"));
     let target = folder.path().join("out");
     export(&dataset, &target, &options("lerobot-v2.1", OnDefect::Error)).unwrap();
     let lines = |root: &Path| json_lines(&root.join("meta/episodes_stats.jsonl"));
@@ -160,7 +157,7 @@ fn statistics_match_lerobot() {
     assert_eq!(compared, 4 * 12);
 
     let (folder, root) = without_videos("v3.0");
-    let dataset = pack(open(&root).as_ref(), &folder.path().join("a.kino"));
+    let dataset = pack(&open(&root), &folder.path().join("a.kino"));
     let target = folder.path().join("out");
     export(&dataset, &target, &options("lerobot-v3", OnDefect::Error)).unwrap();
     let (theirs, ours) = (
@@ -185,7 +182,7 @@ fn statistics_match_lerobot() {
 fn a_robomimic_recording_becomes_lerobot() {
     let folder = tempfile::tempdir().unwrap();
     let before = open(&lift());
-    let before = before.as_ref();
+    let before = &before;
     let dataset = pack(before, &folder.path().join("a.kino"));
     for to in VERSIONS {
         let target = folder.path().join(to);
@@ -194,7 +191,7 @@ fn a_robomimic_recording_becomes_lerobot() {
         let renamed = "note: stream `obs/agentview_image`: is written as `observation.images.agentview_image` (3 times)";
         assert!(notes.iter().any(|note| note == renamed), "{notes:#?}");
         let after = open(&target);
-        let after = after.as_ref();
+        let after = &after;
         assert_eq!(faults(&after.describe().defects), [""; 0]);
         for (idx, episode) in before.episodes().iter().enumerate() {
             let again = &after.episodes()[idx];
@@ -319,7 +316,7 @@ fn every_dtype_and_every_kind_of_image_is_lossless() {
         ];
         assert_eq!(faults(&exported.defects), expected);
         let after = open(&target);
-        let after = after.as_ref();
+        let after = &after;
         assert_eq!(faults(&after.describe().defects), [""; 0]);
         for (idx, spec) in after.episodes().iter().enumerate() {
             let id = spec.attributes["id"].as_str().unwrap();
@@ -372,7 +369,7 @@ fn every_dtype_and_every_kind_of_image_is_lossless() {
 fn a_selection_is_renumbered() {
     let folder = tempfile::tempdir().unwrap();
     let before = lerobot::open(&crate::fixture("lerobot/v3.0"));
-    let dataset = pack(before.as_ref(), &folder.path().join("a.kino"));
+    let dataset = pack(&before, &folder.path().join("a.kino"));
     for to in VERSIONS {
         let mut options = options(to, OnDefect::Error);
         let ids = ["episode_000001", "episode_000003"].map(str::to_owned);
@@ -380,7 +377,7 @@ fn a_selection_is_renumbered() {
         let target = folder.path().join(to);
         export(&dataset, &target, &options).unwrap();
         let after = open(&target);
-        let after = after.as_ref();
+        let after = &after;
         assert_eq!(faults(&after.describe().defects), [""; 0]);
         let tasks: Vec<_> = after
             .episodes()
@@ -536,7 +533,7 @@ impl Video for RawIn {
 fn video_files_are_where_lerobot_expects_them() {
     let folder = tempfile::tempdir().unwrap();
     let before = open(&lift());
-    let dataset = pack(before.as_ref(), &folder.path().join("a.kino"));
+    let dataset = pack(&before, &folder.path().join("a.kino"));
     for to in VERSIONS {
         let target = folder.path().join(to);
         let mut options = options(to, OnDefect::Keep);
@@ -562,14 +559,11 @@ fn video_files_are_where_lerobot_expects_them() {
             (&json!("video"), &json!(20))
         );
         for episode in 0..3 {
-            let stream = |source: &dyn Source, name| position(source, episode, name);
-            let pixels = stream(before.as_ref(), "obs/agentview_image");
-            let pixels = read_all(before.as_ref(), episode, pixels, 50);
-            let shown = stream(after.as_ref(), name);
-            assert!(
-                read_all(after.as_ref(), episode, shown, 9) == pixels,
-                "{to}"
-            );
+            let stream = |source: &Source, name| position(source, episode, name);
+            let pixels = stream(&before, "obs/agentview_image");
+            let pixels = read_all(&before, episode, pixels, 50);
+            let shown = stream(&after, name);
+            assert!(read_all(&after, episode, shown, 9) == pixels, "{to}");
         }
     }
 }
@@ -577,7 +571,7 @@ fn video_files_are_where_lerobot_expects_them() {
 #[test]
 fn a_video_that_lacks_a_frame_fails_the_export_and_other_formats_refuse_video() {
     let folder = tempfile::tempdir().unwrap();
-    let dataset = pack(open(&lift()).as_ref(), &folder.path().join("a.kino"));
+    let dataset = pack(&open(&lift()), &folder.path().join("a.kino"));
     let target = folder.path().join("out");
     let mut options = options("lerobot-v3", OnDefect::Keep);
     options.cameras = Cameras::Video(Arc::new(Raw { lost: 1 }));

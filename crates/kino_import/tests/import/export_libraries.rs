@@ -30,7 +30,7 @@ fn recordings() -> Vec<(PathBuf, Option<f64>)> {
     named.into_iter().chain([(lift(), None)]).collect()
 }
 
-fn open_at(path: &Path, rate_hz: Option<f64>) -> Box<dyn Source> {
+fn open_at(path: &Path, rate_hz: Option<f64>) -> Source {
     match rate_hz {
         Some(rate_hz) => kino_import::open(path, &with_rate(rate_hz)).unwrap(),
         None => open(path),
@@ -39,7 +39,7 @@ fn open_at(path: &Path, rate_hz: Option<f64>) -> Box<dyn Source> {
 
 /// Asserts that nothing differs, in the order of `before`; `skip` names what the format cannot hold.
 #[track_caller]
-fn identical(before: &dyn Source, after: &dyn Source, skip: &dyn Fn(&str) -> bool) {
+fn identical(before: &Source, after: &Source, skip: &dyn Fn(&str) -> bool) {
     assert_eq!(after.describe().defects, []);
     assert_eq!(before.episodes().len(), after.episodes().len());
     for (idx, a) in before.episodes().iter().enumerate() {
@@ -89,7 +89,7 @@ fn identical(before: &dyn Source, after: &dyn Source, skip: &dyn Fn(&str) -> boo
 fn there_and_back(path: &Path, rate_hz: Option<f64>, to: &str, skip: &dyn Fn(&str) -> bool) {
     let folder = tempfile::tempdir().unwrap();
     let before = open_at(path, rate_hz);
-    let dataset = pack(before.as_ref(), &folder.path().join("a.kino"));
+    let dataset = pack(&before, &folder.path().join("a.kino"));
     let target = folder.path().join("out");
     let exported = export(&dataset, &target, &options(to, OnDefect::Keep)).unwrap();
     let lost: Vec<_> = exported
@@ -104,7 +104,7 @@ fn there_and_back(path: &Path, rate_hz: Option<f64>, to: &str, skip: &dyn Fn(&st
         "{lost:?}"
     );
     let after = open(&target);
-    identical(before.as_ref(), after.as_ref(), skip);
+    identical(&before, &after, skip);
     for (key, value) in &before.describe().attributes {
         let found = after.describe().attributes.get(key);
         assert_eq!(Some(value), found, "`{key}` of {}", path.display());
@@ -294,7 +294,7 @@ fn streams_of_every_type_and_clock_survive_webdataset() {
         "note: stream `Arm/Pose`: is written as `arm.pose` (2 times)",
     ];
     assert_eq!(notes, expected);
-    let after = pack(open(&target).as_ref(), &folder.path().join("b.kino"));
+    let after = pack(&open(&target), &folder.path().join("b.kino"));
     same_frames(&dataset, &after, &[]);
 }
 
@@ -320,7 +320,7 @@ fn streams_of_one_length_survive_rlds_and_the_others_are_listed() {
             .join("1.0.0/tea_1-train.tfrecord-00000-of-00001")
             .is_file()
     );
-    let after = pack(open(&target).as_ref(), &folder.path().join("b.kino"));
+    let after = pack(&open(&target), &folder.path().join("b.kino"));
     same_frames(&dataset, &after, &["Arm/Pose", "depth"]);
 }
 
@@ -331,7 +331,7 @@ fn streams_of_every_type_and_clock_survive_mcap() {
     let target = folder.path().join("out");
     let exported = export(&dataset, &target, &options("mcap", OnDefect::Error)).unwrap();
     assert!(!exported.defects.iter().any(|one| one.is_fault()));
-    let after = pack(open(&target).as_ref(), &folder.path().join("b.kino"));
+    let after = pack(&open(&target), &folder.path().join("b.kino"));
     same_frames(&dataset, &after, &[]);
 }
 

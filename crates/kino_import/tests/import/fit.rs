@@ -1,96 +1,83 @@
 //! Fitting: what a dataset refuses costs only itself, and is known before anything is written.
 
-use std::ops::{ControlFlow, Range};
+use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::Arc;
 
 use kino_codec::{Dtype, FrameType};
 use kino_dataset::{Dataset, Kind, Start};
 use kino_import::{
-    Action, ClockSpec, EpisodeSpec, FrameBuf, ImportError, OnDefect, PackOptions, Packed, Source,
-    SourceInfo, StreamSpec, pack, survey,
+    Action, ClockSpec, EpisodeSpec, FrameBuf, ImportError, OnDefect, PackOptions, Packed,
+    ReadFrames, Source, SourceInfo, StreamSpec, Wanted, pack, survey,
 };
-use serde_json::{Map, json};
+use serde_json::json;
 
 const FRAMES: u64 = 6;
 
-/// Episodes of any spec; the value of every frame is its number.
+/// Frames whose value is their number; `stream` is added tenfold, so that mixed-up streams are detected.
 struct Odd {
-    info: SourceInfo,
-    episodes: Vec<EpisodeSpec>,
-    /// The error of reading an episode.
-    fails: fn(usize) -> Option<ImportError>,
+    stream: u64,
+    fails: Fails,
+}
+
+/// The error of reading the episode with this id.
+type Fails = fn(&str) -> Option<ImportError>;
+
+impl ReadFrames for Odd {
+    fn read(&self, wanted: Wanted<'_>) -> kino_import::Result<FrameBuf> {
+        let Wanted {
+            episode,
+            stream: spec,
+            frames,
+        } = wanted;
+        if let Some(error) = (self.fails)(&episode.id) {
+            return Err(error);
+        }
+        let size = spec.frame.as_values().unwrap().frame_bytes();
+        let value = |frame: u64| {
+            let number = (frame + 10 * self.stream).to_le_bytes();
+            number.into_iter().cycle().take(size)
+        };
+        Ok(FrameBuf::Values(frames.flat_map(value).collect()))
+    }
 }
 
 fn stream(name: &str, dtype: Dtype) -> StreamSpec {
-    StreamSpec {
-        name: name.to_owned(),
-        kind: Kind::Vector,
-        frame: FrameType::values(dtype, &[]).unwrap(),
-        frames: FRAMES,
-        clock: ClockSpec::Regular { rate_hz: 10.0 },
-        shift_of: None,
-        carried: false,
-        unit: None,
-        attributes: Map::new(),
-    }
-}
-
-fn odd(episodes: &[(&str, Vec<StreamSpec>)]) -> Odd {
-    let episode = |(id, streams): &(&str, Vec<StreamSpec>)| EpisodeSpec {
-        id: (*id).to_owned(),
-        splits: Vec::new(),
-        attributes: Map::new(),
-        task: None,
-        success: None,
-        licence: None,
-        file: 0,
-        object: format!("/{id}"),
-        streams: streams.clone(),
-    };
-    Odd {
-        info: SourceInfo {
-            format: "test",
-            files: Vec::new(),
-            attributes: Map::new(),
-            defects: Vec::new(),
-        },
-        episodes: episodes.iter().map(episode).collect(),
+    let frame = FrameType::values(dtype, &[]).unwrap();
+    let reader = Odd {
+        stream: 0,
         fails: |_| None,
-    }
+    };
+    let mut stream = StreamSpec::new(name, Kind::Vector, frame, FRAMES, Arc::new(reader));
+    stream.clock = ClockSpec::Regular { rate_hz: 10.0 };
+    stream
 }
 
-impl Source for Odd {
-    fn describe(&self) -> &SourceInfo {
-        &self.info
-    }
+fn odd(episodes: &[(&str, Vec<StreamSpec>)]) -> Source {
+    failing(episodes, |_| None)
+}
 
-    fn episodes(&self) -> &[EpisodeSpec] {
-        &self.episodes
-    }
+fn failing(episodes: &[(&str, Vec<StreamSpec>)], fails: Fails) -> Source {
+    Source::new(SourceInfo::new("test"), specs(episodes, fails))
+}
 
-    fn read(
-        &self,
-        episode: usize,
-        stream: usize,
-        frames: Range<u64>,
-        out: &mut FrameBuf,
-    ) -> kino_import::Result<()> {
-        if let Some(error) = (self.fails)(episode) {
-            return Err(error);
+fn specs(episodes: &[(&str, Vec<StreamSpec>)], fails: Fails) -> Vec<EpisodeSpec> {
+    let episode = |(id, streams): &(&str, Vec<StreamSpec>)| {
+        let mut streams = streams.clone();
+        for (spec, stream) in streams.iter_mut().zip(0..) {
+            spec.reader = Arc::new(Odd { stream, fails });
         }
-        let spec = &self.episodes[episode].streams[stream];
-        let size = spec.frame.as_values().unwrap().frame_bytes();
-        // The stream's index in the source, so that mixed-up streams are detected.
-        let value = |frame: u64| {
-            let number = (frame + 10 * stream as u64).to_le_bytes();
-            number.into_iter().cycle().take(size)
-        };
-        *out = FrameBuf::Values(frames.flat_map(value).collect());
-        Ok(())
-    }
+        EpisodeSpec {
+            id: (*id).to_owned(),
+            object: format!("/{id}"),
+            streams,
+            ..EpisodeSpec::default()
+        }
+    };
+    episodes.iter().map(episode).collect()
 }
 
-fn pack_as(source: &Odd, target: &Path, options: PackOptions) -> kino_import::Result<Packed> {
+fn pack_as(source: &Source, target: &Path, options: PackOptions) -> kino_import::Result<Packed> {
     pack(source, target, options, &mut |_| ControlFlow::Continue(()))
 }
 
@@ -233,14 +220,15 @@ fn an_episode_beyond_the_limits_is_dropped() {
 
 #[test]
 fn attributes_beyond_the_limit_are_skipped() {
-    let mut source = odd(&[("0", vec![stream("a", Dtype::I64)])]);
-    let episode = &mut source.episodes[0];
+    let mut episodes = specs(&[("0", vec![stream("a", Dtype::I64)])], |_| None);
+    let episode = &mut episodes[0];
     episode
         .attributes
         .insert("big".to_owned(), json!("x".repeat(2 << 20)));
     episode.attributes.insert("small".to_owned(), json!(7));
     episode.task = Some("t".repeat(70_000));
     episode.splits = (0..300).map(|number| number.to_string()).collect();
+    let source = Source::new(SourceInfo::new("test"), episodes);
     let folder = tempfile::tempdir().unwrap();
     let packed = pack_as(&source, folder.path(), keep()).unwrap();
     let lost = packed.defects.iter().filter(|defect| defect.is_lost());
@@ -253,9 +241,9 @@ fn attributes_beyond_the_limit_are_skipped() {
 
 #[test]
 fn any_error_of_one_episode_costs_that_episode() {
-    let errors: [fn(usize) -> Option<ImportError>; 3] = [
+    let errors: [Fails; 3] = [
         |episode| {
-            (episode == 1).then(|| ImportError::Unsupported {
+            (episode == "1").then(|| ImportError::Unsupported {
                 file: "f".into(),
                 object: "x".to_owned(),
                 what: "is odd".to_owned(),
@@ -264,13 +252,13 @@ fn any_error_of_one_episode_costs_that_episode() {
             })
         },
         |episode| {
-            (episode == 1).then(|| ImportError::Io {
+            (episode == "1").then(|| ImportError::Io {
                 path: "f".into(),
                 source: std::io::Error::other("is odd"),
             })
         },
         |episode| {
-            (episode == 1).then(|| ImportError::InvalidArgument {
+            (episode == "1").then(|| ImportError::InvalidArgument {
                 what: "is odd".to_owned(),
             })
         },
@@ -284,8 +272,8 @@ fn any_error_of_one_episode_costs_that_episode() {
                 stream.frame = FrameType::values(Dtype::U8, &[2, 2, 3]).unwrap();
                 vec![stream]
             };
-            let mut source = odd(&[("0", streams()), ("1", streams()), ("2", streams())]);
-            source.fails = fails;
+            let episodes = [("0", streams()), ("1", streams()), ("2", streams())];
+            let source = failing(&episodes, fails);
             let folder = tempfile::tempdir().unwrap();
             let target = folder.path().join("d.kino");
             let report = &mut |_| ControlFlow::Continue(());
@@ -306,15 +294,15 @@ fn any_error_of_one_episode_costs_that_episode() {
 
 #[test]
 fn when_no_episode_is_left_the_error_says_why_and_nothing_is_left_behind() {
-    let mut source = odd(&[
+    let episodes = [
         ("0", vec![stream("a", Dtype::I64)]),
         ("1", vec![stream("a", Dtype::I64)]),
-    ]);
-    source.fails = |episode| {
+    ];
+    let source = failing(&episodes, |episode| {
         Some(ImportError::InvalidArgument {
             what: format!("episode {episode} is odd"),
         })
-    };
+    });
     let folder = tempfile::tempdir().unwrap();
     let target = folder.path().join("d.kino");
     let error = pack_as(&source, &target, keep()).unwrap_err();

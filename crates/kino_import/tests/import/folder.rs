@@ -14,7 +14,7 @@ use crate::zarr::{compare, expected};
 use crate::{defects, fixture, position, read_all};
 
 /// Opens a folder with this mapping.
-fn open_mapped(path: &Path, mapping: &str) -> Result<Box<dyn Source>> {
+fn open_mapped(path: &Path, mapping: &str) -> Result<Source> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("map.toml");
     fs::write(&file, mapping).unwrap();
@@ -25,7 +25,7 @@ fn open_mapped(path: &Path, mapping: &str) -> Result<Box<dyn Source>> {
     kino_import::open(path, &options)
 }
 
-fn open_at(path: &Path, rate_hz: f64) -> Result<Box<dyn Source>> {
+fn open_at(path: &Path, rate_hz: f64) -> Result<Source> {
     let options = ImportOptions {
         rate_hz: Some(rate_hz),
         ..ImportOptions::default()
@@ -33,7 +33,7 @@ fn open_at(path: &Path, rate_hz: f64) -> Result<Box<dyn Source>> {
     kino_import::open(path, &options)
 }
 
-fn times(source: &dyn Source, episode: usize, stream: usize) -> Value {
+fn times(source: &Source, episode: usize, stream: usize) -> Value {
     match &source.episodes()[episode].streams[stream].clock {
         ClockSpec::Explicit(times) => json!(times.to_vec()),
         clock => panic!("{clock:?}"),
@@ -46,7 +46,7 @@ const TIMES: &str = "timestamps = \"timestamp\"\ntimestamps_unit = \"ns\"\nlicen
 fn arrays_match_numpy_and_keep_their_timestamps() {
     for (name, id) in [("npz", "episode_1"), ("npy", "episode_1")] {
         let source = open_mapped(&fixture(&format!("folders/{name}")), TIMES).unwrap();
-        let source = source.as_ref();
+        let source = &source;
         let expected = &expected("folders")[name];
         // Neither has one row per frame.
         let is_aside = |name: &str| matches!(name, "calibration" | "slow");
@@ -89,7 +89,7 @@ fn a_folder_of_npz_needs_no_mapping_but_a_rate() {
 #[test]
 fn tables_match_csv_and_name_their_timestamps() {
     let source = kino_import::open(&fixture("folders/csv"), &ImportOptions::default()).unwrap();
-    let source = source.as_ref();
+    let source = &source;
     let expected = &expected("folders")["csv"];
     assert_eq!(compare(source, expected, |_| false), 3 * 8);
     assert_eq!(
@@ -107,7 +107,7 @@ fn tables_match_csv_and_name_their_timestamps() {
 #[test]
 fn images_match_pillow_and_jpeg_files_are_stored_unchanged() {
     let source = kino_import::open(&fixture("folders/images"), &ImportOptions::default()).unwrap();
-    let source = source.as_ref();
+    let source = &source;
     assert_eq!(
         compare(source, &expected("folders")["images"], |_| false),
         3 * 7
@@ -132,7 +132,7 @@ fn a_mapping_names_joins_and_times_streams() {
         [[stream]]\nname = \"range\"\nfrom = \"depth\"\nkind = \"depth\"\n\
         timestamps = \"states.csv/time_s\"\ntimestamps_unit = \"s\"\n";
     let source = open_mapped(&fixture("folders/images"), mapping).unwrap();
-    let source = source.as_ref();
+    let source = &source;
     let names: Vec<_> = source.episodes()[0]
         .streams
         .iter()
@@ -172,13 +172,13 @@ fn folders_are_packed_losslessly() {
     for name in ["npz", "npy", "csv", "images"] {
         let folder = tempfile::tempdir().unwrap();
         let source = open_at(&fixture(&format!("folders/{name}")), 20.0).unwrap();
-        pack_all(source.as_ref(), folder.path(), Start::New);
-        assert_same(source.as_ref(), &Dataset::open(folder.path()).unwrap());
+        pack_all(&source, folder.path(), Start::New);
+        assert_same(&source, &Dataset::open(folder.path()).unwrap());
     }
     let folder = tempfile::tempdir().unwrap();
     let source = open_mapped(&fixture("folders/npz"), TIMES).unwrap();
-    pack_all(source.as_ref(), folder.path(), Start::New);
-    assert_same(source.as_ref(), &Dataset::open(folder.path()).unwrap());
+    pack_all(&source, folder.path(), Start::New);
+    assert_same(&source, &Dataset::open(folder.path()).unwrap());
 }
 
 #[test]
@@ -268,7 +268,7 @@ fn malformed_arrays_tables_and_images_are_reported() {
     fs::write(take.join("camera/0.png"), b"\x89PNG\r\n\x1a\nnothing").unwrap();
     fs::write(take.join("notes.txt"), "x").unwrap();
     let source = open_at(folder.path(), 10.0).unwrap();
-    let lost = defects(source.as_ref(), Action::Skipped);
+    let lost = defects(&source, Action::Skipped);
     for (place, what) in [
         ("take_0:/short", "is truncated"),
         ("take_0:/absurd", "is truncated"),
@@ -303,9 +303,9 @@ fn timestamps_that_go_back_skip_their_episode() {
     let source = kino_import::open(folder.path(), &ImportOptions::default()).unwrap();
     assert_eq!(source.episodes().len(), 1);
     // Integers in one table and floats in another: floats in both.
-    let spec = &source.episodes()[0].streams[position(source.as_ref(), 0, "x")];
+    let spec = &source.episodes()[0].streams[position(&source, 0, "x")];
     assert_eq!(spec.frame.to_string(), "float64[]");
-    let dropped = defects(source.as_ref(), Action::Dropped);
+    let dropped = defects(&source, Action::Dropped);
     assert_eq!(
         dropped[0],
         "a.csv:/time_s: goes back in time by 100.0 ms after frame 1"
@@ -322,7 +322,7 @@ fn read_everything(path: &Path) -> Result<()> {
     for (episode, spec) in source.episodes().iter().enumerate() {
         for (stream, spec) in spec.streams.iter().enumerate() {
             let end = spec.frames.min(64).min(block_frames(&spec.frame));
-            source.read(episode, stream, 0..end, &mut FrameBuf::default())?;
+            source.read(episode, stream, 0..end)?;
         }
     }
     Ok(())

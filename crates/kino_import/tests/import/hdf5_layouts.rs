@@ -9,13 +9,13 @@ use crate::{fixture, ids, open, position, read_all};
 fn groups_with_times_and_image_files_are_episodes() {
     let source = open(&fixture("labs/groups.h5"));
     assert_eq!(source.describe().format, "hdf5");
-    assert_eq!(ids(source.as_ref()), ["demo_0", "demo_1"]);
-    let front = position(source.as_ref(), 1, "front");
+    assert_eq!(ids(&source), ["demo_0", "demo_1"]);
+    let front = position(&source, 1, "front");
     let spec = &source.episodes()[1].streams[front];
     assert!(spec.carried);
     let times: Vec<i64> = (0..12).map(|frame| frame * 50_000_000).collect();
     assert_eq!(spec.clock, ClockSpec::Explicit(times.into()));
-    let FrameBuf::Bytes(files) = read_all(source.as_ref(), 1, front, 5) else {
+    let FrameBuf::Bytes(files) = read_all(&source, 1, front, 5) else {
         panic!("image files");
     };
     assert_eq!(files.len(), 12);
@@ -25,7 +25,7 @@ fn groups_with_times_and_image_files_are_episodes() {
 #[test]
 fn rows_of_arrays_are_episodes_with_a_stream_per_camera() {
     let source = open(&fixture("labs/rows.h5"));
-    assert_eq!(ids(source.as_ref()), ["episode_0", "episode_1"]);
+    assert_eq!(ids(&source), ["episode_0", "episode_1"]);
     let streams = source.episodes()[1].streams.iter();
     let found: Vec<_> = streams
         .map(|stream| {
@@ -45,7 +45,7 @@ fn rows_of_arrays_are_episodes_with_a_stream_per_camera() {
             ("cams/1", 18, image)
         ]
     );
-    let FrameBuf::Values(bytes) = read_all(source.as_ref(), 1, 0, 7) else {
+    let FrameBuf::Values(bytes) = read_all(&source, 1, 0, 7) else {
         panic!("numbers");
     };
     assert_eq!(bytes[..8], 24_f64.to_le_bytes());

@@ -61,7 +61,7 @@ fn write(folder: &TempDir, name: &str, builder: FileBuilder) -> PathBuf {
     path
 }
 
-fn open(path: &Path) -> Result<Box<dyn Source>, ImportError> {
+fn open(path: &Path) -> Result<Source, ImportError> {
     kino_import::open(path, &ImportOptions::default())
 }
 
@@ -75,10 +75,10 @@ fn demos_are_ordered_by_number_and_others_come_last() {
     let names = ["demo_10", "spare", "demo_9", "demo_0"];
     let demos = names.iter().map(|name| demo(name, 3, 3)).collect();
     let source = open(&robomimic(&folder, demos, ENV_ARGS)).unwrap();
-    let ids = ids(source.as_ref());
+    let ids = ids(&source);
     assert_eq!(ids, ["demo_0", "demo_9", "demo_10", "spare"]);
-    let actions = position(source.as_ref(), 1, "actions");
-    let FrameBuf::Values(bytes) = read_all(source.as_ref(), 1, actions, 2) else {
+    let actions = position(&source, 1, "actions");
+    let FrameBuf::Values(bytes) = read_all(&source, 1, actions, 2) else {
         panic!("numbers");
     };
     assert_eq!(bytes[40..], 5_f64.to_le_bytes());
@@ -124,7 +124,7 @@ fn an_incomplete_demo_is_a_defect_of_its_episode() {
     let path = robomimic(&folder, demos, ENV_ARGS);
     let source = crate::open(&path);
     assert_eq!(source.episodes().len(), 1);
-    let lost = defects(source.as_ref(), Action::Skipped);
+    let lost = defects(&source, Action::Skipped);
     assert_eq!(
         lost,
         ["demos.hdf5:/data/demo_1/rewards: has 4 frames, but `num_samples` says 5"]
@@ -142,7 +142,7 @@ fn an_unreadable_file_is_a_defect_among_many_and_an_error_alone() {
     std::fs::write(&cut, &bytes[..bytes.len() / 2]).unwrap();
     let source = crate::open(folder.path());
     assert_eq!(source.episodes().len(), 1);
-    let lost = defects(source.as_ref(), Action::Skipped);
+    let lost = defects(&source, Action::Skipped);
     assert!(
         lost[0].starts_with("episode_1.hdf5:/: is truncated"),
         "{lost:?}"
@@ -221,7 +221,7 @@ fn a_folder_of_robomimic_files_keeps_their_demos_apart() {
         std::fs::remove_file(path).unwrap();
     }
     let source = open(folder.path()).unwrap();
-    let ids = ids(source.as_ref());
+    let ids = ids(&source);
     assert_eq!(ids, ["close/demo_0", "open/demo_0"]);
     assert_eq!(
         source.describe().attributes["open"]["env_args"]["env_name"],
@@ -277,11 +277,8 @@ fn missing_files_and_files_that_are_not_hdf5_are_reported() {
 fn a_request_outside_the_stream_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let source = open(&act(&folder, "episode_0.hdf5", 4)).unwrap();
-    let mut block = FrameBuf::default();
     for (episode, stream, frames) in [(1, 0, 0..1), (0, 9, 0..1), (0, 0, 3..5)] {
-        let error = source
-            .read(episode, stream, frames, &mut block)
-            .unwrap_err();
+        let error = source.read(episode, stream, frames).unwrap_err();
         assert!(
             matches!(error, ImportError::InvalidArgument { .. }),
             "{error}"

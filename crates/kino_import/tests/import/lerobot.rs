@@ -90,7 +90,7 @@ pub(crate) fn options() -> ImportOptions {
     }
 }
 
-pub(crate) fn open(path: &Path) -> Box<dyn Source> {
+pub(crate) fn open(path: &Path) -> Source {
     kino_import::open(path, &options()).unwrap()
 }
 
@@ -125,14 +125,14 @@ pub(crate) fn edit(path: &Path, change: impl Fn(String) -> String) {
     fs::write(path, changed).unwrap();
 }
 
-fn faults(source: &dyn Source) -> Vec<String> {
+fn faults(source: &Source) -> Vec<String> {
     let found = survey(source, 1).unwrap();
     let found = found.into_iter().filter(Defect::is_fault);
     found.map(|defect| defect.to_string()).collect()
 }
 
 /// Compares one stream with the result of LeRobot's own reader.
-fn compare(source: &dyn Source, episode: usize, name: &str, expected: &Value) {
+fn compare(source: &Source, episode: usize, name: &str, expected: &Value) {
     let stream = position(source, episode, name);
     let spec = &source.episodes()[episode].streams[stream];
     assert_eq!(spec.frames, expected["frames"], "{name}");
@@ -184,7 +184,7 @@ fn compare(source: &dyn Source, episode: usize, name: &str, expected: &Value) {
 fn every_stream_of_every_version_matches_lerobots_own_reader() {
     for (version, expected) in expected()["sources"].as_object().unwrap() {
         let source = open(&fixture("lerobot").join(version));
-        let source = source.as_ref();
+        let source = &source;
         assert_eq!(source.describe().format, format!("lerobot-{version}"));
         assert_eq!(faults(source), [""; 0], "{version}");
         let episodes = expected["episodes"].as_array().unwrap();
@@ -222,7 +222,7 @@ fn kinds_clocks_and_attributes_are_kept() {
     assert!(info.attributes["lerobot"]["stats"]["action"]["mean"].is_array());
     let source = open(&fixture("lerobot/v3.0"));
     let episode = &source.episodes()[0];
-    let kind = |name: &str| episode.streams[position(source.as_ref(), 0, name)].kind;
+    let kind = |name: &str| episode.streams[position(&source, 0, name)].kind;
     assert_eq!(kind("observation.images.top"), Kind::Image);
     assert_eq!(kind("observation.depth"), Kind::Depth);
     assert_eq!(kind("observation.images.front"), Kind::Image);
@@ -265,7 +265,7 @@ fn missing_short_and_long_videos_are_defects_of_their_episodes() {
             "lost: {FRONT}/episode_000002.mp4: is missing: the episode has no `observation.images.front`"
         ),
     ];
-    assert_eq!(faults(source.as_ref()), expected);
+    assert_eq!(faults(&source), expected);
     let has_front = |episode: usize| {
         let streams = &source.episodes()[episode].streams;
         streams
@@ -279,7 +279,7 @@ fn missing_short_and_long_videos_are_defects_of_their_episodes() {
             on_defect,
             ..PackOptions::default()
         };
-        let packed = pack(source.as_ref(), target.path(), options, &mut |_| {
+        let packed = pack(&source, target.path(), options, &mut |_| {
             ControlFlow::Continue(())
         });
         assert_eq!(packed.unwrap().committed.episodes, episodes);
@@ -293,7 +293,7 @@ fn a_video_with_different_timestamps_is_a_defect() {
     let slow = folder.path().join("slow");
     copy_tree(&fixture("lerobot/v3.0"), &slow);
     let source = open(&slow);
-    let found = faults(source.as_ref());
+    let found = faults(&source);
     let of_front: Vec<_> = found.iter().filter(|what| what.contains("front")).collect();
     let file = "videos/observation.images.front/chunk-000/file-000.mp4";
     assert_eq!(of_front.len(), 4);
@@ -322,7 +322,7 @@ fn wrong_counts_timestamps_and_indexes_are_listed_with_their_place() {
     fs::remove_file(root.join("data/chunk-001/episode_000003.parquet")).unwrap();
     let source = open(&root);
     assert_eq!(
-        faults(source.as_ref()),
+        faults(&source),
         [
             "kept: data/chunk-000/episode_000000.parquet: has 9 frames of episode 0, but meta says 10",
             "kept: data/chunk-000/episode_000001.parquet:timestamp: of frame 4 is 0.090000 s, earlier than the \
@@ -354,7 +354,7 @@ fn a_truncated_info_is_a_defect_and_its_complete_members_are_used() {
         text[..text.find("\"index\"").unwrap() + 30].to_owned()
     });
     let source = open(&root);
-    let found = faults(source.as_ref());
+    let found = faults(&source);
     assert_eq!(found.len(), 1, "{found:?}");
     assert!(
         found[0].starts_with("kept: meta/info.json: is not valid JSON (EOF"),
@@ -372,7 +372,7 @@ fn a_truncated_info_is_a_defect_and_its_complete_members_are_used() {
     let source = kino_import::open(&root, &options).unwrap();
     assert_eq!(source.describe().format, "lerobot-v2.1");
     assert_eq!(source.episodes()[0].streams.len(), streams);
-    let pose = position(source.as_ref(), 0, "observation.pose");
+    let pose = position(&source, 0, "observation.pose");
     let pose = &source.episodes()[0].streams[pose].frame;
     assert_eq!(pose, &FrameType::values(Dtype::F64, &[2, 3]).unwrap());
 }
@@ -404,14 +404,14 @@ fn no_template_and_no_camera_leads_out_of_the_folder() {
 /// Opens a source and reads every frame of every stream.
 fn read_everything(root: &Path) -> kino_import::Result<u64> {
     let source = kino_import::open(root, &options())?;
-    let (mut frames, mut block) = (0, FrameBuf::default());
+    let mut frames = 0;
     for (episode, spec) in source.episodes().iter().enumerate() {
         for (stream, spec) in spec.streams.iter().enumerate() {
             // No recording of these tests has more frames: damage may claim any number.
             let mut start = 0;
             while start < spec.frames.min(64) {
                 let end = spec.frames.min(start + 8);
-                source.read(episode, stream, start..end, &mut block)?;
+                source.read(episode, stream, start..end)?;
                 frames += end - start;
                 start = end;
             }
@@ -465,9 +465,9 @@ fn a_truncated_table_loses_its_episodes_and_no_others() {
     let bytes = fs::read(&path).unwrap();
     fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
     let source = open(&root);
-    let ids = ids(source.as_ref());
+    let ids = ids(&source);
     assert_eq!(ids, ["episode_000002", "episode_000003"]);
-    let lost = faults(source.as_ref());
+    let lost = faults(&source);
     assert_eq!(lost.len(), 2, "{lost:?}");
     assert!(lost[0].starts_with("lost: data/chunk-000/file-000.parquet: `footer` cannot be read"));
 }

@@ -12,6 +12,7 @@ mod export;
 mod export_lerobot;
 mod export_libraries;
 mod fit;
+mod fixtures;
 mod folder;
 mod hdf5_layouts;
 mod layouts;
@@ -27,38 +28,30 @@ mod rlds;
 mod tars;
 mod zarr;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use fixtures::fixture;
 use kino_import::{Action, FrameBuf, ImportOptions, Source};
 
-/// A file that h5py wrote; see `fixtures/make.py`.
-fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/fixtures")
-        .join(name)
-}
-
-fn open(path: &Path) -> Box<dyn Source> {
+fn open(path: &Path) -> Source {
     kino_import::open(path, &ImportOptions::default()).unwrap()
 }
 
 /// The position of an episode's stream.
-fn position(source: &dyn Source, episode: usize, stream: &str) -> usize {
+fn position(source: &Source, episode: usize, stream: &str) -> usize {
     let streams = &source.episodes()[episode].streams;
     let found = streams.iter().position(|spec| spec.name == stream);
     found.unwrap_or_else(|| panic!("no stream {stream}"))
 }
 
 /// All frames of a stream, read `step` at a time.
-fn read_all(source: &dyn Source, episode: usize, stream: usize, step: u64) -> FrameBuf {
+fn read_all(source: &Source, episode: usize, stream: usize, step: u64) -> FrameBuf {
     let frames = source.episodes()[episode].streams[stream].frames;
     let (mut values, mut strings, mut block) = (Vec::new(), Vec::new(), FrameBuf::default());
     let mut start = 0;
     while start < frames {
         let end = frames.min(start + step);
-        source
-            .read(episode, stream, start..end, &mut block)
-            .unwrap();
+        block = source.read(episode, stream, start..end).unwrap();
         match &mut block {
             FrameBuf::Values(some) => values.append(some),
             FrameBuf::Bytes(some) => strings.append(some),
@@ -72,13 +65,13 @@ fn read_all(source: &dyn Source, episode: usize, stream: usize, step: u64) -> Fr
 }
 
 /// The ids of the episodes, in their order.
-fn ids(source: &dyn Source) -> Vec<&str> {
+fn ids(source: &Source) -> Vec<&str> {
     let episodes = source.episodes().iter();
     episodes.map(|episode| &*episode.id).collect()
 }
 
 /// What was noticed, as `place: what`.
-fn defects(source: &dyn Source, action: Action) -> Vec<String> {
+fn defects(source: &Source, action: Action) -> Vec<String> {
     let defects = source.describe().defects.iter();
     defects
         .filter(|defect| defect.action == action)

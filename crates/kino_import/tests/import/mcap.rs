@@ -33,7 +33,7 @@ fn expected(name: &str) -> Value {
     all["sources"][format!("{name}.mcap")].take()
 }
 
-fn with_mapping(path: &Path, mapping: &str) -> Box<dyn Source> {
+fn with_mapping(path: &Path, mapping: &str) -> Source {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("mapping.toml");
     fs::write(&file, mapping).unwrap();
@@ -51,7 +51,7 @@ fn digest(bytes: &[u8]) -> String {
 const BY_MARKS: &str =
     "[episodes]\nby = \"topic\"\ntopic = \"/episode\"\nstart = \"start\"\nstop = \"stop\"";
 
-fn opened(name: &str) -> Box<dyn Source> {
+fn opened(name: &str) -> Source {
     match name {
         "ros2_session" => with_mapping(&path(name), BY_MARKS),
         name => open(&path(name)),
@@ -82,7 +82,7 @@ fn times(spec: &StreamSpec) -> &[i64] {
 }
 
 /// Compares a topic, field by field; returns how many fields were compared.
-fn compare_topic(source: &dyn Source, episode: usize, topic: &str, expected: &Value) -> usize {
+fn compare_topic(source: &Source, episode: usize, topic: &str, expected: &Value) -> usize {
     let base = topic.trim_start_matches('/');
     let specs = &source.episodes()[episode].streams;
     let ours = specs
@@ -209,7 +209,7 @@ fn every_field_of_every_file_matches_the_mcap_libraries() {
         assert_eq!(source.episodes().len(), episodes.len(), "{name}");
         for (idx, expected) in episodes.iter().enumerate() {
             for (topic, expected) in expected["streams"].as_object().unwrap() {
-                compared += compare_topic(source.as_ref(), idx, topic, expected);
+                compared += compare_topic(&source, idx, topic, expected);
             }
         }
         for (metadata, values) in expected["attributes"].as_object().unwrap() {
@@ -221,7 +221,7 @@ fn every_field_of_every_file_matches_the_mcap_libraries() {
 
 #[test]
 fn only_what_cannot_be_imported_is_listed() {
-    let lost = |name: &str| defects(opened(name).as_ref(), Action::Skipped);
+    let lost = |name: &str| defects(&opened(name), Action::Skipped);
     let arm = |name: &str| {
         [
             format!(
@@ -241,13 +241,13 @@ fn only_what_cannot_be_imported_is_listed() {
         ]
     );
     assert_eq!(
-        defects(open(&path("ros2_lz4")).as_ref(), Action::Kept),
+        defects(&open(&path("ros2_lz4")), Action::Kept),
         [
             "ros2_lz4.mcap:/joint_states: goes back in time: 1 of 20 messages come after a later one; kept, sorted by time"
         ]
     );
     assert_eq!(
-        defects(open(&path("ros2_zstd")).as_ref(), Action::Noted),
+        defects(&open(&path("ros2_zstd")), Action::Noted),
         ["ros2_zstd.mcap:/joint_states: `effort` is empty in every message"]
     );
 }
@@ -255,7 +255,7 @@ fn only_what_cannot_be_imported_is_listed() {
 #[test]
 fn names_and_units_and_notes_are_attributes() {
     let source = open(&path("ros2_zstd"));
-    let joints = position(source.as_ref(), 0, "joint_states/position");
+    let joints = position(&source, 0, "joint_states/position");
     let joints = &source.episodes()[0].streams[joints];
     assert_eq!(
         joints.attributes["name"],
@@ -266,7 +266,7 @@ fn names_and_units_and_notes_are_attributes() {
         "a note"
     );
     let source = open(&path("json"));
-    let joints = position(source.as_ref(), 0, "state/joints");
+    let joints = position(&source, 0, "state/joints");
     assert_eq!(
         source.episodes()[0].streams[joints].unit.as_deref(),
         Some("rad")
@@ -283,9 +283,12 @@ fn a_dataset_keeps_stamps_and_frames() {
             on_defect: OnDefect::Keep,
             ..PackOptions::default()
         };
-        pack(source.as_ref(), &target, options, &mut |_| {
-            ControlFlow::Continue(())
-        })
+        pack(
+            &source,
+            &target,
+            options,
+            &mut |_| ControlFlow::Continue(()),
+        )
         .unwrap();
         let dataset = Dataset::open(&target).unwrap();
         let episode = dataset.find(name).unwrap();
@@ -295,7 +298,7 @@ fn a_dataset_keeps_stamps_and_frames() {
                 &expected["episodes"][0]["streams"][spec.attributes["topic"].as_str().unwrap()];
             let times = stream.times_ns(0..stream.len()).unwrap();
             assert_eq!(wanted["timestamps_ns"], json!(times), "{}", spec.name);
-            match read_all(source.as_ref(), 0, idx, 4) {
+            match read_all(&source, 0, idx, 4) {
                 FrameBuf::Values(values) => {
                     assert_eq!(stream.read(0..stream.len()).unwrap(), values)
                 }
@@ -326,7 +329,7 @@ fn episodes_are_found_by_marks_and_by_gaps() {
         "[episodes]\nby = \"gap\"\ngap_s = 2.0",
     );
     for source in [&marked, &gaps] {
-        let ids = ids(source.as_ref());
+        let ids = ids(source);
         assert_eq!(ids, ["ros2_session/0", "ros2_session/1"]);
     }
     for (a, b) in marked.episodes().iter().zip(gaps.episodes()) {
@@ -338,7 +341,7 @@ fn episodes_are_found_by_marks_and_by_gaps() {
         };
         assert_eq!(streams(a), streams(b));
     }
-    let faults = |source: &dyn Source| -> Vec<_> {
+    let faults = |source: &Source| -> Vec<_> {
         let faults = source
             .describe()
             .defects
@@ -346,14 +349,10 @@ fn episodes_are_found_by_marks_and_by_gaps() {
             .filter(|defect| defect.is_fault());
         faults.map(|defect| defect.episode.clone()).collect()
     };
-    assert_eq!(
-        faults(marked.as_ref()),
-        [None, None],
-        "fields of both episodes"
-    );
+    assert_eq!(faults(&marked), [None, None], "fields of both episodes");
     let whole = open(&path("ros2_session"));
     let here = || Some("ros2_session".to_owned());
-    assert_eq!(faults(whole.as_ref()), [here(), here()]);
+    assert_eq!(faults(&whole), [here(), here()]);
     assert_eq!(whole.episodes()[0].id, "ros2_session");
     assert_eq!(whole.episodes().len(), 1);
 }
@@ -409,7 +408,7 @@ fn a_mapping_picks_fields_clocks_and_the_task() {
         .flat_map(|time| time.to_le_bytes())
         .collect();
     assert_eq!(joints["publish_ns"]["blake3"], digest(&published));
-    let lost = defects(source.as_ref(), Action::Skipped);
+    let lost = defects(&source, Action::Skipped);
     let whys = [
         "has no field `nothing`: its fields are `mode`",
         "stream `words` is vector, but the mapping says text",
@@ -432,7 +431,7 @@ fn a_folder_has_an_episode_per_file() {
         fs::copy(path(name), folder.path().join(format!("{name}.mcap"))).unwrap();
     }
     let source = open(folder.path());
-    let ids = ids(source.as_ref());
+    let ids = ids(&source);
     assert_eq!(ids, ["ros2_none", "ros2_plain"]);
     assert_eq!(
         source.describe().attributes["ros2_none"]["robot"]["name"],
@@ -441,7 +440,7 @@ fn a_folder_has_an_episode_per_file() {
     for (idx, name) in ["ros2_none", "ros2_plain"].into_iter().enumerate() {
         let expected = expected(name);
         for (topic, expected) in expected["episodes"][0]["streams"].as_object().unwrap() {
-            compare_topic(source.as_ref(), idx, topic, expected);
+            compare_topic(&source, idx, topic, expected);
         }
     }
 }

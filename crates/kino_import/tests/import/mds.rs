@@ -13,7 +13,7 @@ use crate::pack::{assert_same, pack_all};
 use crate::rlds::with_rate;
 use crate::{defects, fixture, ids, position};
 
-fn open(path: &Path) -> Box<dyn Source> {
+fn open(path: &Path) -> Source {
     kino_import::open(path, &with_rate(20.0)).unwrap()
 }
 
@@ -52,10 +52,10 @@ fn steps_match_mosaicml_streaming_compressed_and_raw() {
     for name in ["steps", "steps_zstd"] {
         let source = open(&fixture("mds").join(name));
         let expected = expected_steps(name);
-        assert_eq!(compare(source.as_ref(), &expected, same), 3 * 23, "{name}");
+        assert_eq!(compare(&source, &expected, same), 3 * 23, "{name}");
         assert_eq!(source.describe().format, "mds-steps");
         assert_eq!(source.describe().defects, []);
-        let spec = |name| &source.episodes()[0].streams[position(source.as_ref(), 0, name)];
+        let spec = |name| &source.episodes()[0].streams[position(&source, 0, name)];
         assert!(spec("front").carried && spec("pair/1").carried);
         assert_eq!(spec("side").kind, Kind::Image);
         assert_eq!(spec("any").attributes["text_is"], "JSON");
@@ -70,7 +70,7 @@ fn steps_match_mosaicml_streaming_compressed_and_raw() {
 fn episodes_match_mosaicml_streaming() {
     let source = open(&fixture("mds/episodes"));
     let expected = expected("mds/expected.json", "episodes");
-    assert_eq!(compare(source.as_ref(), &expected, same), 3 * 4);
+    assert_eq!(compare(&source, &expected, same), 3 * 4);
     assert_eq!(source.describe().format, "mds-episodes");
     assert_eq!(source.describe().defects, []);
     for (episode, expected) in source
@@ -88,9 +88,9 @@ fn shards_are_packed_frame_by_frame() {
     for (name, images) in [("steps", 2), ("steps_zstd", 2), ("episodes", 1)] {
         let folder = tempfile::tempdir().unwrap();
         let source = open(&fixture("mds").join(name));
-        pack_all(source.as_ref(), folder.path(), Start::New);
+        pack_all(&source, folder.path(), Start::New);
         let dataset = Dataset::open(folder.path()).unwrap();
-        assert_same(source.as_ref(), &dataset);
+        assert_same(&source, &dataset);
         let expected = expected("mds/expected.json", name);
         assert_eq!(
             compare_pixels(&dataset, &expected, same),
@@ -126,14 +126,14 @@ fn a_wrong_hash_loses_its_shard() {
     bytes[5000] ^= 1;
     fs::write(&file, bytes).unwrap();
     let source = open(&path);
-    let lost = defects(source.as_ref(), Action::Skipped);
+    let lost = defects(&source, Action::Skipped);
     assert!(
         lost[0].starts_with("shard.00001.mds:shard: does not match its sha1"),
         "{lost:?}"
     );
     assert!(lost[0].ends_with("its 5 samples are lost"), "{lost:?}");
     // The second episode is in that shard, and so is the start of the third.
-    let ids = ids(source.as_ref());
+    let ids = ids(&source);
     assert_eq!(ids, ["0", "2"]);
 }
 
@@ -142,14 +142,14 @@ fn a_missing_shard_is_a_defect_and_the_rest_is_packed() {
     let (_folder, path) = copy("mds/steps");
     fs::remove_file(path.join("shard.00000.mds")).unwrap();
     let source = open(&path);
-    let lost = defects(source.as_ref(), Action::Skipped);
+    let lost = defects(&source, Action::Skipped);
     assert_eq!(
         lost,
         ["shard.00000.mds:shard: is listed in index.json but missing; its 5 samples are lost"]
     );
     let target = tempfile::tempdir().unwrap();
-    pack_all(source.as_ref(), target.path(), Start::New);
-    assert_same(source.as_ref(), &Dataset::open(target.path()).unwrap());
+    pack_all(&source, target.path(), Start::New);
+    assert_same(&source, &Dataset::open(target.path()).unwrap());
 }
 
 #[test]
@@ -160,12 +160,12 @@ fn episodes_of_one_name_are_renamed() {
         index["shards"].as_array_mut().unwrap().push(shard);
     });
     let source = open(&path);
-    let ids = ids(source.as_ref());
+    let ids = ids(&source);
     assert_eq!(
         ids[..4],
         ["episode 0", "episode 1", "episode 2", "episode 0#3"]
     );
-    let kept = defects(source.as_ref(), Action::Kept);
+    let kept = defects(&source, Action::Kept);
     assert_eq!(
         kept[0],
         "episode 0: is the name of several episodes; this one is renamed to `episode 0#3`"
@@ -187,7 +187,7 @@ fn pickles_are_skipped_and_other_compressions_refused() {
         index["shards"][0]["column_encodings"][2] = json!("pkl")
     });
     let source = open(&path);
-    let lost = defects(source.as_ref(), Action::Skipped);
+    let lost = defects(&source, Action::Skipped);
     assert!(
         lost.len() == 3 && lost[0].contains("is a pickle"),
         "{lost:?}"
@@ -226,7 +226,7 @@ fn an_impossible_sample_count_is_refused_immediately() {
         index["shards"][0]["samples"] = json!(u32::MAX);
     });
     let source = open(&path);
-    let lost = defects(source.as_ref(), Action::Skipped);
+    let lost = defects(&source, Action::Skipped);
     assert!(
         lost.len() == 1 && lost[0].contains("is too short for its samples"),
         "{lost:?}"

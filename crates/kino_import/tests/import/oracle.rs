@@ -28,7 +28,7 @@ fn digest(bytes: &[u8]) -> String {
 }
 
 /// Compares every numeric stream with `expected` (by path in the file) and returns how many there were.
-fn compare(source: &dyn Source, expected: &Hashes) -> usize {
+fn compare(source: &Source, expected: &Hashes) -> usize {
     let mut compared = 0;
     for (idx, episode) in source.episodes().iter().enumerate() {
         for (stream, spec) in episode.streams.iter().enumerate() {
@@ -58,20 +58,17 @@ fn every_type_and_filter_matches_h5py() {
     let expected: BTreeMap<String, Hashes> = parse("expected.json", "datasets");
     let source = open(&fixture("robomimic.hdf5"));
     // Two demos; everything that h5py hashed is a stream, except the calibration matrix and the empty demo.
-    assert_eq!(
-        compare(source.as_ref(), &expected["robomimic.hdf5"]),
-        2 * 27
-    );
+    assert_eq!(compare(&source, &expected["robomimic.hdf5"]), 2 * 27);
     let source = open(&fixture("act_jpeg.hdf5"));
-    assert_eq!(compare(source.as_ref(), &expected["act_jpeg.hdf5"]), 3);
+    assert_eq!(compare(&source, &expected["act_jpeg.hdf5"]), 3);
 }
 
 #[test]
 fn linked_objects_match_h5py() {
     let expected: BTreeMap<String, Hashes> = parse("links.json", "");
     let source = open(&fixture("links.hdf5"));
-    assert_eq!(defects(source.as_ref(), Action::Skipped), [""; 0]);
-    assert_eq!(ids(source.as_ref()), ["demo_0", "demo_1"]);
+    assert_eq!(defects(&source, Action::Skipped), [""; 0]);
+    assert_eq!(ids(&source), ["demo_0", "demo_1"]);
     for (idx, episode) in source.episodes().iter().enumerate() {
         let names = episode.streams.iter().map(|stream| stream.name.clone());
         let mut names: Vec<_> = names.collect();
@@ -79,7 +76,7 @@ fn linked_objects_match_h5py() {
         let hashes = &expected[&episode.id];
         assert!(names.iter().eq(hashes.keys()), "{names:?}");
         for (stream, spec) in episode.streams.iter().enumerate() {
-            let bytes = match read_all(source.as_ref(), idx, stream, 4) {
+            let bytes = match read_all(&source, idx, stream, 4) {
                 FrameBuf::Values(bytes) => bytes,
                 FrameBuf::Bytes(texts) => texts.join(&b'\n'),
             };
@@ -100,7 +97,7 @@ fn a_robomimic_file_is_recognised() {
     assert_eq!(info.attributes["total"], 12);
     assert_eq!(info.attributes["/@version"], "1.0");
     assert_eq!(info.attributes["/notes"], "recorded on a Tuesday");
-    let ids = ids(source.as_ref());
+    let ids = ids(&source);
     assert_eq!(ids, ["demo_2", "demo_10"]);
     let episode = &source.episodes()[0];
     assert_eq!(episode.splits, ["train", "valid"]);
@@ -121,7 +118,7 @@ fn a_robomimic_file_is_recognised() {
 #[test]
 fn streams_have_the_kind_type_and_clock_of_their_dataset() {
     let source = open(&fixture("robomimic.hdf5"));
-    let spec = |name| &source.episodes()[0].streams[position(source.as_ref(), 0, name)];
+    let spec = |name| &source.episodes()[0].streams[position(&source, 0, name)];
     let values = |dtype, shape: &[usize]| FrameType::values(dtype, shape).unwrap();
     for (name, kind, frame) in [
         ("actions", Kind::Vector, values(Dtype::F64, &[7])),
@@ -154,7 +151,7 @@ fn streams_have_the_kind_type_and_clock_of_their_dataset() {
 #[test]
 fn text_is_read_with_and_without_a_fixed_length() {
     let source = open(&fixture("robomimic.hdf5"));
-    let texts = |name| match read_all(source.as_ref(), 0, position(source.as_ref(), 0, name), 4) {
+    let texts = |name| match read_all(&source, 0, position(&source, 0, name), 4) {
         FrameBuf::Bytes(texts) => texts
             .into_iter()
             .map(|text| String::from_utf8(text).unwrap())
@@ -168,7 +165,7 @@ fn text_is_read_with_and_without_a_fixed_length() {
 #[test]
 fn what_cannot_be_imported_is_listed() {
     let source = open(&fixture("robomimic.hdf5"));
-    let lost = defects(source.as_ref(), Action::Skipped);
+    let lost = defects(&source, Action::Skipped);
     let expected = [
         "robomimic.hdf5:/data/demo_10@half: is an attribute of a type that JSON cannot represent",
         "robomimic.hdf5:/data/demo_2@half: is an attribute of a type that JSON cannot represent",
@@ -178,29 +175,29 @@ fn what_cannot_be_imported_is_listed() {
         "robomimic.hdf5:/mask/valid: names 1 demos that are not in the file: demo_77",
     ];
     assert_eq!(lost, expected);
-    assert_eq!(defects(source.as_ref(), Action::Kept), [""; 0]);
+    assert_eq!(defects(&source, Action::Kept), [""; 0]);
 }
 
 #[test]
 fn next_obs_is_a_shift_only_if_every_byte_agrees() {
     let source = open(&fixture("robomimic.hdf5"));
-    let source = source.as_ref();
+    let source = &source;
     let shifted = position(source, 0, "next_obs/front_image");
     let almost = position(source, 0, "next_obs/i8");
     let base = position(source, 0, "obs/front_image");
     assert_eq!(source.episodes()[0].streams[shifted].shift_of, Some(base));
     assert!(source.episodes()[0].streams[almost].shift_of.is_some());
-    assert!(is_shift(source, 0, shifted).unwrap());
-    assert!(!is_shift(source, 0, almost).unwrap());
-    assert!(!is_shift(source, 0, base).unwrap());
-    assert!(is_shift(source, 0, usize::MAX).is_err());
+    assert!(is_shift(&source.episodes()[0], shifted).unwrap());
+    assert!(!is_shift(&source.episodes()[0], almost).unwrap());
+    assert!(!is_shift(&source.episodes()[0], base).unwrap());
+    assert!(is_shift(&source.episodes()[0], usize::MAX).is_err());
 }
 
 #[test]
 fn jpeg_files_are_stored_without_their_padding() {
     let expected: BTreeMap<String, Vec<String>> = parse("expected.json", "jpegs");
     let source = open(&fixture("act_jpeg.hdf5"));
-    let source = source.as_ref();
+    let source = &source;
     assert_eq!(source.describe().format, "act-hdf5");
     let episode = &source.episodes()[0];
     assert_eq!(
@@ -268,7 +265,7 @@ fn real_and_generated_recordings_match_h5py() {
     };
     for (name, hashes) in &expected {
         let source = kino_import::open(&folder.join(name), &options).unwrap();
-        assert_eq!(compare(source.as_ref(), hashes), hashes.len(), "{name}");
+        assert_eq!(compare(&source, hashes), hashes.len(), "{name}");
     }
 }
 
@@ -289,7 +286,7 @@ fn a_genuine_robomimic_file_needs_a_rate_and_lists_the_demos_it_lacks() {
     };
     let source = kino_import::open(&path, &options).unwrap();
     assert_eq!(source.episodes().len(), 2);
-    let lost = defects(source.as_ref(), Action::Skipped);
+    let lost = defects(&source, Action::Skipped);
     assert_eq!(lost.len(), 8);
     assert!(
         lost[6].contains("/mask/train: names 179 demos"),
@@ -298,7 +295,7 @@ fn a_genuine_robomimic_file_needs_a_rate_and_lists_the_demos_it_lacks() {
     );
     for stream in 0..source.episodes()[0].streams.len() {
         let is_next = source.episodes()[0].streams[stream].shift_of.is_some();
-        assert_eq!(is_shift(source.as_ref(), 0, stream).unwrap(), is_next);
+        assert_eq!(is_shift(&source.episodes()[0], stream).unwrap(), is_next);
     }
 }
 
@@ -314,7 +311,7 @@ fn robomimic_and_libero_files_match_h5py() {
         let expected = expected("robomimic/expected.json", name);
         let same = |name: &str| Some(name.to_owned());
         assert_eq!(
-            expected::compare(source.as_ref(), &expected, same),
+            expected::compare(&source, &expected, same),
             streams,
             "{name}"
         );

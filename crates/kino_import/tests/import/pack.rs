@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::{fixture, read_all};
 
-pub(crate) fn pack_all(source: &dyn Source, target: &Path, start: Start) -> Packed {
+pub(crate) fn pack_all(source: &Source, target: &Path, start: Start) -> Packed {
     let options = PackOptions {
         start,
         on_defect: OnDefect::Keep,
@@ -35,7 +35,7 @@ pub(crate) fn pack_all(source: &dyn Source, target: &Path, start: Start) -> Pack
 }
 
 /// Compares every frame of a dataset with its source.
-pub(crate) fn assert_same(source: &dyn Source, dataset: &Dataset) {
+pub(crate) fn assert_same(source: &Source, dataset: &Dataset) {
     for (idx, spec) in source.episodes().iter().enumerate() {
         let episode = dataset.find(&spec.id).unwrap();
         // A camera whose size differs in every episode is not a stream.
@@ -76,13 +76,13 @@ fn a_robomimic_file_is_packed_losslessly() {
     let folder = tempfile::tempdir().unwrap();
     let target = folder.path().join("lift.kino");
     let source = crate::open(&fixture("robomimic.hdf5"));
-    let packed = pack_all(source.as_ref(), &target, Start::New);
+    let packed = pack_all(&source, &target, Start::New);
     assert_eq!(
         (packed.committed.episodes, packed.resumed, packed.shifts),
         (2, 0, 2)
     );
     let dataset = Dataset::open(&target).unwrap();
-    assert_same(source.as_ref(), &dataset);
+    assert_same(&source, &dataset);
     assert!(
         verify(&target, Level::Decode, &mut |_, _| {})
             .unwrap()
@@ -95,7 +95,7 @@ fn a_robomimic_file_is_packed_losslessly() {
 fn metadata_of_the_source_is_kept() {
     let folder = tempfile::tempdir().unwrap();
     let source = crate::open(&fixture("robomimic.hdf5"));
-    pack_all(source.as_ref(), folder.path(), Start::New);
+    pack_all(&source, folder.path(), Start::New);
     let dataset = Dataset::open(folder.path()).unwrap();
     let table = dataset.table();
     assert_eq!(
@@ -121,8 +121,8 @@ fn metadata_of_the_source_is_kept() {
 fn jpeg_files_are_stored_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let source = crate::open(&fixture("act_jpeg.hdf5"));
-    pack_all(source.as_ref(), folder.path(), Start::New);
-    assert_same(source.as_ref(), &Dataset::open(folder.path()).unwrap());
+    pack_all(&source, folder.path(), Start::New);
+    assert_same(&source, &Dataset::open(folder.path()).unwrap());
 }
 
 #[test]
@@ -139,14 +139,14 @@ fn a_stopped_pack_leaves_no_version_and_is_resumed() {
         0 => ControlFlow::Continue(()),
         _ => ControlFlow::Break(()),
     };
-    let error = pack(source.as_ref(), folder.path(), options.clone(), stop).unwrap_err();
+    let error = pack(&source, folder.path(), options.clone(), stop).unwrap_err();
     assert!(matches!(error, ImportError::Stopped) && error.kind().is_none());
     assert!(Dataset::open(folder.path()).is_err());
     options.start = Start::Resume;
     let go = &mut |_| ControlFlow::Continue(());
-    let packed = pack(source.as_ref(), folder.path(), options, go).unwrap();
+    let packed = pack(&source, folder.path(), options, go).unwrap();
     assert!(packed.resumed <= 1);
-    assert_same(source.as_ref(), &Dataset::open(folder.path()).unwrap());
+    assert_same(&source, &Dataset::open(folder.path()).unwrap());
 }
 
 #[test]
@@ -156,15 +156,15 @@ fn appending_keeps_the_metadata_of_both_sources() {
     let copy = folder.path().join("episode_0.hdf5");
     std::fs::copy(fixture("act_jpeg.hdf5"), &copy).unwrap();
     let (first, second) = (crate::open(&fixture("act_jpeg.hdf5")), crate::open(&copy));
-    pack_all(first.as_ref(), &target, Start::New);
-    let error = pack(first.as_ref(), &target, PackOptions::default(), &mut |_| {
+    pack_all(&first, &target, Start::New);
+    let error = pack(&first, &target, PackOptions::default(), &mut |_| {
         ControlFlow::Continue(())
     });
     assert!(matches!(error, Err(ImportError::Dataset { .. })));
-    pack_all(second.as_ref(), &target, Start::Append);
+    pack_all(&second, &target, Start::Append);
     let dataset = Dataset::open(&target).unwrap();
     assert_eq!(dataset.len(), 2);
-    assert_same(second.as_ref(), &dataset);
+    assert_same(&second, &dataset);
     let sources = &dataset.manifest().attributes["sources"];
     assert_eq!(sources.as_array().map(Vec::len), Some(2));
     assert_ne!(sources[0]["files"][0]["path"], Value::Null);
@@ -187,7 +187,7 @@ fn recordings_are_packed_losslessly() {
     ] {
         let folder = tempfile::tempdir().unwrap();
         let source = open(&recordings.join(name), &options).unwrap();
-        pack_all(source.as_ref(), folder.path(), Start::New);
-        assert_same(source.as_ref(), &Dataset::open(folder.path()).unwrap());
+        pack_all(&source, folder.path(), Start::New);
+        assert_same(&source, &Dataset::open(folder.path()).unwrap());
     }
 }

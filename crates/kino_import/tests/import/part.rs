@@ -20,11 +20,7 @@ fn part(streams: &[&str], exclude: &[&str], episodes: &[&str]) -> Part {
     }
 }
 
-fn open_part(
-    path: &Path,
-    part: Part,
-    rate_hz: Option<f64>,
-) -> kino_import::Result<Box<dyn Source>> {
+fn open_part(path: &Path, part: Part, rate_hz: Option<f64>) -> kino_import::Result<Source> {
     let options = ImportOptions {
         part,
         rate_hz,
@@ -33,13 +29,13 @@ fn open_part(
     kino_import::open(path, &options)
 }
 
-fn names(source: &dyn Source, episode: usize) -> Vec<&str> {
+fn names(source: &Source, episode: usize) -> Vec<&str> {
     let streams = source.episodes()[episode].streams.iter();
     streams.map(|stream| stream.name.as_str()).collect()
 }
 
 /// Every stream of the part has the frames of the full source.
-fn assert_part_of(some: &dyn Source, all: &dyn Source) {
+fn assert_part_of(some: &Source, all: &Source) {
     for (idx, episode) in some.episodes().iter().enumerate() {
         let whole = ids(all).iter().position(|id| *id == episode.id).unwrap();
         for (stream, spec) in episode.streams.iter().enumerate() {
@@ -59,17 +55,17 @@ fn an_hdf5_file_without_its_images_keeps_the_other_streams() {
     let all = kino_import::open(&path, &ImportOptions::default()).unwrap();
     let wanted = part(&["obs/*", "actions"], &["**_image"], &["0", "demo_2"]);
     let some = open_part(&path, wanted, None).unwrap();
-    assert_eq!(ids(&*some), ["demo_0", "demo_2"]);
-    let expected: Vec<_> = names(&*all, 0)
+    assert_eq!(ids(&some), ["demo_0", "demo_2"]);
+    let expected: Vec<_> = names(&all, 0)
         .into_iter()
         .filter(|name| *name == "actions" || name.contains("obs/") && !name.ends_with("_image"))
         .collect();
     assert!(expected.len() > 5);
-    assert_eq!(names(&*some, 0), expected);
-    assert_part_of(&*some, &*all);
+    assert_eq!(names(&some, 0), expected);
+    assert_part_of(&some, &all);
     let folder = tempfile::tempdir().unwrap();
-    pack_all(&*some, folder.path(), Start::New);
-    assert_same(&*some, &Dataset::open(folder.path()).unwrap());
+    pack_all(&some, folder.path(), Start::New);
+    assert_same(&some, &Dataset::open(folder.path()).unwrap());
 }
 
 #[test]
@@ -87,11 +83,11 @@ fn a_shift_is_stored_once_with_its_base_and_completely_without_it() {
             Some(20.0),
         );
         let some = some.unwrap();
-        assert_eq!(ids(&*some), ["demo_2"]);
+        assert_eq!(ids(&some), ["demo_2"]);
         let folder = tempfile::tempdir().unwrap();
-        let packed = pack_all(&*some, folder.path(), Start::New);
+        let packed = pack_all(&some, folder.path(), Start::New);
         assert_eq!(packed.shifts, shifts, "{streams:?}");
-        assert_same(&*some, &Dataset::open(folder.path()).unwrap());
+        assert_same(&some, &Dataset::open(folder.path()).unwrap());
     }
 }
 
@@ -102,11 +98,11 @@ fn a_lerobot_dataset_without_its_videos_needs_neither_videos_nor_a_decoder() {
         let (_folder, root) = copy(version);
         fs::remove_dir_all(root.join("videos")).unwrap();
         let some = open_part(&root, part(&[], &["observation.images.*"], &[]), None).unwrap();
-        assert_eq!(ids(&*some), ids(&*all), "{version}");
-        assert!(names(&*some, 0).contains(&"action"));
-        assert!(names(&*some, 0).iter().all(|name| !name.contains("images")));
-        assert_part_of(&*some, &*all);
-        let faults: Vec<_> = survey(&*some, 1).unwrap();
+        assert_eq!(ids(&some), ids(&all), "{version}");
+        assert!(names(&some, 0).contains(&"action"));
+        assert!(names(&some, 0).iter().all(|name| !name.contains("images")));
+        assert_part_of(&some, &all);
+        let faults: Vec<_> = survey(&some, 1).unwrap();
         let faults: Vec<_> = faults.iter().filter(|defect| defect.is_fault()).collect();
         assert!(faults.is_empty(), "{version}: {faults:?}");
         // Only the files that are read count as the source.
@@ -124,7 +120,7 @@ fn a_lerobot_dataset_without_its_videos_needs_neither_videos_nor_a_decoder() {
 fn one_camera_and_some_episodes_of_a_lerobot_dataset() {
     let (_folder, root) = copy("v2.1");
     let all = lerobot::open(&root);
-    let camera = *names(&*all, 0)
+    let camera = *names(&all, 0)
         .iter()
         .find(|name| name.contains("images"))
         .unwrap();
@@ -136,13 +132,13 @@ fn one_camera_and_some_episodes_of_a_lerobot_dataset() {
     };
     let some = kino_import::open(&root, &options).unwrap();
     assert_eq!(
-        ids(&*some),
+        ids(&some),
         ["episode_000000", "episode_000001", "episode_000002"]
     );
-    assert_eq!(names(&*some, 0), ["action", camera]);
-    assert_part_of(&*some, &*all);
+    assert_eq!(names(&some, 0), ["action", camera]);
+    assert_part_of(&some, &all);
     assert!(
-        survey(&*some, 1)
+        survey(&some, 1)
             .unwrap()
             .iter()
             .all(|defect| !defect.is_fault())
@@ -155,7 +151,7 @@ fn an_array_of_a_zarr_store_that_is_excluded_may_be_missing() {
     let path = folder.path().join("pusht.zarr");
     copy_tree(&fixture("zarr/pusht.zarr"), &path);
     let all = open_part(&path, Part::default(), Some(10.0)).unwrap();
-    let image = *names(&*all, 0)
+    let image = *names(&all, 0)
         .iter()
         .find(|name| name.contains("img"))
         .unwrap();
@@ -179,8 +175,8 @@ fn an_array_of_a_zarr_store_that_is_excluded_may_be_missing() {
             .any(|defect| defect.is_fault())
     );
     let some = open_part(&path, part(&[], &[image], &["1-2"]), Some(10.0)).unwrap();
-    assert_eq!(ids(&*some), ["episode_1", "episode_2"]);
-    assert!(!names(&*some, 0).contains(&image));
+    assert_eq!(ids(&some), ["episode_1", "episode_2"]);
+    assert!(!names(&some, 0).contains(&image));
     assert!(
         some.describe()
             .defects
@@ -192,8 +188,8 @@ fn an_array_of_a_zarr_store_that_is_excluded_may_be_missing() {
         on_defect: OnDefect::Error,
         ..PackOptions::default()
     };
-    pack(&*some, &target, options, &mut |_| ControlFlow::Continue(())).unwrap();
-    assert_same(&*some, &Dataset::open(&target).unwrap());
+    pack(&some, &target, options, &mut |_| ControlFlow::Continue(())).unwrap();
+    assert_same(&some, &Dataset::open(&target).unwrap());
 }
 
 #[test]
@@ -208,11 +204,11 @@ fn a_camera_folder_that_is_excluded_is_not_opened() {
         }
     }
     let some = open_part(&path, part(&[], &["front"], &["0", "2"]), Some(10.0)).unwrap();
-    assert_eq!(ids(&*some), ["episode_0", "episode_2"]);
-    assert!(names(&*all, 0).contains(&"front") && !names(&*some, 0).contains(&"front"));
-    assert_part_of(&*some, &*all);
+    assert_eq!(ids(&some), ["episode_0", "episode_2"]);
+    assert!(names(&all, 0).contains(&"front") && !names(&some, 0).contains(&"front"));
+    assert_part_of(&some, &all);
     let target = folder.path().join("d.kino");
-    let packed = pack_all(&*some, &target, Start::New);
+    let packed = pack_all(&some, &target, Start::New);
     assert!(packed.defects.iter().all(|defect| !defect.is_fault()));
     // What was not packed does not count as the source either.
     let bytes = |folder: &str| -> u64 {

@@ -12,7 +12,7 @@ use crate::{fixture, ids};
 const POINTER: &str = "version https://git-lfs.github.com/spec/v1\n\
     oid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n";
 
-fn faults(source: &dyn Source) -> Vec<String> {
+fn faults(source: &Source) -> Vec<String> {
     let defects = survey(source, 1).unwrap();
     let faults = defects.iter().filter(|defect| defect.is_fault());
     faults.map(ToString::to_string).collect()
@@ -54,17 +54,17 @@ fn pointers_among_the_files_of_a_lerobot_dataset_are_defects_of_their_episodes()
     fs::write(root.join(video), POINTER).unwrap();
     fs::write(root.join(table), POINTER).unwrap();
     let source = lerobot::open(&root);
-    let found = faults(&*source);
+    let found = faults(&source);
     let lost = |file: &str| {
         let folder = root.join(file);
         let folder = folder.parent().unwrap().display().to_string();
         format!("lost: {file}: is a Git LFS pointer, not the data; run `git lfs pull` in {folder}")
     };
     assert_eq!(found, [lost(video), lost(table)]);
-    assert_eq!(ids(&*source).len(), 3);
+    assert_eq!(ids(&source).len(), 3);
 }
 
-fn pack_strictly(source: &dyn Source, target: &Path) -> String {
+fn pack_strictly(source: &Source, target: &Path) -> String {
     let options = PackOptions {
         on_defect: OnDefect::Error,
         ..PackOptions::default()
@@ -101,7 +101,7 @@ fn a_pointer_among_the_chunks_of_a_zarr_store_or_the_images_of_a_folder_is_repor
             ..ImportOptions::default()
         };
         let source = kino_import::open(path, &options).unwrap();
-        let error = pack_strictly(&*source, &folder.path().join("d.kino"));
+        let error = pack_strictly(&source, &folder.path().join("d.kino"));
         assert!(
             error.contains("is a Git LFS pointer, not the data; run `git lfs pull` in "),
             "{error}"

@@ -25,7 +25,7 @@ pub(crate) fn with_rate(rate_hz: f64) -> ImportOptions {
     }
 }
 
-fn open(path: &Path) -> Box<dyn Source> {
+fn open(path: &Path) -> Source {
     kino_import::open(path, &with_rate(10.0)).unwrap()
 }
 
@@ -44,14 +44,14 @@ fn copy() -> (tempfile::TempDir, PathBuf) {
 fn every_kind_of_value_matches_tfds() {
     let source = open(&fixture(TOY));
     let expected = expected("rlds/expected.json", "toy/1.0.0");
-    let compared = compare(source.as_ref(), &expected, |name| {
+    let compared = compare(&source, &expected, |name| {
         name.strip_prefix("steps/").map(str::to_owned)
     });
     assert_eq!(compared, 5 * 25);
-    assert_eq!(defects(source.as_ref(), Action::Skipped), [""; 0]);
-    assert_eq!(defects(source.as_ref(), Action::Kept), [""; 0]);
+    assert_eq!(defects(&source, Action::Skipped), [""; 0]);
+    assert_eq!(defects(&source, Action::Kept), [""; 0]);
     // Its size differs in every episode: it cannot be a stream.
-    let found = kino_import::survey(source.as_ref(), 1).unwrap();
+    let found = kino_import::survey(&source, 1).unwrap();
     let found: Vec<_> = found.iter().map(ToString::to_string).collect();
     assert_eq!(
         found,
@@ -76,7 +76,7 @@ fn every_kind_of_value_matches_tfds() {
 #[test]
 fn streams_have_the_kind_and_type_of_their_values() {
     let source = open(&fixture(TOY));
-    let spec = |name| &source.episodes()[0].streams[position(source.as_ref(), 0, name)];
+    let spec = |name| &source.episodes()[0].streams[position(&source, 0, name)];
     let values = |dtype, shape: &[usize]| FrameType::values(dtype, shape).unwrap();
     for (name, kind, frame, carried) in [
         (
@@ -129,7 +129,7 @@ fn a_parent_folder_and_a_single_file_are_recognised() {
     let around = open(&fixture("rlds/toy"));
     assert_eq!(around.episodes().len(), 5);
     let one = open(&fixture(TOY).join("toy-val.tfrecord-00001-of-00002"));
-    let ids = ids(one.as_ref());
+    let ids = ids(&one);
     assert_eq!(ids, ["val/1"]);
 }
 
@@ -145,10 +145,10 @@ fn a_missing_rate_is_an_error_that_asks_for_one() {
 fn a_dataset_is_packed_frame_by_frame() {
     let folder = tempfile::tempdir().unwrap();
     let source = open(&fixture(TOY));
-    let packed = pack_all(source.as_ref(), folder.path(), Start::New);
+    let packed = pack_all(&source, folder.path(), Start::New);
     assert_eq!(packed.committed.episodes, 5);
     let dataset = Dataset::open(folder.path()).unwrap();
-    assert_same(source.as_ref(), &dataset);
+    assert_same(&source, &dataset);
     assert_eq!(
         dataset.manifest().attributes["sources"][0]["format"],
         "rlds"
@@ -167,9 +167,9 @@ fn a_wrong_checksum_loses_one_episode_and_the_next_is_read() {
     let (_folder, path) = copy();
     flip(&path.join("toy-train.tfrecord-00000-of-00002"), 1000);
     let source = open(&path);
-    let ids = ids(source.as_ref());
+    let ids = ids(&source);
     assert_eq!(ids, ["train/1", "train/2", "val/0", "val/1"]);
-    let lost = defects(source.as_ref(), Action::Skipped);
+    let lost = defects(&source, Action::Skipped);
     assert_eq!(
         lost[0],
         "toy-train.tfrecord-00000-of-00002:episode 0: has a wrong checksum"
@@ -180,13 +180,13 @@ fn a_wrong_checksum_loses_one_episode_and_the_next_is_read() {
     );
     let target = tempfile::tempdir().unwrap();
     let go = &mut |_| std::ops::ControlFlow::Continue(());
-    let error = pack(source.as_ref(), target.path(), PackOptions::default(), go).unwrap_err();
+    let error = pack(&source, target.path(), PackOptions::default(), go).unwrap_err();
     assert!(matches!(error, ImportError::Defects { .. }));
     let options = PackOptions {
         on_defect: OnDefect::DropEpisode,
         ..PackOptions::default()
     };
-    let packed = pack(source.as_ref(), target.path(), options, go).unwrap();
+    let packed = pack(&source, target.path(), options, go).unwrap();
     assert_eq!(packed.committed.episodes, 4);
 }
 
@@ -195,9 +195,9 @@ fn a_missing_file_is_a_defect_and_numbers_stay() {
     let (_folder, path) = copy();
     fs::remove_file(path.join("toy-val.tfrecord-00000-of-00002")).unwrap();
     let source = open(&path);
-    let ids = ids(source.as_ref());
+    let ids = ids(&source);
     assert_eq!(ids, ["train/0", "train/1", "train/2", "val/1"]);
-    let lost = defects(source.as_ref(), Action::Skipped);
+    let lost = defects(&source, Action::Skipped);
     assert!(
         lost[0].contains("lists 1 episodes of the split `val` in 1 of its 2 files"),
         "{lost:?}"
@@ -212,9 +212,9 @@ fn a_file_with_extra_episodes_does_not_take_the_names_of_others() {
     value["splits"][0]["shardLengths"] = json!(["1", "1"]);
     fs::write(&info, value.to_string()).unwrap();
     let source = open(&path);
-    let ids = ids(source.as_ref());
+    let ids = ids(&source);
     assert_eq!(ids, ["train/0", "train/1", "train/2", "val/0", "val/1"]);
-    let kept = defects(source.as_ref(), Action::Kept);
+    let kept = defects(&source, Action::Kept);
     assert_eq!(
         kept,
         ["toy-train.tfrecord-00000-of-00002: has 2 episodes, but dataset_info.json says 1"]
@@ -229,7 +229,7 @@ fn a_truncated_file_keeps_the_episodes_before_its_end() {
     fs::write(&file, &bytes[..bytes.len() - 9]).unwrap();
     let source = open(&path);
     assert_eq!(source.episodes().len(), 4);
-    let lost = defects(source.as_ref(), Action::Skipped);
+    let lost = defects(&source, Action::Skipped);
     assert!(lost[0].contains("episode 1: is truncated"), "{lost:?}");
 }
 
@@ -266,7 +266,7 @@ fn a_description_that_disagrees_is_a_defect_or_an_error() {
         .remove("action");
     fs::write(&features, changed.to_string()).unwrap();
     let source = open(&path);
-    let lost = defects(source.as_ref(), Action::Skipped);
+    let lost = defects(&source, Action::Skipped);
     assert!(
         lost[0].ends_with("`steps/action`: is in the episode but not in features.json"),
         "{lost:?}"
@@ -296,7 +296,7 @@ fn no_flipped_bit_of_a_file_goes_unnoticed() {
         fs::write(&file, &bytes).unwrap();
         let source = open(&path);
         assert_eq!(source.episodes().len(), 4, "byte {place}");
-        let lost = defects(source.as_ref(), Action::Skipped);
+        let lost = defects(&source, Action::Skipped);
         assert!(
             lost[0].starts_with("toy-val.tfrecord-00001-of-00002:episode 0: "),
             "{lost:?}"
@@ -330,11 +330,11 @@ fn a_real_recording_matches_tfds() {
     assert!(error.to_string().contains("5 for BridgeData"), "{error}");
     let source = kino_import::open(&path, &with_rate(5.0)).unwrap();
     let expected = expected("rlds/bridge_expected.json", "bridge");
-    let compared = compare(source.as_ref(), &expected, |name| {
+    let compared = compare(&source, &expected, |name| {
         name.strip_prefix("steps/").map(str::to_owned)
     });
     assert_eq!(compared, 25 * 13);
-    let lost = defects(source.as_ref(), Action::Skipped);
+    let lost = defects(&source, Action::Skipped);
     assert_eq!(
         lost,
         [
@@ -342,12 +342,9 @@ fn a_real_recording_matches_tfds() {
           `bridge_dataset-val.tfrecord-00000-of-00001`"
         ]
     );
-    let FrameBuf::Bytes(texts) = read_all(
-        source.as_ref(),
-        0,
-        position(source.as_ref(), 0, "language_instruction"),
-        4,
-    ) else {
+    let FrameBuf::Bytes(texts) =
+        read_all(&source, 0, position(&source, 0, "language_instruction"), 4)
+    else {
         panic!("an instruction is text");
     };
     assert_eq!(
@@ -355,6 +352,6 @@ fn a_real_recording_matches_tfds() {
         Some(&*texts[0])
     );
     let folder = tempfile::tempdir().unwrap();
-    pack_all(source.as_ref(), folder.path(), Start::New);
-    assert_same(source.as_ref(), &Dataset::open(folder.path()).unwrap());
+    pack_all(&source, folder.path(), Start::New);
+    assert_same(&source, &Dataset::open(folder.path()).unwrap());
 }

@@ -13,7 +13,7 @@ use crate::pack::{assert_same, pack_all};
 use crate::rlds::with_rate;
 use crate::{defects, fixture, position};
 
-fn steps() -> Box<dyn Source> {
+fn steps() -> Source {
     kino_import::open(&fixture("webdataset/steps"), &with_rate(20.0)).unwrap()
 }
 
@@ -26,10 +26,10 @@ fn without_ending(name: &str) -> Option<String> {
 fn a_sample_per_step_matches_webdataset() {
     let source = steps();
     let expected = expected("webdataset/expected.json", "steps");
-    assert_eq!(compare(source.as_ref(), &expected, without_ending), 3 * 7);
+    assert_eq!(compare(&source, &expected, without_ending), 3 * 7);
     assert_eq!(source.describe().format, "webdataset-steps");
     assert_eq!(source.describe().defects, []);
-    let spec = |name| &source.episodes()[0].streams[position(source.as_ref(), 0, name)];
+    let spec = |name| &source.episodes()[0].streams[position(&source, 0, name)];
     assert_eq!(spec("depth").kind, Kind::Depth);
     assert!(spec("front").carried && spec("front").kind == Kind::Image);
     assert_eq!(spec("front").clock, ClockSpec::Regular { rate_hz: 20.0 });
@@ -44,7 +44,7 @@ fn a_sample_per_episode_matches_webdataset() {
     let options = ImportOptions::default();
     let source = kino_import::open(&fixture("webdataset/episodes"), &options).unwrap();
     let expected = expected("webdataset/expected.json", "episodes");
-    assert_eq!(compare(source.as_ref(), &expected, without_ending), 3 * 4);
+    assert_eq!(compare(&source, &expected, without_ending), 3 * 4);
     assert_eq!(source.describe().format, "webdataset-episodes");
     assert_eq!(source.describe().defects, []);
     for (episode, expected) in source
@@ -68,12 +68,12 @@ fn an_npz_per_demo_matches_numpy() {
         let source = kino_import::open(&path, &ImportOptions::default()).unwrap();
         let expected = expected("folders/expected.json", name);
         let same = |name: &str| Some(name.to_owned());
-        assert_eq!(compare(source.as_ref(), &expected, same), 3 * 5);
+        assert_eq!(compare(&source, &expected, same), 3 * 5);
         let info = source.describe();
         assert_eq!((info.format, info.defects.len()), ("npz-tar", 0));
         let about = &expected["attributes"]["env_args.json"]["env_args"];
         assert_eq!(info.attributes["env_args"], *about);
-        let spec = &source.episodes()[0].streams[position(source.as_ref(), 0, "actions")];
+        let spec = &source.episodes()[0].streams[position(&source, 0, "actions")];
         assert_eq!(spec.clock, ClockSpec::Regular { rate_hz: 20.0 });
     }
 }
@@ -87,9 +87,9 @@ fn tars_are_packed_frame_by_frame() {
     ] {
         let folder = tempfile::tempdir().unwrap();
         let source = kino_import::open(&fixture(name), &with_rate(20.0)).unwrap();
-        pack_all(source.as_ref(), folder.path(), Start::New);
+        pack_all(&source, folder.path(), Start::New);
         let dataset = Dataset::open(folder.path()).unwrap();
-        assert_same(source.as_ref(), &dataset);
+        assert_same(&source, &dataset);
         if !kind.is_empty() {
             let expected = expected("webdataset/expected.json", kind);
             assert_eq!(compare_pixels(&dataset, &expected, without_ending), 3);
@@ -145,7 +145,7 @@ fn what_cannot_be_imported_is_listed() {
     );
     let source = kino_import::open(&path, &with_rate(1.0)).unwrap();
     assert_eq!(
-        defects(source.as_ref(), Action::Skipped),
+        defects(&source, Action::Skipped),
         [
             "x.tar:../e1_t0.a.cls: has a name that leads out of the archive",
             "x.tar:e1_t0.c.pkl: has an unknown extension",
@@ -156,7 +156,7 @@ fn what_cannot_be_imported_is_listed() {
         ]
     );
     assert_eq!(
-        defects(source.as_ref(), Action::Kept),
+        defects(&source, Action::Kept),
         ["e1: has step 1 and then step 3"]
     );
     assert_eq!(source.episodes()[0].streams[0].frames, 3);
@@ -193,7 +193,7 @@ fn an_npz_with_a_wrong_checksum_is_a_defect() {
     bytes[1000] ^= 1;
     fs::write(&path, bytes).unwrap();
     let source = kino_import::open(&path, &ImportOptions::default()).unwrap();
-    let lost = defects(source.as_ref(), Action::Skipped);
+    let lost = defects(&source, Action::Skipped);
     assert!(
         lost.len() == 1 && lost[0].ends_with("does not match its checksum in the zip"),
         "{lost:?}"

@@ -15,7 +15,7 @@ use crate::pack::{assert_same, pack_all};
 use crate::rlds::with_rate;
 use crate::{defects, fixture, position, read_all};
 
-fn open_at(path: &Path, rate_hz: f64) -> Result<Box<dyn Source>> {
+fn open_at(path: &Path, rate_hz: f64) -> Result<Source> {
     let options = ImportOptions {
         rate_hz: Some(rate_hz),
         ..ImportOptions::default()
@@ -31,7 +31,7 @@ pub(crate) fn expected(folder: &str) -> Value {
 
 /// Compares every stream with the result of the format's own library, and returns how many there were.
 pub(crate) fn compare(
-    source: &dyn Source,
+    source: &Source,
     expected: &Value,
     is_left_out: impl Fn(&str) -> bool,
 ) -> usize {
@@ -76,7 +76,7 @@ pub(crate) fn compare(
 #[test]
 fn a_replay_buffer_matches_zarr() {
     let source = open_at(&fixture("zarr/pusht.zarr"), 10.0).unwrap();
-    let source = source.as_ref();
+    let source = &source;
     assert_eq!(
         compare(source, &expected("zarr")["pusht.zarr"], |_| false),
         3 * 5
@@ -97,20 +97,16 @@ fn a_replay_buffer_matches_zarr() {
 fn every_compressor_type_order_and_separator_matches_zarr() {
     let source = open_at(&fixture("zarr/compressors.zarr"), 10.0).unwrap();
     let is_left_out = |name: &str| matches!(name, "bz2" | "lzma");
-    let compared = compare(
-        source.as_ref(),
-        &expected("zarr")["compressors.zarr"],
-        is_left_out,
-    );
+    let compared = compare(&source, &expected("zarr")["compressors.zarr"], is_left_out);
     assert_eq!(compared, 3 * 45);
-    let lost = defects(source.as_ref(), Action::Skipped);
+    let lost = defects(&source, Action::Skipped);
     assert_eq!(lost.len(), 2);
     assert!(
         lost[0].starts_with("compressors.zarr:/data/bz2: is compressed with \"bz2\""),
         "{}",
         lost[0]
     );
-    let kept = defects(source.as_ref(), Action::Kept);
+    let kept = defects(&source, Action::Kept);
     assert_eq!(
         kept[0],
         "compressors.zarr:/data/absent_2_5: has missing chunks: 11 of 11 frames are not stored, starting at frame 0; they \
@@ -125,7 +121,7 @@ fn every_compressor_type_order_and_separator_matches_zarr() {
 fn images_in_jpeg_xl_are_exact_if_lossless_and_near_if_not() {
     let source =
         kino_import::open(&fixture("zarr/umi.zarr.zip"), &ImportOptions::default()).unwrap();
-    let source = source.as_ref();
+    let source = &source;
     let is_lossy = |name: &str| name == "camera0_rgb";
     let compared = compare(source, &expected("zarr")["umi.zarr.zip"], is_lossy);
     assert_eq!(compared, 3 * 6);
@@ -146,8 +142,8 @@ fn stores_are_packed_losslessly() {
     for name in ["pusht.zarr", "compressors.zarr", "umi.zarr.zip"] {
         let folder = tempfile::tempdir().unwrap();
         let source = open_at(&fixture(&format!("zarr/{name}")), 10.0).unwrap();
-        pack_all(source.as_ref(), folder.path(), Start::New);
-        assert_same(source.as_ref(), &Dataset::open(folder.path()).unwrap());
+        pack_all(&source, folder.path(), Start::New);
+        assert_same(&source, &Dataset::open(folder.path()).unwrap());
     }
 }
 
@@ -216,12 +212,12 @@ fn ends_that_decrease_or_go_too_far_are_reported() {
         write_ends(&path, ends);
         let source = open_at(&path, 10.0).unwrap();
         assert_eq!(source.episodes().len(), episodes, "{ends:?}");
-        let found = defects(source.as_ref(), Action::Dropped);
+        let found = defects(&source, Action::Dropped);
         assert!(found[0].contains(words), "{}", found[0]);
     }
     write_ends(&path, [11, 16, 29]);
     let source = open_at(&path, 10.0).unwrap();
-    let lost = defects(source.as_ref(), Action::Skipped);
+    let lost = defects(&source, Action::Skipped);
     assert!(
         lost[0].ends_with("ends at 29: rows 29..30 do not belong to an episode"),
         "{}",
@@ -266,7 +262,7 @@ fn unreasonable_metadata_is_refused_or_skipped() {
         json[key] = value.clone();
         fs::write(&file, json.to_string()).unwrap();
         let source = open_at(&path, 10.0).unwrap();
-        let lost = defects(source.as_ref(), Action::Skipped);
+        let lost = defects(&source, Action::Skipped);
         assert_eq!(lost.len(), 1, "{key} {value}: {lost:?}");
         assert!(
             lost[0].starts_with("pusht.zarr:/data/action: "),
@@ -281,7 +277,7 @@ fn unreasonable_metadata_is_refused_or_skipped() {
     fs::write(&file, json.to_string()).unwrap();
     fs::write(path.join("data/action/0.0"), [0; 17]).unwrap();
     let source = open_at(&path, 10.0).unwrap();
-    let found = survey(source.as_ref(), 1).unwrap();
+    let found = survey(&source, 1).unwrap();
     assert_eq!(found.len(), 3);
     assert_eq!(found[0].action, Action::Dropped);
     assert!(
@@ -310,7 +306,7 @@ fn a_bomb_is_inflated_no_further_than_its_array_says() {
         fs::write(&file, json.to_string()).unwrap();
         fs::write(path.join("data/action/0.0"), bomb).unwrap();
         let source = open_at(&path, 10.0).unwrap();
-        let found = survey(source.as_ref(), 1).unwrap();
+        let found = survey(&source, 1).unwrap();
         assert!(
             found[0].what.contains("240 bytes of a chunk") || found[0].what.contains("at most"),
             "{}",
@@ -371,7 +367,7 @@ fn flipped_bits_in_chunks_and_metadata_never_panic() {
                 if let Ok(source) = open_at(&path, 10.0) {
                     let streams = &source.episodes()[0].streams;
                     if let Some(at) = streams.iter().position(|spec| spec.name == name) {
-                        let _ = source.read(0, at, 0..11, &mut FrameBuf::default());
+                        let _ = source.read(0, at, 0..11);
                     }
                 }
             }
@@ -395,7 +391,7 @@ fn names_that_lead_out_of_a_zip_are_listed_and_not_followed() {
     }
     fs::write(&path, &bytes).unwrap();
     let source = open_at(&path, 60.0).unwrap();
-    let lost = defects(source.as_ref(), Action::Skipped);
+    let lost = defects(&source, Action::Skipped);
     assert!(
         lost[0].contains("passwd0: has a name that leads out of the store"),
         "{lost:?}"

@@ -15,8 +15,10 @@
     reason = "threads write disjoint slices of one buffer; each unsafe block carries its proof"
 )]
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+
+use kino_sync::Mutex;
 
 /// Fields start at a multiple of this, the alignment that SIMD instructions and DLPack prefer.
 const ALIGN: usize = 64;
@@ -89,7 +91,7 @@ const KEPT: usize = 8;
 impl Shelf {
     /// A buffer of `pages` OS pages; `None` if the allocation fails.
     fn take(&self, pages: usize) -> Option<Memory> {
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut free = self.free.lock();
         if let Some(found) = free.iter().position(|memory| memory.pages.len() == pages) {
             return Some(free.swap_remove(found));
         }
@@ -110,13 +112,9 @@ impl Shelf {
     fn put_back(&self, memory: Memory) {
         // Never blocks: after `fork`, the lock may be held forever by a thread that does not exist in this process.
         // The memory then goes back to the system.
-        let mut free = match self.free.try_lock() {
-            Ok(free) => free,
-            Err(TryLockError::Poisoned(free)) => free.into_inner(),
-            Err(TryLockError::WouldBlock) => {
-                self.bytes.fetch_sub(memory.bytes(), Ordering::Relaxed);
-                return;
-            }
+        let Some(mut free) = self.free.try_lock() else {
+            self.bytes.fetch_sub(memory.bytes(), Ordering::Relaxed);
+            return;
         };
         // The oldest buffer makes room for the newest: batches of whole episodes differ in size.
         let dropped = (free.len() >= KEPT).then(|| free.remove(0));
@@ -191,7 +189,7 @@ impl Filling {
     ) -> Option<R> {
         let FieldPlace { offset, stride } = *self.places.fields.get(field)?;
         let writing = self.writing.get(sample)?;
-        let _alone = writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = writing.lock();
         // SAFETY: the range is inside the memory: there are `samples` locks, `Places::new` summed the strides of all
         // samples of all fields to at most `bytes`, and `new` took at least that many. It does not overlap the place of
         // another sample or field, because fields follow each other and samples are `stride` apart; and no other thread
@@ -324,7 +322,7 @@ mod tests {
     fn returning_memory_never_blocks_on_a_lock_that_a_fork_left_behind() {
         let shelf = Arc::new(Shelf::default());
         let filled = Filling::new(Places::new(1, [10]).unwrap(), &shelf).unwrap();
-        let held = shelf.free.lock().unwrap();
+        let held = shelf.free.lock();
         drop(filled);
         assert!(held.is_empty());
         assert_eq!(shelf.bytes(), 0, "it went back to the system");

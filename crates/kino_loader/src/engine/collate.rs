@@ -5,10 +5,11 @@
 //! BatchJob    samples left 64 ─▶ … ─▶ 0 ─▶ ready
 //! ```
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use kino_dataset::{DatasetError, Description, NO_FRAME, SampleFrames, Samples, WindowFrames};
+use kino_sync::{Mutex, MutexGuard, RwLock};
 
 use super::Batch;
 use super::buffers::Filling;
@@ -62,9 +63,17 @@ pub(crate) struct JobBlock {
     pub(crate) key: Option<EpisodeKey>,
 }
 
+/// Which batch it is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BatchId {
+    pub(crate) number: u64,
+    /// The index, in the order, of its first sample.
+    pub(crate) first_index: u64,
+}
+
 impl BatchJob {
     pub(crate) fn new(
-        (number, first_index): (u64, u64),
+        id: BatchId,
         samples: Vec<SampleRef>,
         fields: &Fields,
         steps: Vec<usize>,
@@ -72,8 +81,8 @@ impl BatchJob {
     ) -> Self {
         let count = samples.len();
         Self {
-            number,
-            first_index,
+            number: id.number,
+            first_index: id.first_index,
             infos: fields.infos(count, &steps),
             steps,
             filling: RwLock::new(Some(filling)),
@@ -88,12 +97,12 @@ impl BatchJob {
 
     /// What is at each place.
     pub(crate) fn samples(&self) -> MutexGuard<'_, Vec<SampleRef>> {
-        self.samples.lock().unwrap_or_else(PoisonError::into_inner)
+        self.samples.lock()
     }
 
     /// Keeps the error of the earliest sample: which one is reported must not depend on timing.
     pub(crate) fn fail(&self, slot: usize, error: Arc<DatasetError>) {
-        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failed = self.failed.lock();
         if failed.as_ref().is_none_or(|(first, _)| slot < *first) {
             *failed = Some((slot, error));
         }
@@ -110,25 +119,15 @@ impl BatchJob {
         if self.left.fetch_sub(1, Ordering::AcqRel) != 1 {
             return None;
         }
-        let filling = self
-            .filling
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take()?;
-        let failed = self
-            .failed
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let filling = self.filling.write().take()?;
+        let failed = self.failed.lock().take();
         Some(match failed {
             Some(failed) => Err(failed),
             None => Ok(Batch {
                 number: self.number,
                 infos: self.infos.clone(),
                 filled: filling.finish(),
-                texts: std::mem::take(
-                    &mut *self.texts.lock().unwrap_or_else(PoisonError::into_inner),
-                ),
+                texts: std::mem::take(&mut *self.texts.lock()),
                 samples: self.samples().clone(),
                 substituted: self.substituted.load(Ordering::Relaxed),
                 is_real: true,
@@ -141,7 +140,8 @@ impl SampleJob {
     /// A job that waits for one page too many, so that it cannot start before all are counted.
     pub(crate) fn new(
         batch: Arc<BatchJob>,
-        (slot, attempt): (usize, u64),
+        slot: usize,
+        attempt: u64,
         plan: SampleFrames,
         blocks: Vec<JobBlock>,
     ) -> Arc<Self> {
@@ -185,11 +185,7 @@ impl SampleJob {
         windows: &Samples,
         block_of: &[usize],
     ) -> Result<(u64, usize), Arc<DatasetError>> {
-        let filling = self
-            .batch
-            .filling
-            .read()
-            .unwrap_or_else(PoisonError::into_inner);
+        let filling = self.batch.filling.read();
         let Some(filling) = filling.as_ref() else {
             return Ok((0, 0));
         };
@@ -275,11 +271,7 @@ impl SampleJob {
 
     /// Hands over the texts of one field of this sample.
     fn put_texts(&self, idx: usize, texts: Vec<String>) {
-        let mut all = self
-            .batch
-            .texts
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.batch.texts.lock();
         if let Some(place) = all.get_mut(idx).and_then(|field| field.get_mut(self.slot)) {
             *place = texts;
         }

@@ -17,10 +17,11 @@
 
 use half::f16;
 use half::slice::HalfFloatSliceExt;
-use kino_codec::{Dtype, ImagesMut, Layout, ValueType, View};
+use kino_codec::{Dtype, ValueType};
 
 use super::elements::{Elements, to_float32};
 use super::fields::ArrayType;
+use super::image::Layout;
 use super::resize::{Size, image_size};
 
 /// Pixels, or numbers, that are computed at once: their floats stay in the first cache.
@@ -32,7 +33,7 @@ pub(crate) enum Convert {
     /// As they are.
     Copy,
     /// Another order of channels.
-    Chw { view: View },
+    Chw { channels: usize },
     /// Images as floats.
     Floats(Floats),
     /// Other numbers, shifted and scaled, as float32.
@@ -117,21 +118,12 @@ impl<'f> Rows<'f> {
 }
 
 impl Convert {
-    /// Another order of channels; `has_rows` if only a part of each image is taken, row by row.
-    pub(crate) fn chw(ty: &ValueType, has_rows: bool) -> Self {
-        let shape = match (image_size(ty), has_rows) {
-            (Some((size, channels)), true) => [size.height, size.width, channels],
-            // All pixels as one row of an image, which is the fastest to sort.
-            (Some((size, channels)), false) => [1, size.height * size.width, channels],
-            (None, _) => return Self::Copy,
-        };
-        let view = ValueType::new(Dtype::U8, &shape).and_then(|ty| View::new(&ty));
-        match view {
-            Ok(view) => Self::Chw {
-                view: view.laid_out(Layout::Chw),
-            },
+    /// Another order of channels.
+    pub(crate) fn chw(ty: &ValueType) -> Self {
+        match image_size(ty) {
+            Some((_, channels)) if ty.elements() > 0 => Self::Chw { channels },
             // Without any pixels there is nothing to sort.
-            Err(_) => Self::Copy,
+            _ => Self::Copy,
         }
     }
 
@@ -176,13 +168,9 @@ impl Convert {
                     place.copy_from_slice(row);
                 }
             }
-            Self::Chw { view } => {
-                let image = ImagesMut::packed(view, 1, place);
-                debug_assert!(image.is_ok(), "the place of one frame");
-                if let Ok(mut image) = image {
-                    for (y, row) in rows.iter().enumerate() {
-                        image.put_row(0, y, row);
-                    }
+            Self::Chw { channels } => {
+                for (y, row) in rows.iter().enumerate() {
+                    split_channels(row, *channels, y * row.len() / channels, place);
                 }
             }
             Self::Floats(floats) => pulp::Arch::new().dispatch(PutFloats {
@@ -201,12 +189,40 @@ impl Convert {
     }
 }
 
+/// Writes each channel of a row to its plane of `place`, from pixel `at` on.
+fn split_channels(row: &[u8], channels: usize, at: usize, place: &mut [u8]) {
+    let (plane, pixels) = (place.len() / channels, row.len() / channels);
+    if channels != 3 {
+        for (channel, plane) in place.chunks_exact_mut(plane).enumerate() {
+            let values = row.iter().skip(channel).step_by(channels);
+            for (to, value) in plane[at..at + pixels].iter_mut().zip(values) {
+                *to = *value;
+            }
+        }
+        return;
+    }
+    let (r, rest) = place.split_at_mut(plane);
+    let (g, b) = rest.split_at_mut(plane);
+    let [r, g, b] = [r, g, b].map(|plane| &mut plane[at..at + pixels]);
+    pulp::Arch::new().dispatch(
+        #[inline(always)]
+        || {
+            let planes = r.iter_mut().zip(g.iter_mut()).zip(b.iter_mut());
+            for (pixel, ((r, g), b)) in row.as_chunks::<3>().0.iter().zip(planes) {
+                [*r, *g, *b] = *pixel;
+            }
+        },
+    );
+}
+
 impl Floats {
     /// Images of a size as floats; offset and scale are per channel, of values from 0 to 1.
     pub(crate) fn new(
-        (layout, number): (Layout, FloatDtype),
-        (size, channels): (Size, usize),
-        (offset, scale): (&[f32], &[f32]),
+        layout: Layout,
+        number: FloatDtype,
+        size: Size,
+        offset: &[f32],
+        scale: &[f32],
     ) -> Self {
         let repeat = |each: &[f32]| -> Vec<f32> {
             match layout {
@@ -217,7 +233,7 @@ impl Floats {
         Self {
             layout,
             number,
-            channels,
+            channels: offset.len(),
             pixels: size.height * size.width,
             offset: repeat(offset),
             scale: repeat(scale),

@@ -10,9 +10,9 @@
 //! free. A share that is not a whole number of cores is enforced by sleeping between tasks, never inside one.
 
 use std::str::FromStr;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use kino_sync::Mutex;
 use serde::{Deserialize, Serialize};
 
 /// A share of the machine. In JSON a number counts cores, and text such as `"50%"` is a fraction.
@@ -92,7 +92,7 @@ impl CpuShare {
 }
 
 /// The default number of decode threads: all cores but one, which the training loop needs to launch kernels.
-pub fn default_threads() -> usize {
+pub(super) fn default_threads() -> usize {
     available().saturating_sub(1).max(1)
 }
 
@@ -126,7 +126,7 @@ impl Limit {
 
     /// Spends CPU time; returns how long to sleep before the next task.
     fn spend(&self, used: Duration) -> Duration {
-        let mut credit = self.credit.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut credit = self.credit.lock();
         credit.spend(self.started.elapsed(), used)
     }
 }

@@ -12,15 +12,15 @@
 //! it, and keeps its frames as long as this value lives.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use kino_dataset::{DatasetError, EpisodeSamples, StoredStream};
 
 use super::collate::SampleJob;
 use super::page_buffer::{PageBuffer, PageShelf};
-use super::pages::{AHEAD, NOW, PageCell, Span, StoredPages, Wanted};
+use super::pages::{PageCell, Span, StoredPages, Wanted};
 use super::resize::{DecodeScratch, Fit};
-use super::tasks::needed_by;
+use super::urgency::Urgency;
 
 /// The requested streams of one episode, or only the requested frames of them.
 #[derive(Debug)]
@@ -67,7 +67,7 @@ impl EpisodeFrames {
         for ((position, fit), (window, frames)) in wanted.streams {
             if let Some(stream) = windows.stream(window) {
                 let source = stream.stored(position)?;
-                stored.push(StoredPages::new(source, (window, fit), frames)?);
+                stored.push(StoredPages::new(source, window, fit, frames)?);
             }
         }
         let bytes = stored.iter().map(StoredPages::decoded_bytes);
@@ -97,19 +97,18 @@ impl EpisodeFrames {
         self.bytes
     }
 
-    /// Requests all spans; returns those that were not requested before.
-    pub(crate) fn request_all(&self) -> Vec<SpanId> {
+    /// Requests all spans; returns those that were not requested this urgently before.
+    pub(crate) fn request_all(&self, urgency: Urgency) -> Vec<SpanId> {
         let stored = self.stored.iter().enumerate();
         stored
             .flat_map(|(stored, one)| (0..one.spans.len()).map(move |span| SpanId { stored, span }))
-            .filter(|&span| self.request(span, AHEAD))
+            .filter(|&span| self.request(span, urgency))
             .collect()
     }
 
     /// Requests a span; returns whether it was not requested this urgently before.
-    fn request(&self, span: SpanId, urgency: u8) -> bool {
-        let (_, span) = self.span(span);
-        span.requested.fetch_max(urgency, Ordering::Relaxed) < urgency
+    fn request(&self, span: SpanId, urgency: Urgency) -> bool {
+        self.span(span).1.requested.request(urgency)
     }
 
     /// The page that holds a frame of a window's stream, and the frame's position in it; `None` if it was not wanted.
@@ -149,9 +148,8 @@ impl EpisodeFrames {
     }
 
     /// Urgency of a page: that of the first batch that needs it, or that of the read, whichever is more urgent.
-    pub(crate) fn urgency(&self, page: PageId, fetched_for: u64) -> u64 {
-        let needed = self.cell(page).urgency.load(Ordering::Relaxed);
-        needed.min(fetched_for)
+    pub(crate) fn urgency(&self, page: PageId, fetched_for: Urgency) -> Urgency {
+        self.cell(page).requested.get().min(fetched_for)
     }
 
     /// Registers `job` to be notified when the page is decoded. If it already is, returns `false` and does nothing.
@@ -160,19 +158,18 @@ impl EpisodeFrames {
         if cell.decoded.get().is_some() {
             return false;
         }
-        let mut waiting = cell.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = cell.waiting.lock();
         // Checked again under the lock, which the decoding thread takes to collect the waiting jobs.
         if cell.decoded.get().is_some() {
             return false;
         }
         waiting.push(Arc::downgrade(job));
-        let urgency = needed_by(job.batch.number);
-        cell.urgency.fetch_min(urgency, Ordering::Relaxed);
+        cell.requested.request(Urgency::needed(job.batch.number));
         true
     }
 
     /// The next step towards a decoded page; `None` if it is decoded, or another job has requested that step already.
-    pub(crate) fn next_step(&self, page: PageId) -> Option<NextStep> {
+    pub(crate) fn next_step(&self, page: PageId, urgency: Urgency) -> Option<NextStep> {
         let cell = self.cell(page);
         if cell.decoded.get().is_some() {
             return None;
@@ -184,7 +181,7 @@ impl EpisodeFrames {
         if self.span(span).1.fetched().is_some() {
             return Some(NextStep::Decode(page));
         }
-        self.request(span, NOW).then_some(NextStep::Fetch(span))
+        self.request(span, urgency).then_some(NextStep::Fetch(span))
     }
 
     /// The stored bytes of a span.
@@ -217,7 +214,7 @@ impl EpisodeFrames {
         match self.source(stream).and_then(|source| source.fetch(&slices)) {
             Ok(bytes) => {
                 let len = bytes.len() as u64;
-                *span.bytes.lock().unwrap_or_else(PoisonError::into_inner) = Some(bytes);
+                *span.bytes.lock() = Some(bytes);
                 Fetched {
                     pages: pages.collect(),
                     bytes: len,
@@ -336,11 +333,11 @@ impl EpisodeFrames {
                 span: cell.span,
             });
             if span.left.fetch_sub(1, Ordering::Relaxed) == 1 {
-                let mut bytes = span.bytes.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut bytes = span.bytes.lock();
                 freed = bytes.take();
             }
         }
-        let mut waiting = cell.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = cell.waiting.lock();
         let jobs = std::mem::take(&mut *waiting);
         (jobs, freed.map_or(0, |bytes| bytes.len() as u64))
     }
@@ -439,7 +436,7 @@ pub(crate) mod tests {
         let shelf = PageShelf::new(1 << 20);
         let mut scratch = DecodeScratch::default();
         let (mut frames, mut entered, mut left) = (0, 0, 0);
-        for span in episode.request_all() {
+        for span in episode.request_all(Urgency::ahead(0)) {
             assert!(episode.begin(span) && !episode.begin(span), "read once");
             entered += episode.stored_bytes(span);
             let fetched = episode.fetch(span);
@@ -453,7 +450,7 @@ pub(crate) mod tests {
             }
         }
         assert_eq!(left, entered, "all bytes that were read are freed");
-        assert!(episode.is_complete() && episode.request_all().is_empty());
+        assert!(episode.is_complete() && episode.request_all(Urgency::ahead(0)).is_empty());
         frames
     }
 
@@ -521,7 +518,7 @@ pub(crate) mod tests {
         let (folder, episodes) = blocks(1);
         let episode = &episodes[0];
         std::fs::remove_dir_all(folder.path().join("a.kino/shards")).unwrap();
-        for span in episode.request_all() {
+        for span in episode.request_all(Urgency::ahead(0)) {
             let fetched = episode.fetch(span);
             assert!(fetched.pages.is_empty() && fetched.bytes == 0);
         }

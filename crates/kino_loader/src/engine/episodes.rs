@@ -9,14 +9,15 @@
 //! opens it itself.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kino_dataset::{DatasetError, EpisodeSamples};
+use kino_sync::{Condvar, Mutex, MutexGuard};
 
 use super::frame_cache::EpisodeKey;
 use super::shared::Shared;
-use super::tasks::needed_by;
+use super::urgency::Urgency;
 use super::worker::Read;
 use crate::order::SampleRef;
 
@@ -133,8 +134,7 @@ impl Opening {
                 return None;
             }
             // The thread that opens it notifies. If it panics it does not, but then the loader stops.
-            let waited = self.opened.wait_timeout(state, Duration::from_millis(50));
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            state = self.opened.wait_for(state, Duration::from_millis(50));
         }
         state.requested.retain(|&requested| requested != key);
         match state.steps.remove(&key)? {
@@ -144,7 +144,7 @@ impl Opening {
     }
 
     fn lock(&self) -> MutexGuard<'_, Ahead> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 
@@ -172,7 +172,7 @@ pub(super) fn ask_to_open(shared: &Shared, keys: impl Iterator<Item = EpisodeKey
     let new = shared.opening.request(keys);
     // The highest cost goes first: the batch's own reads are not known until its episodes are open.
     let tasks = new.into_iter().map(|key| (u64::MAX, Read::Episode(key)));
-    shared.reads.push(needed_by(batch), tasks);
+    shared.reads.push(Urgency::needed(batch), tasks);
 }
 
 /// Opens an episode: reads from storage.

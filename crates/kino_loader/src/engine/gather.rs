@@ -50,7 +50,7 @@ impl Gather<'_> {
                     };
                     blended.resize(frame.len(), 0);
                     self.windows
-                        .blend(self.field.window, (frame, other), weight, &mut blended);
+                        .blend(self.field.window, [frame, other], weight, &mut blended);
                     convert.put(&blended, part, out);
                 }
                 _ => convert.put(frame, part, out),

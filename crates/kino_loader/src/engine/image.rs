@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use kino_codec::{Layout, ValueType};
+use kino_codec::ValueType;
 use kino_dataset::Kind;
 use serde::{Deserialize, Serialize};
 
@@ -30,10 +30,20 @@ pub struct ImageOptions {
     /// from the order's seed and the sample's index (`spec/order.md`).
     pub random_crop: bool,
     /// Channels last or first.
-    #[serde(with = "layout")]
     pub layout: Layout,
     /// The dtype.
     pub dtype: ImageDtype,
+}
+
+/// The order of the channels of an image in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Layout {
+    /// Pixel after pixel, channels interleaved: as stored.
+    #[default]
+    Hwc,
+    /// Channel after channel, one plane each.
+    Chw,
 }
 
 /// What is requested of all images, or of those under some keys.
@@ -85,28 +95,6 @@ pub(crate) struct Form {
     pub(crate) cut: Option<Size>,
     /// What they are then, before their numbers and layout change.
     pub(crate) ty: ValueType,
-}
-
-/// `hwc` and `chw` in JSON.
-mod layout {
-    use kino_codec::Layout;
-    use serde::de::Error as _;
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    pub(super) fn serialize<S: Serializer>(layout: &Layout, out: S) -> Result<S::Ok, S::Error> {
-        out.serialize_str(match layout {
-            Layout::Hwc => "hwc",
-            Layout::Chw => "chw",
-        })
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Layout, D::Error> {
-        match String::deserialize(from)?.as_str() {
-            "hwc" => Ok(Layout::Hwc),
-            "chw" => Ok(Layout::Chw),
-            other => Err(D::Error::unknown_variant(other, &["hwc", "chw"])),
-        }
-    }
 }
 
 impl<T: Copy> PerKey<T> {
@@ -191,7 +179,7 @@ impl ImageOptions {
                 )));
             }
             ImageDtype::U8 if self.layout == Layout::Hwc => return Ok(Convert::Copy),
-            ImageDtype::U8 => return Ok(Convert::chw(ty, form.cut.is_some())),
+            ImageDtype::U8 => return Ok(Convert::chw(ty)),
             ImageDtype::F32 => FloatDtype::F32,
             ImageDtype::F16 => FloatDtype::F16,
             ImageDtype::Bf16 => FloatDtype::Bf16,
@@ -201,9 +189,11 @@ impl ImageOptions {
             Some(normal) => per_channel(key, channels, normal)?,
         };
         Ok(Convert::Floats(Floats::new(
-            (self.layout, number),
-            (size, channels),
-            (&offset, &scale),
+            self.layout,
+            number,
+            size,
+            &offset,
+            &scale,
         )))
     }
 
@@ -458,37 +448,38 @@ mod tests {
     }
 
     proptest! {
-        #[test]
-        fn depth_is_cropped_at_random_and_becomes_float32_row_by_row(
-            (height, width) in (1..12_usize, 1..12_usize), at: (u16, u16, u16, u16), is_normal: bool, seed: u64,
-        ) {
-            let ty = ValueType::new(Dtype::F64, &[height, width]).unwrap();
-            let cut = Size { height: usize::from(at.0) % height + 1, width: usize::from(at.1) % width + 1 };
-            let (top, left) = (usize::from(at.2) % (height - cut.height + 1), usize::from(at.3) % (width - cut.width + 1));
-            let images = ImageOptions { crop: PerKey::All(cut), random_crop: true, ..ImageOptions::default() };
-            let form = images.form("depth", Kind::Depth, &ty).unwrap();
-            prop_assert_eq!((form.ty.shape(), form.cut), (&[cut.height, cut.width][..], Some(cut)));
-            let normal = Normal { offset: vec![0.25], scale: vec![3.0] };
-            let convert = match is_normal {
-                true => images.convert("depth", &form, Some(&normal)).unwrap(),
-                false => Convert::ToFloat32(Dtype::F64),
-            };
-            let values: Vec<f64> = noise(height * width, seed | 1).iter().map(|&byte| f64::from(byte) / 7.0).collect();
-            let frame: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-            let part = Part { top, left, size: cut, columns: width, pixel_bytes: 8 };
-            let mut place = vec![0xa5; convert.bytes(&form.ty)];
-            convert.put(&frame, Some(part), &mut place);
-            let mut wanted = Vec::new();
-            for y in top..top + cut.height {
-                for x in left..left + cut.width {
-                    let value = values[y * width + x];
-                    let value = if is_normal { (value - 0.25) / 3.0 } else { value };
-                    wanted.extend(to_f32(value).to_le_bytes());
+            #[test]
+            fn depth_is_cropped_at_random_and_becomes_float32_row_by_row(
+                (height, width) in (1..12_usize, 1..12_usize), at: (u16, u16, u16, u16), is_normal: bool, seed: u64,
+            ) {
+                let ty = ValueType::new(Dtype::F64, &[height, width]).unwrap();
+                let cut = Size { height: usize::from(at.0) % height + 1, width: usize::from(at.1) % width + 1 };
+                let (top, left) = (usize::from(at.2) % (height - cut.height + 1), usize::from(at.3) % (width - cut.width + 1));
+                let images = ImageOptions { crop: PerKey::All(cut), random_crop: true, ..ImageOptions::default() };
+                let form = images.form("depth", Kind::Depth, &ty).unwrap();
+                prop_assert_eq!((form.ty.shape(), form.cut), (&[cut.height, cut.width][..], Some(cut)));
+                let normal = Normal { offset: vec![0.25], scale: vec![3.0] };
+                let convert = if is_normal {
+    images.convert("depth", &form, Some(&normal)).unwrap()
+    } else {
+    Convert::ToFloat32(Dtype::F64)
+    };
+                let values: Vec<f64> = noise(height * width, seed | 1).iter().map(|&byte| f64::from(byte) / 7.0).collect();
+                let frame: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+                let part = Part { top, left, size: cut, columns: width, pixel_bytes: 8 };
+                let mut place = vec![0xa5; convert.bytes(&form.ty)];
+                convert.put(&frame, Some(part), &mut place);
+                let mut wanted = Vec::new();
+                for y in top..top + cut.height {
+                    for x in left..left + cut.width {
+                        let value = values[y * width + x];
+                        let value = if is_normal { (value - 0.25) / 3.0 } else { value };
+                        wanted.extend(to_f32(value).to_le_bytes());
+                    }
                 }
+                prop_assert_eq!(place, wanted);
             }
-            prop_assert_eq!(place, wanted);
         }
-    }
 
     #[test]
     fn what_cannot_be_is_refused_with_the_reason() {

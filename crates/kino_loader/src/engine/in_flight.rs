@@ -6,7 +6,7 @@
 //!
 //! Bytes admitted are always released, because decoding never blocks; so waiting here terminates.
 
-use std::sync::{Condvar, Mutex, PoisonError};
+use kino_sync::{Condvar, Mutex};
 
 /// Admits bytes up to a limit.
 #[derive(Debug)]
@@ -35,12 +35,9 @@ impl InFlightLimit {
     /// Blocks until there is room for `bytes`; `false` after [`close`](Self::close). A read larger than the limit is
     /// admitted alone.
     pub(crate) fn enter(&self, bytes: u64) -> bool {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         while !state.closed && state.bytes > 0 && state.bytes.saturating_add(bytes) > self.limit {
-            state = self
-                .released
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
+            state = self.released.wait(state);
         }
         state.bytes = state.bytes.saturating_add(bytes);
         state.peak = state.peak.max(state.bytes);
@@ -52,7 +49,7 @@ impl InFlightLimit {
         if bytes == 0 {
             return;
         }
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         state.bytes = state.bytes.saturating_sub(bytes);
         drop(state);
         self.released.notify_all();
@@ -60,7 +57,7 @@ impl InFlightLimit {
 
     /// Wakes all waiting threads; `enter` does not block from now on.
     pub(crate) fn close(&self) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         state.closed = true;
         drop(state);
         self.released.notify_all();
@@ -68,7 +65,7 @@ impl InFlightLimit {
 
     /// Bytes in flight now, and the peak.
     pub(crate) fn bytes(&self) -> (u64, u64) {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.lock();
         (state.bytes, state.peak)
     }
 }

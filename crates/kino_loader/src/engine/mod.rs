@@ -55,22 +55,24 @@ mod start;
 mod tasks;
 mod threads;
 mod trial;
+mod urgency;
 mod watch;
 mod worker;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use kino_dataset::Samples;
+use kino_sync::{Condvar, Mutex};
 
 pub use caching::decoded_bytes;
-pub use cpu::{CpuShare, default_threads};
+pub use cpu::CpuShare;
 pub use fields::{ArrayInfo, ArrayType};
-pub use image::{ImageDtype, ImageOptions, Normal, PerKey};
+pub use image::{ImageDtype, ImageOptions, Layout, Normal, PerKey};
 pub use meter::{
-    Metering, Moment, Report, Stage, StageReport, TraceEvent, TraceLog, WaitBucket, WaitReport,
+    Moment, Report, Stage, StageReport, TraceEvent, TraceLog, WaitBucket, WaitReport, Waits,
 };
 pub use options::{LoaderOptions, OnError, Run, VectorDtype};
 pub use quality::{ShuffleQuality, available_memory};
@@ -214,7 +216,7 @@ impl Loader {
             waits_for_room: AtomicBool::new(false),
             on_error: options.on_error,
             trial: options.run.trial,
-            meter: Meter::new(options.run.metering),
+            meter: Meter::new(),
             shelf: Arc::default(),
             pages: PageShelf::new(to_usize(options.memory_bytes() / SHELF_SHARE)),
             in_flight: InFlightLimit::new(

@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 
 use super::cpu::{CpuShare, default_threads};
 use super::image::{ImageOptions, Normal};
-use super::meter::Metering;
 use super::trial::Trial;
 use crate::order::Uneven;
 
@@ -63,8 +62,6 @@ pub struct Run {
     pub batches: Option<u64>,
     /// The most threads that read, 1 to 1024. Two begin, and more follow where storage is slow.
     pub readers: usize,
-    /// How much is measured.
-    pub metering: Metering,
     /// Whether every thread's tasks are recorded from the beginning; [`Watch`](super::Watch) starts it later.
     pub is_traced: bool,
     /// How a run that is only measured differs; not at all for training.
@@ -97,7 +94,6 @@ impl Default for Run {
             first_index: 0,
             batches: None,
             readers: 8,
-            metering: Metering::Full,
             is_traced: false,
             trial: Trial::default(),
         }

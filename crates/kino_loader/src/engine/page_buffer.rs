@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use kino_sync::Mutex;
 
 /// Unused buffers by length. A stream's pages have few distinct lengths, so there are few keys.
 #[derive(Debug)]
@@ -35,7 +37,7 @@ impl PageShelf {
 
     /// A buffer of `len` bytes with arbitrary content.
     pub(crate) fn take(self: &Arc<Self>, len: usize) -> PageBuffer {
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut free = self.free.lock();
         let found = free.by_len.get_mut(&len).and_then(Vec::pop);
         if found.is_some() {
             free.bytes -= len;
@@ -51,11 +53,7 @@ impl PageShelf {
 impl Drop for PageBuffer {
     fn drop(&mut self) {
         let bytes = std::mem::take(&mut self.bytes);
-        let mut free = self
-            .shelf
-            .free
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut free = self.shelf.free.lock();
         if free.bytes + bytes.len() <= self.shelf.limit {
             free.bytes += bytes.len();
             free.by_len.entry(bytes.len()).or_default().push(bytes);
@@ -88,7 +86,7 @@ mod tests {
         let address = first.as_ptr();
         drop(first);
         drop(second);
-        assert_eq!(shelf.free.lock().unwrap().bytes, 60);
+        assert_eq!(shelf.free.lock().bytes, 60);
         assert_eq!(shelf.take(60).as_ptr(), address);
         assert_eq!(shelf.take(61).len(), 61);
     }

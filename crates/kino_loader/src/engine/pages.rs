@@ -6,23 +6,20 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::{Arc, OnceLock, Weak};
 
 use bytes::Bytes;
 use kino_dataset::{DatasetError, EpisodeSamples, PageSlice, StoredStream, Stream};
+use kino_sync::Mutex;
 
 use super::collate::SampleJob;
 use super::episode_frames::Decoded;
 use super::resize::{Fit, Resize};
+use super::urgency::MostUrgent;
 
 /// A span has about this many stored bytes: large enough for an efficient read, small enough for an early first page.
 const SPAN_BYTES: u64 = 1 << 20;
-
-/// How urgently a span was requested: not at all, ahead of time, or by a sample that waits for it.
-const NOT_REQUESTED: u8 = 0;
-pub(super) const AHEAD: u8 = 1;
-pub(super) const NOW: u8 = 2;
 
 /// The frames of an episode that are wanted.
 #[derive(Debug)]
@@ -109,8 +106,7 @@ pub(super) struct StoredPages {
 #[derive(Debug)]
 pub(super) struct Span {
     pub(super) pages: Range<usize>,
-    /// Whether it was requested, and how urgently.
-    pub(super) requested: AtomicU8,
+    pub(super) requested: MostUrgent,
     /// Whether a thread has started to fetch it.
     pub(super) begun: AtomicBool,
     /// The fetched bytes, until the last of its pages is decoded.
@@ -126,25 +122,23 @@ pub(super) struct PageCell {
     /// Whether a thread is decoding it or has decoded it.
     pub(super) claimed: AtomicBool,
     pub(super) decoded: OnceLock<Decoded>,
-    /// Urgency of the first batch that needs it.
-    pub(super) urgency: AtomicU64,
+    /// By the samples that wait for it.
+    pub(super) requested: MostUrgent,
     /// Jobs to notify; weak, because they hold the `EpisodeFrames` that holds this page.
     pub(super) waiting: Mutex<Vec<Weak<SampleJob>>>,
 }
 
 impl Span {
     pub(super) fn fetched(&self) -> Option<Bytes> {
-        self.bytes
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.bytes.lock().clone()
     }
 }
 
 impl StoredPages {
     pub(super) fn new(
         source: &StoredStream,
-        (window, fit): (usize, Fit),
+        window: usize,
+        fit: Fit,
         frames: Frames,
     ) -> Result<Self, DatasetError> {
         let mut slices: Vec<PageSlice> = Vec::new();
@@ -199,7 +193,7 @@ impl StoredPages {
         } else {
             self.spans.push(Span {
                 pages: page..page + 1,
-                requested: AtomicU8::new(NOT_REQUESTED),
+                requested: MostUrgent::new(),
                 begun: AtomicBool::new(false),
                 bytes: Mutex::new(None),
                 left: AtomicUsize::new(1),
@@ -210,7 +204,7 @@ impl StoredPages {
             span: self.spans.len() - 1,
             claimed: AtomicBool::new(false),
             decoded: OnceLock::new(),
-            urgency: AtomicU64::new(u64::MAX),
+            requested: MostUrgent::new(),
             waiting: Mutex::new(Vec::new()),
         });
     }

@@ -103,9 +103,10 @@ impl ShuffleQuality {
     /// epoch, if that is at most a quarter of the `available` memory of the machine, divided by the ranks on it.
     pub fn default_memory(&self, available: u64, local_ranks: u32) -> u64 {
         let most = available / DEFAULT_SHARE / u64::from(local_ranks.max(1));
-        let wanted = match self.memory_for_all <= most {
-            true => self.memory_for_all,
-            false => self.memory_needed.min(most),
+        let wanted = if self.memory_for_all <= most {
+            self.memory_for_all
+        } else {
+            self.memory_needed.min(most)
         };
         wanted.max(LEAST_MEMORY)
     }

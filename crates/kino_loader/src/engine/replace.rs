@@ -31,8 +31,9 @@ impl Scheduler {
             let spot = Spot {
                 number: batch.number,
                 slot,
+                attempt,
             };
-            match self.substitute(shared, spot, (attempt, error), Some(&steps)) {
+            match self.substitute(shared, spot, error, Some(&steps)) {
                 Ok(Some(planned)) => {
                     batch.samples()[slot] = planned.sample;
                     start(shared, planned.into_job(&batch, slot));
@@ -47,8 +48,8 @@ impl Scheduler {
         }
     }
 
-    /// Schedules the first substitute, starting at attempt `first`, that can be opened; `None` if the loader is
-    /// stopping, the sample's own error if there is no substitute.
+    /// Schedules the first substitute that can be opened; `None` if the loader is stopping, the sample's own error if
+    /// there is no substitute.
     ///
     /// Its windows are no longer than `steps`, those of the sample it replaces. The limit comes from that sample and
     /// not from the batch, because the other samples of the batch differ from rank to rank.
@@ -56,13 +57,13 @@ impl Scheduler {
         &mut self,
         shared: &Shared,
         spot: Spot,
-        (first, error): (u64, Arc<DatasetError>),
+        error: Arc<DatasetError>,
         steps: Option<&[usize]>,
     ) -> Result<Option<Planned>, Arc<DatasetError>> {
         let Ok(range) = self.rank_range(spot.number) else {
             return Err(error);
         };
-        for attempt in first..MAX_ATTEMPTS {
+        for attempt in spot.attempt..MAX_ATTEMPTS {
             let index = range.start + spot.slot as u64;
             let Ok(sample) = self.reader.substitute(index, attempt) else {
                 return Err(error);

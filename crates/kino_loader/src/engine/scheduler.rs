@@ -9,12 +9,12 @@
 //! more urgent is to be done, so that the first batches of a new group find their frames ready.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use kino_dataset::{DatasetError, SampleFrames, Samples};
 
 use super::caching::{decoded_bytes, held};
-use super::collate::JobBlock;
+use super::collate::{BatchId, JobBlock};
 use super::episode_frames::EpisodeFrames;
 use super::episodes::{Episodes, key_of};
 use super::frame_cache::EpisodeKey;
@@ -75,9 +75,10 @@ impl Scheduler {
         order.rank_range(next, options.rank, options.world_size, options.uneven)?;
         let (pooled, once) = held(&order, windows, options)?;
         let keeps_all = decoded_bytes(windows, &options.images) <= options.memory_bytes();
-        let partial = match keeps_all {
-            true => None,
-            false => Partial::new(&order, windows, options)?,
+        let partial = if keeps_all {
+            None
+        } else {
+            Partial::new(&order, windows, options)?
         };
         Ok(Self {
             reader: order.reader(),
@@ -172,10 +173,7 @@ impl Scheduler {
             if !self.is_at_end() && self.may_scout(shared) {
                 return Todo::Scout;
             }
-            flight = shared
-                .room
-                .wait(flight)
-                .unwrap_or_else(PoisonError::into_inner);
+            flight = shared.room.wait(flight);
         }
     }
 
@@ -216,16 +214,15 @@ impl Scheduler {
         };
         self.scouted_samples -= samples.len();
         self.next += 1;
-        let first_index = self.rank_range(number)?.start;
+        let id = BatchId {
+            number,
+            first_index: self.rank_range(number)?.start,
+        };
         self.open_ahead(shared, &samples, number);
         let mut planned = Vec::with_capacity(samples.len());
         let done = self
             .plan_all(shared, &samples, &mut planned)
-            .and_then(|goes_on| {
-                goes_on
-                    .then(|| new_batch(shared, (number, first_index), &planned))
-                    .transpose()
-            });
+            .and_then(|goes_on| goes_on.then(|| new_batch(shared, id, &planned)).transpose());
         match done {
             Ok(Some((batch, bytes))) => {
                 let batch = Arc::new(batch);
@@ -265,12 +262,15 @@ impl Scheduler {
                     blocks,
                 }),
                 Err(error) => {
-                    let failed = (0, Arc::new(error));
+                    let error = Arc::new(error);
+                    let spot = Spot {
+                        number,
+                        slot,
+                        attempt: 0,
+                    };
                     let one = match shared.on_error {
-                        OnError::Raise => Err(failed.1),
-                        OnError::Skip => {
-                            self.substitute(shared, Spot { number, slot }, failed, None)
-                        }
+                        OnError::Raise => Err(error),
+                        OnError::Skip => self.substitute(shared, spot, error, None),
                     };
                     one.map_err(|error| {
                         // The samples after it will not be used either.
@@ -279,7 +279,7 @@ impl Scheduler {
                         for sample in rest {
                             cache.release(key_of(sample));
                         }
-                        sample_error(shared, (number, slot), &error)
+                        sample_error(shared, number, slot, &error)
                     })?
                 }
             };

@@ -8,11 +8,12 @@
 //! If two locks are held at once, `flight` is taken first. No lock is held while reading or decoding.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use kino_dataset::{DatasetError, Samples};
+use kino_sync::{Condvar, Mutex, MutexGuard};
 
 use super::Batch;
 use super::OnError;
@@ -117,11 +118,11 @@ pub(super) enum Waited {
 
 impl Shared {
     pub(super) fn cache(&self) -> MutexGuard<'_, FrameCache> {
-        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+        self.cache.lock()
     }
 
     pub(super) fn flight(&self) -> MutexGuard<'_, Flight> {
-        self.flight.lock().unwrap_or_else(PoisonError::into_inner)
+        self.flight.lock()
     }
 
     /// The next episode whose frames are not in the cache, and the batch that needs it.
@@ -173,8 +174,7 @@ impl Shared {
                 return Waited::Later;
             }
             // Wakes up regularly to tune the thread counts: more threads may shorten the wait.
-            let waited = self.ready.wait_timeout(flight, left.min(TUNE_EVERY));
-            drop(waited.unwrap_or_else(PoisonError::into_inner).0);
+            drop(self.ready.wait_for(flight, left.min(TUNE_EVERY)));
             self.tune();
             flight = self.flight();
         }
@@ -196,10 +196,7 @@ impl Shared {
     /// Adjusts the number of active threads to the work there is.
     pub(super) fn tune(&self) {
         let queued = [self.work.len(), self.reads.len()];
-        let mut thread_counts = self
-            .thread_counts
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut thread_counts = self.thread_counts.lock();
         if let Some((decode, read)) = thread_counts.tune(&self.meter, queued) {
             drop(thread_counts);
             self.work.set_active(decode);
@@ -218,10 +215,7 @@ impl Shared {
         drop(flight);
         self.ready.notify_all();
         if let Some(job) = job {
-            job.jobs
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .clear();
+            job.jobs.lock().clear();
         }
     }
 
@@ -248,10 +242,7 @@ impl Shared {
         drop(replace);
         let jobs = std::mem::take(&mut self.flight().jobs);
         for job in jobs.values() {
-            job.jobs
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .clear();
+            job.jobs.lock().clear();
         }
         drop(jobs);
         let frames = self.cache().clear();
@@ -284,7 +275,8 @@ fn thread_lost(name: &str) -> LoaderError {
 /// The error for a sample, by batch and slot, that could not be read and, with `Skip`, could not be replaced.
 pub(super) fn sample_error(
     shared: &Shared,
-    (batch, slot): (u64, usize),
+    batch: u64,
+    slot: usize,
     error: &DatasetError,
 ) -> LoaderError {
     let mut what = full_message(error);

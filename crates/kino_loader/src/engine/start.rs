@@ -1,12 +1,12 @@
 //! From scheduled samples to tasks: allocates a batch's memory, makes room for its frames, and queues work for threads.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 
 use kino_dataset::{DatasetError, EpisodeSamples, SampleFrames};
 
 use super::buffers::Filling;
-use super::collate::{BatchJob, JobBlock, SampleJob, frames_of};
+use super::collate::{BatchId, BatchJob, JobBlock, SampleJob, frames_of};
 use super::episode_frames::{EpisodeFrames, NextStep};
 use super::fields::too_large;
 use super::frame_cache::EpisodeKey;
@@ -14,7 +14,7 @@ use super::meter::Stage;
 use super::pages::Wanted;
 use super::resize::Fit;
 use super::shared::Shared;
-use super::tasks::{needed_by, prefetched_for};
+use super::urgency::Urgency;
 use super::worker::{Read, push_collate, push_decode};
 use crate::error::Result;
 use crate::order::SampleRef;
@@ -24,6 +24,8 @@ use crate::order::SampleRef;
 pub(super) struct Spot {
     pub(super) number: u64,
     pub(super) slot: usize,
+    /// How many samples were tried in it.
+    pub(super) attempt: u64,
 }
 
 /// A scheduled sample: its frames are known.
@@ -38,17 +40,20 @@ pub(super) struct Planned {
 
 impl Planned {
     pub(super) fn into_job(self, batch: &Arc<BatchJob>, slot: usize) -> Arc<SampleJob> {
-        let place = (slot, self.attempt);
-        SampleJob::new(Arc::clone(batch), place, self.plan, self.blocks)
+        SampleJob::new(
+            Arc::clone(batch),
+            slot,
+            self.attempt,
+            self.plan,
+            self.blocks,
+        )
     }
 }
 
 /// A batch to fill with these samples, and its size in bytes.
-///
-/// `numbers` are the batch number and the index, in the order, of its first sample.
 pub(super) fn new_batch(
     shared: &Shared,
-    numbers: (u64, u64),
+    id: BatchId,
     planned: &[Planned],
 ) -> Result<(BatchJob, u64)> {
     let samples: Vec<SampleRef> = planned.iter().map(|one| one.sample).collect();
@@ -56,7 +61,7 @@ pub(super) fn new_batch(
     let places = shared.fields.places(samples.len(), &steps)?;
     let bytes = places.bytes();
     let filling = Filling::new(places, &shared.shelf).ok_or_else(|| too_large(samples.len()))?;
-    let batch = BatchJob::new(numbers, samples, &shared.fields, steps, filling);
+    let batch = BatchJob::new(id, samples, &shared.fields, steps, filling);
     Ok((batch, bytes as u64))
 }
 
@@ -85,8 +90,8 @@ pub(super) fn fill_block(
     batch: u64,
 ) {
     shared.cache().insert(key, Arc::clone(frames));
-    let urgency = prefetched_for(batch);
-    let spans = frames.request_all().into_iter();
+    let urgency = Urgency::ahead(batch);
+    let spans = frames.request_all(urgency).into_iter();
     let spans = spans.map(|span| Read::of_span(frames, span, urgency));
     shared.reads.push(urgency, spans);
 }
@@ -103,23 +108,17 @@ pub(super) fn wait_for_room(shared: &Shared, bytes: u64) -> bool {
         if shared.make_room(bytes) || shared.running.load(Ordering::SeqCst) == 0 {
             return true;
         }
-        flight = shared.meter.wait(Stage::Schedule, || {
-            let waited = shared.room.wait(flight);
-            waited.unwrap_or_else(PoisonError::into_inner)
-        });
+        let wait = || shared.room.wait(flight);
+        flight = shared.meter.wait(Stage::Schedule, wait);
     }
 }
 
 /// Queues the fetching and decoding of a sample's missing pages; once all are decoded, the sample is collated.
 pub(super) fn start(shared: &Shared, job: Arc<SampleJob>) {
-    let urgency = needed_by(job.batch.number);
+    let urgency = Urgency::needed(job.batch.number);
     shared.running.fetch_add(1, Ordering::SeqCst);
     {
-        let mut jobs = job
-            .batch
-            .jobs
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut jobs = job.batch.jobs.lock();
         jobs.push(Arc::clone(&job));
     }
     let mut last = None;
@@ -135,7 +134,7 @@ pub(super) fn start(shared: &Shared, job: Arc<SampleJob>) {
             continue;
         }
         has_all = false;
-        match frames.next_step(page) {
+        match frames.next_step(page, urgency) {
             Some(NextStep::Fetch(span)) => {
                 let read = Read::of_span(frames, span, urgency);
                 shared.reads.push(urgency, [read]);

@@ -5,7 +5,7 @@
 //!                                                       threads 0, 1, 2 take from it; threads 3 and 4 sleep
 //! ```
 //!
-//! The urgency follows from the batch that needs the task ([`needed_by`], [`prefetched_for`]), so the batch that the
+//! The urgency follows from the batch that needs the task (`urgency.rs`), so the batch that the
 //! model waits for comes first. Long tasks start first: started last, one would delay the batch alone. Ties are first
 //! come, first served. The queue is bounded by the batches in flight; it never drops or reorders equal tasks.
 //!
@@ -13,17 +13,10 @@
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
-use std::sync::{Condvar, Mutex, PoisonError};
 
-/// Urgency of work that batch `batch` waits for. The smallest value is the most urgent.
-pub(crate) fn needed_by(batch: u64) -> u64 {
-    batch * 2
-}
+use kino_sync::{Condvar, Mutex};
 
-/// Urgency of reading the rest of an episode that batch `batch` is the first to need: just after [`needed_by`].
-pub(crate) fn prefetched_for(batch: u64) -> u64 {
-    needed_by(batch) + 1
-}
+use super::urgency::Urgency;
 
 /// A queue of tasks by urgency.
 #[derive(Debug)]
@@ -46,7 +39,7 @@ struct State<T> {
 
 #[derive(Debug)]
 struct Entry<T> {
-    urgency: u64,
+    urgency: Urgency,
     cost: u64,
     arrival: u64,
     task: T,
@@ -69,8 +62,8 @@ impl<T> Tasks<T> {
     }
 
     /// Adds tasks of one urgency, each with its cost; drops them after [`close`](Self::close).
-    pub(crate) fn push(&self, urgency: u64, tasks: impl IntoIterator<Item = (u64, T)>) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn push(&self, urgency: Urgency, tasks: impl IntoIterator<Item = (u64, T)>) {
+        let mut state = self.state.lock();
         if state.closed {
             return;
         }
@@ -87,22 +80,22 @@ impl<T> Tasks<T> {
             added += 1;
         }
         drop(state);
-        match added {
-            0 => {}
-            1 => self.filled.notify_one(),
-            _ => self.filled.notify_all(),
+        if added == 1 {
+            self.filled.notify_one();
+        } else if added > 1 {
+            self.filled.notify_all();
         }
     }
 
     /// How many tasks are queued.
     pub(crate) fn len(&self) -> usize {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.lock();
         state.heap.len()
     }
 
     /// Sets how many threads take tasks from now on.
     pub(crate) fn set_active(&self, active: usize) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         let before = std::mem::replace(&mut state.active, active);
         drop(state);
         if active > before {
@@ -112,7 +105,7 @@ impl<T> Tasks<T> {
 
     /// The most urgent task; blocks until there is one and `thread` is active. `None` once the queue is closed.
     pub(crate) fn pop(&self, thread: usize) -> Option<T> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         loop {
             if state.closed {
                 return None;
@@ -122,25 +115,19 @@ impl<T> Tasks<T> {
                     // This thread may have been woken for a task that an active thread must take now.
                     self.filled.notify_one();
                 }
-                state = self
-                    .called
-                    .wait(state)
-                    .unwrap_or_else(PoisonError::into_inner);
+                state = self.called.wait(state);
                 continue;
             }
             if let Some(entry) = state.heap.pop() {
                 return Some(entry.task);
             }
-            state = self
-                .filled
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
+            state = self.filled.wait(state);
         }
     }
 
     /// Drops all tasks and wakes every thread that waits.
     pub(crate) fn close(&self) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         state.closed = true;
         let dropped = std::mem::take(&mut state.heap);
         drop(state);
@@ -167,7 +154,7 @@ impl<T> PartialOrd for Entry<T> {
 
 impl<T> Ord for Entry<T> {
     fn cmp(&self, other: &Self) -> Ordering {
-        // The heap pops the greatest entry: smallest urgency value, then greatest cost, then earliest arrival.
+        // The heap pops the greatest entry: most urgent, then greatest cost, then earliest arrival.
         (other.urgency, self.cost, other.arrival).cmp(&(self.urgency, other.cost, self.arrival))
     }
 }
@@ -182,10 +169,10 @@ mod tests {
     #[test]
     fn the_most_urgent_task_comes_first_and_ties_keep_their_order() {
         let tasks = Tasks::new(1);
-        tasks.push(5, [(3, "e"), (3, "f")]);
-        tasks.push(1, [(0, "a")]);
-        tasks.push(5, [(3, "g"), (9, "d"), (0, "h")]);
-        tasks.push(2, [(0, "b")]);
+        tasks.push(Urgency::needed(5), [(3, "e"), (3, "f")]);
+        tasks.push(Urgency::needed(1), [(0, "a")]);
+        tasks.push(Urgency::needed(5), [(3, "g"), (9, "d"), (0, "h")]);
+        tasks.push(Urgency::needed(2), [(0, "b")]);
         assert_eq!(tasks.len(), 7);
         let order: Vec<_> = (0..7).map_while(|_| tasks.pop(0)).collect();
         assert_eq!(order, ["a", "b", "d", "e", "f", "g", "h"]);
@@ -208,7 +195,7 @@ mod tests {
                     .all(|waiter| waiter.join().unwrap().is_none())
             );
         });
-        tasks.push(0, [(0, 1)]);
+        tasks.push(Urgency::needed(0), [(0, 1)]);
         assert_eq!(tasks.pop(0), None);
     }
 
@@ -228,14 +215,14 @@ mod tests {
             let all = || taken.iter().map(|one| one.load(Relaxed)).sum::<usize>();
             for turn in 0..400 {
                 tasks.set_active(1 + turn % 4);
-                tasks.push(0, [(0, ()), (0, ())]);
+                tasks.push(Urgency::needed(0), [(0, ()), (0, ())]);
                 while all() < 2 * (turn + 1) {
                     std::thread::yield_now();
                 }
             }
             tasks.set_active(1);
             let before: Vec<_> = taken.iter().map(|one| one.load(Relaxed)).collect();
-            tasks.push(0, (0..50).map(|_| (0, ())));
+            tasks.push(Urgency::needed(0), (0..50).map(|_| (0, ())));
             while all() < 850 {
                 std::thread::yield_now();
             }

@@ -2,7 +2,7 @@
 //!
 //! It takes no lock that the training loop holds while it waits, so another thread can use it at any time.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::meter::{Report, TraceLog};
@@ -26,10 +26,7 @@ impl Watch {
         let shared = &self.shared;
         let (cache_bytes, cache_peak_bytes) = shared.cache().bytes();
         let (stored_bytes, stored_peak_bytes) = shared.in_flight.bytes();
-        let thread_counts = shared.thread_counts.lock();
-        let (threads_active, readers_active) = thread_counts
-            .unwrap_or_else(PoisonError::into_inner)
-            .active();
+        let (threads_active, readers_active) = shared.thread_counts.lock().active();
         let report = shared.meter.report();
         let (reads_queued, work_queued) = (shared.reads.len(), shared.work.len());
         let flight = shared.flight();

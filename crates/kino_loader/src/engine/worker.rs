@@ -14,8 +14,8 @@ use super::frame_cache::EpisodeKey;
 use super::meter::{Meter, Stage};
 use super::resize::DecodeScratch;
 use super::shared::{Shared, sample_error};
-use super::tasks::needed_by;
 use super::trial::pause;
+use super::urgency::Urgency;
 
 /// Something to read.
 #[derive(Debug)]
@@ -29,13 +29,17 @@ pub(super) enum Read {
         /// The span.
         span: SpanId,
         /// The urgency of its pages.
-        urgency: u64,
+        urgency: Urgency,
     },
 }
 
 impl Read {
     /// A span with its cost.
-    pub(super) fn of_span(frames: &Arc<EpisodeFrames>, span: SpanId, urgency: u64) -> (u64, Self) {
+    pub(super) fn of_span(
+        frames: &Arc<EpisodeFrames>,
+        span: SpanId,
+        urgency: Urgency,
+    ) -> (u64, Self) {
         let frames = Arc::clone(frames);
         (
             cost_of(frames.stored_bytes(span)),
@@ -94,7 +98,7 @@ pub(super) fn read(shared: &Shared, thread: usize) {
     }
 }
 
-fn read_span(shared: &Shared, frames: &Arc<EpisodeFrames>, span: SpanId, urgency: u64) {
+fn read_span(shared: &Shared, frames: &Arc<EpisodeFrames>, span: SpanId, urgency: Urgency) {
     if !frames.begin(span) {
         return;
     }
@@ -122,7 +126,7 @@ pub(super) fn push_decode(
     shared: &Shared,
     frames: &Arc<EpisodeFrames>,
     page: PageId,
-    urgency: u64,
+    urgency: Urgency,
 ) {
     let work = Work::Decode(Arc::clone(frames), page);
     let cost = cost_of(frames.page_bytes(page));
@@ -138,7 +142,7 @@ fn cost_of(bytes: u64) -> u64 {
 
 /// Queues a sample for collation.
 pub(super) fn push_collate(shared: &Shared, job: Arc<SampleJob>) {
-    let urgency = needed_by(job.batch.number);
+    let urgency = Urgency::needed(job.batch.number);
     shared.work.push(urgency, [(0, Work::Collate(job))]);
 }
 
@@ -195,9 +199,10 @@ fn collate(shared: &Shared, job: &Arc<SampleJob>) {
     let windows = &shared.windows[sample.source as usize][sample.variant as usize];
     let done = shared.meter.time(Stage::Collate, || {
         pause(shared.trial.collate_pause);
-        let done = match shared.trial.without_collate {
-            true => Ok((0, 0)),
-            false => job.collate(&shared.fields, windows, &shared.block_of),
+        let done = if shared.trial.without_collate {
+            Ok((0, 0))
+        } else {
+            job.collate(&shared.fields, windows, &shared.block_of)
         };
         let bytes = done.as_ref().map_or(0, |(bytes, _)| *bytes);
         (done, bytes)
@@ -230,7 +235,7 @@ pub(super) fn finish_sample(shared: &Shared, batch: &BatchJob) {
         }
         shared.deliver(
             batch.number,
-            done.map_err(|(slot, error)| sample_error(shared, (batch.number, slot), &error)),
+            done.map_err(|(slot, error)| sample_error(shared, batch.number, slot, &error)),
         );
     }
 }

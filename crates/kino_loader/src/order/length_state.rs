@@ -120,15 +120,15 @@ impl LengthOrder {
 
     fn compare(&self, state: &LengthState) -> Result<()> {
         let library = "use the library that wrote the state";
-        differs(("algorithm", library), &state.algorithm, ALGORITHM)?;
+        differs("algorithm", library, &state.algorithm, ALGORITHM)?;
         let json = |settings: &LengthSettings| serde_json::json!(settings).to_string();
         let (found, expected) = (json(&state.settings), json(&self.settings));
-        differs(("settings", "set them as they were"), found, expected)?;
+        differs("settings", "set them as they were", found, expected)?;
         let hint = "open the version and the selection that the state was made with";
         let data = self.data();
-        differs(("data", hint), &state.data, &data)?;
-        differs(("order", hint), &state.order, self.id_of(&data))?;
+        differs("data", hint, &state.data, &data)?;
+        differs("order", hint, &state.order, self.id_of(&data))?;
         let receipt = self.reader().receipt(state.cursor)?;
-        differs(("receipt", library), &state.receipt, receipt)
+        differs("receipt", library, &state.receipt, receipt)
     }
 }

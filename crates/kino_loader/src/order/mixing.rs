@@ -132,9 +132,12 @@ impl Lengths {
         };
         let mean_square = mean_of(&|length| length * length);
         let is_equal = lengths.windows(2).all(|pair| pair[0] == pair[1]);
-        let overlap = |length: f64| match length <= 1.0 {
-            true => length.powi(2) - length.powi(3) / 3.0,
-            false => length - 1.0 / 3.0,
+        let overlap = |length: f64| {
+            if length <= 1.0 {
+                length.powi(2) - length.powi(3) / 3.0
+            } else {
+                length - 1.0 / 3.0
+            }
         };
         Self {
             episodes,
@@ -146,9 +149,10 @@ impl Lengths {
     /// The VIF of batches from groups of so many episodes.
     fn vif(&self, batch: f64, group: f64) -> f64 {
         let rounds = batch / group;
-        let variance = match rounds < 1.0 {
-            true => rounds - rounds.powi(2) + rounds.powi(3) / 3.0,
-            false => 1.0 / 3.0,
+        let variance = if rounds < 1.0 {
+            rounds - rounds.powi(2) + rounds.powi(3) / 3.0
+        } else {
+            1.0 / 3.0
         };
         let squares = rounds * self.mean_square + 1.0
             - (1.0 - variance / rounds) * self.overlap
@@ -167,9 +171,10 @@ impl Lengths {
         let (mut below, mut above) = (1.0, self.episodes + 1.0);
         while above - below > 1.0 {
             let groups = f64::floor((below + above) / 2.0);
-            match self.vif(batch, self.episodes / groups) <= MAX_VIF {
-                true => below = groups,
-                false => above = groups,
+            if self.vif(batch, self.episodes / groups) <= MAX_VIF {
+                below = groups
+            } else {
+                above = groups
             }
         }
         (self.episodes / below).ceil()
@@ -205,9 +210,10 @@ impl Order {
             let len = (samples.len() as f64).max(1.0);
             let squares: f64 = counts.values().map(|count| count * count).sum();
             episodes += counts.len() as f64;
-            inflation += match share < 1.0 {
-                true => (squares / len - len * share) / (1.0 - share),
-                false => 1.0,
+            inflation += if share < 1.0 {
+                (squares / len - len * share) / (1.0 - share)
+            } else {
+                1.0
             };
         }
         Ok(Mixing {

@@ -62,7 +62,7 @@ use settings::EpochLen;
 use crate::error::{Result, invalid};
 
 /// The algorithm: it changes when any index of any order would.
-pub const ALGORITHM: &str = "kino-order-2";
+pub(crate) const ALGORITHM: &str = "kino-order-2";
 
 /// Indices end here: no training comes near, and sums of two never overflow.
 pub const MAX_INDEX: u64 = 1 << 62;

@@ -173,7 +173,7 @@ impl Order {
             let receipt = reader.receipt(state.next_index)?;
             let hint =
                 "the samples before the stop were others; use the library that wrote the state";
-            differs(("receipt", hint), &state.receipt, &receipt)?;
+            differs("receipt", hint, &state.receipt, &receipt)?;
         }
         Ok(Restored {
             reader,
@@ -203,31 +203,28 @@ impl Order {
     fn compare(&self, state: &State) -> Result<()> {
         let (found, expected) = (&state.settings, self.settings());
         let library = "use the library that wrote the state";
-        differs(("algorithm", library), &state.algorithm, ALGORITHM)?;
+        differs("algorithm", library, &state.algorithm, ALGORITHM)?;
         let setting = "set it as it was";
-        differs(("seed", setting), found.seed, expected.seed)?;
-        differs(
-            ("batch_size", setting),
-            found.batch_size,
-            expected.batch_size,
-        )?;
-        differs(("lanes", setting), found.lanes, expected.lanes)?;
+        differs("seed", setting, found.seed, expected.seed)?;
+        differs("batch_size", setting, found.batch_size, expected.batch_size)?;
+        differs("lanes", setting, found.lanes, expected.lanes)?;
         let json = |value: serde_json::Value| value.to_string();
         let shuffle = |of: &Settings| json(serde_json::json!(of.shuffle));
-        differs(("shuffle", setting), shuffle(found), shuffle(expected))?;
+        differs("shuffle", setting, shuffle(found), shuffle(expected))?;
         let (ours, theirs) = (expected.last_batch.name(), found.last_batch.name());
-        differs(("last_batch", setting), theirs, ours)?;
+        differs("last_batch", setting, theirs, ours)?;
         let size = |of: &Settings| json(serde_json::json!(of.epoch_size));
-        differs(("epoch_size", setting), size(found), size(expected))?;
+        differs("epoch_size", setting, size(found), size(expected))?;
         let data = "open the version, the selection and the request that the state was made with";
-        differs(("data", data), &state.data, &self.inner.data)?;
-        differs(("order", data), &state.order, self.id())
+        differs("data", data, &state.data, &self.inner.data)?;
+        differs("order", data, &state.order, self.id())
     }
 }
 
 /// An error if a field, given with what to do about it, is not what it should be.
 pub(super) fn differs(
-    (field, hint): (&str, &'static str),
+    field: &str,
+    hint: &'static str,
     found: impl ToString,
     expected: impl ToString,
 ) -> Result<()> {

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use kino_advisor::{BenchResult, Better};
-use kino_codec::{FrameType, codec};
+use kino_codec::FrameType;
 use kino_dataset::{
-    ByteSize, CostRecord, CostSample, Dataset, Effort, Kind, Measured, candidates, cpu_name,
-    measure,
+    ByteSize, CostRecord, CostSample, Dataset, Effort, Kind, Measured, candidates, carriers,
+    classic, comparable, cpu_name, measure,
 };
 use serde_json::{Value, json};
 
@@ -23,6 +23,7 @@ use crate::progress::Progress;
 /// for one thread, the best of several passes, and decoded frames are checked. The results are kept in the machine's
 /// cost record (in ~/.cache/kinograph), which `pack --dry-run` and `info` use to predict decoding costs.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = list())]
 pub(crate) struct Args {
     /// The dataset's folder
     dataset: Option<PathBuf>,
@@ -32,6 +33,9 @@ pub(crate) struct Args {
     /// Measure only this codec; can be repeated [default: those suitable for each stream]
     #[arg(long, value_name = "CODEC")]
     codec: Vec<String>,
+    /// Also compare zlib with its levels and strategies, and bit shuffle; like lz4, they cannot be stored
+    #[arg(long, conflicts_with = "codec")]
+    classic: bool,
     /// File of packed little-endian frames to measure instead of a dataset
     #[arg(long, value_name = "FILE", requires = "ty", conflicts_with = "dataset")]
     frames: Option<PathBuf>,
@@ -116,14 +120,42 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
 
 fn codecs_for(args: &Args, sample: &CostSample) -> Vec<String> {
     match args.codec.as_slice() {
-        [] if sample.is_carried() => vec!["jpeg:carry".to_owned()],
-        [] => candidates(sample.kind, &sample.frame),
+        [] if sample.is_carried() => carriers(),
+        [] => {
+            let mut texts = candidates(sample.kind, &sample.frame);
+            if args.classic {
+                texts.extend(classic(&sample.frame));
+            }
+            texts
+        }
         given => given.to_vec(),
     }
 }
 
+/// The codecs that can be stored, for the help text.
+fn list() -> String {
+    let mut text = "Codecs of the format, with the kinds of stream they are made for:\n".to_owned();
+    for codec in kino_codec::codecs() {
+        let words = |names: Vec<&str>| names.join(", ");
+        let kinds = words(codec.kinds.iter().map(|kind| kind.name()).collect());
+        let bounds = words(codec.guarantees.iter().map(|one| one.name()).collect());
+        text.push_str(&format!(
+            "\n  {} ({kinds}): {}\n    {bounds}; {} to encode, {} to decode{}\n",
+            codec.name,
+            codec.summary,
+            codec.encode.name(),
+            codec.decode.name(),
+            if codec.is_grouped { ", in groups" } else { "" },
+        ));
+        for parameter in codec.parameters {
+            text.push_str(&format!("    {:<8} {}\n", parameter.key, parameter.help));
+        }
+    }
+    text
+}
+
 fn measure_one(text: &str, sample: &CostSample, effort: Effort) -> Result<Measured> {
-    let codec = codec(text)?;
+    let codec = comparable(text)?;
     codec.check(&sample.frame)?;
     Ok(sample.with_frames(|frames| measure(&*codec, frames, effort))?)
 }
@@ -256,7 +288,7 @@ fn to_text(results: &[(&CostSample, Rows)]) -> String {
         for (codec, row) in rows {
             table.row(match row {
                 Ok(row) => vec![
-                    row.codec.clone(),
+                    format!("{}{}", row.codec, if row.is_stored() { "" } else { " *" }),
                     format!("{:.2}", row.ratio()),
                     format!("{:.0}", row.mb_s(row.encode)),
                     format!("{:.0}", row.mb_s(row.decode)),
@@ -273,6 +305,10 @@ fn to_text(results: &[(&CostSample, Rows)]) -> String {
         }
         text.push_str(&table.render());
     }
+    let mut rows = results.iter().flat_map(|(_, rows)| rows);
+    if rows.any(|(_, row)| row.as_ref().is_ok_and(|row| !row.is_stored())) {
+        text.push_str("\n* for comparison; cannot be stored\n");
+    }
     text
 }
 
@@ -283,24 +319,20 @@ fn to_json(args: &Args, results: &[(&CostSample, Rows)]) -> Result<Value> {
     for (sample, rows) in results {
         for (_, row) in rows {
             let Ok(row) = row else { continue };
-            let mut add = |what: &str, figure, better| {
+            let mut add = |what: &str, value: f64, unit: &str, better| {
                 let name = format!("{} {}: {what}", sample.name, row.codec);
-                result.add(&name, figure, better);
+                result.add(&name, value, unit, better);
             };
-            add("ratio", (row.ratio(), "×"), Better::More);
-            add("encode", (row.mb_s(row.encode), "MB/s"), Better::More);
-            add("decode", (row.mb_s(row.decode), "MB/s"), Better::More);
-            add(
-                "frame",
-                (row.random.as_secs_f64() * 1e6, "µs"),
-                Better::Less,
-            );
+            add("ratio", row.ratio(), "×", Better::More);
+            add("encode", row.mb_s(row.encode), "MB/s", Better::More);
+            add("decode", row.mb_s(row.decode), "MB/s", Better::More);
+            add("frame", row.random.as_secs_f64() * 1e6, "µs", Better::Less);
         }
     }
     let streams = results.iter().map(|(sample, rows)| {
         let codecs = rows.iter().map(|(codec, row)| match row {
             Ok(row) => json!({
-                "codec": row.codec, "frames": row.frames, "raw_bytes": row.raw_bytes, "bytes": row.bytes,
+                "codec": row.codec, "stored": row.is_stored(), "frames": row.frames, "raw_bytes": row.raw_bytes, "bytes": row.bytes,
                 "shared_bytes": row.shared_bytes, "page_frames": row.page_frames, "ratio": row.ratio(),
                 "encode_mb_s": row.mb_s(row.encode), "decode_mb_s": row.mb_s(row.decode),
                 "frame_us": row.random.as_secs_f64() * 1e6, "window_us": row.window.as_secs_f64() * 1e6,

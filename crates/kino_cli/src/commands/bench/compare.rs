@@ -23,9 +23,10 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let compared = compare(&read(&args.first)?, &read(&args.second)?)?;
-    match args.json {
-        true => print_json(&serde_json::to_value(&compared)?)?,
-        false => print(&compared.to_string())?,
+    if args.json {
+        print_json(&serde_json::to_value(&compared)?)?
+    } else {
+        print(&compared.to_string())?
     }
     Ok(Outcome::Done)
 }

@@ -57,9 +57,10 @@ impl Host for Shown {
 
 /// Prints a result.
 fn show(result: &BenchResult, json: bool) -> Result<Outcome> {
-    match json {
-        true => print_json(&serde_json::to_value(result)?)?,
-        false => print(&result.to_string())?,
+    if json {
+        print_json(&serde_json::to_value(result)?)?
+    } else {
+        print(&result.to_string())?
     }
     Ok(Outcome::Done)
 }

@@ -46,9 +46,10 @@ pub(super) fn write(path: &Path, stream: &Stream, frames: Range<usize>) -> Resul
         fs::create_dir_all(path).with_context(|| format!("cannot create {}", path.display()))?;
     }
     for frame in frames.clone() {
-        let file = match is_file {
-            true => path.to_owned(),
-            false => path.join(format!("{frame:06}.png")),
+        let file = if is_file {
+            path.to_owned()
+        } else {
+            path.join(format!("{frame:06}.png"))
         };
         let bytes = stream.read(frame..frame + 1)?;
         write_one(&file, &layout, bytes)

@@ -11,7 +11,7 @@ use super::{Args, defects};
 use crate::Outcome;
 use crate::output::{Align, Table, bytes, count, decode_us, note, print, print_json, ratio};
 
-pub(super) fn run(args: &Args, plan: &Plan, source: &dyn Source) -> Result<Outcome> {
+pub(super) fn run(args: &Args, plan: &Plan, source: &Source) -> Result<Outcome> {
     let on_defect: OnDefect = args.on_defect.parse()?;
     let found = preview(source, plan, on_defect, args.threads)?;
     let is_refused = on_defect == OnDefect::Error && found.defects.iter().any(Defect::is_fault);
@@ -37,12 +37,13 @@ pub(super) fn run(args: &Args, plan: &Plan, source: &dyn Source) -> Result<Outco
         bail!("no episode would be left; see the list above");
     }
     tell(&found.defects);
-    match is_refused {
-        true => note(
+    if is_refused {
+        note(
             "the source has defects, so nothing would be packed; fix them, or pass `--on-defect drop-episode` or \
              `--on-defect keep` to import the rest",
-        ),
-        false => note("nothing was written: this was a dry run"),
+        )
+    } else {
+        note("nothing was written: this was a dry run")
     }
     Ok(
         match (is_refused, found.defects.iter().any(Defect::is_lost)) {

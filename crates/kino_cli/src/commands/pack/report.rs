@@ -85,12 +85,13 @@ impl Summary<'_> {
                 bytes(added)
             );
         }
-        let (verdict, advice) = match added > source {
-            true => (
+        let (verdict, advice) = if added > source {
+            (
                 format!("{} LARGER", ratio(added, source)),
                 "\nTo make it smaller: `--quality 90` stores images as JPEG, and a plan can use `av1` (docs/guide/plans.md).",
-            ),
-            false => (format!("{} smaller", ratio(source, added)), ""),
+            )
+        } else {
+            (format!("{} smaller", ratio(source, added)), "")
         };
         format!(
             "{} on disk → {}: {verdict}, {smaller}{whole}{advice}\n",
@@ -171,7 +172,9 @@ fn error(stream: &StreamUsage) -> String {
     match stream.psnr_db() {
         Some(psnr) => format!("{psnr:.1} dB"),
         None if stream.max_abs_error > 0.0 => format!("{:.3e}", stream.max_abs_error),
-        None if stream.schema.codec == "jpeg:carry" => "JPEG unchanged".to_owned(),
-        None => "lossless".to_owned(),
+        None => match kino_codec::codec(&stream.schema.codec).map(|codec| codec.carries()) {
+            Ok(Some(format)) => format!("{format} unchanged"),
+            _ => "lossless".to_owned(),
+        },
     }
 }

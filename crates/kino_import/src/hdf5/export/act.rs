@@ -19,7 +19,7 @@ use crate::error::{Result, invalid};
 use crate::export::{EpisodeOutline, FrameReader, Outline, StreamOutline, after, unwritable};
 use crate::hdf5::aloha::{DEFAULT_RATE_HZ, TASK_KEYS};
 use crate::hdf5::export::file::{Content, Leaf, OutFile};
-use crate::hdf5::export::{Said, stage};
+use crate::hdf5::export::{Said, read_content};
 use crate::hdf5::spec::text_of;
 
 /// Assigns each stream its dataset.
@@ -105,8 +105,11 @@ fn write_episode(
         if is_jpeg && is_camera(&stream) {
             rows.push(stage_jpegs(&mut out, reader, source, stream, attributes)?);
         } else {
-            let place = (stream, stream.name.clone());
-            stage(&mut out, reader, source, place, attributes)?;
+            out.dataset(Leaf {
+                path: stream.name.clone(),
+                content: read_content(reader, source, stream)?,
+                attributes,
+            })?;
         }
     }
     if is_jpeg || said.attributes.contains_key("compress") {

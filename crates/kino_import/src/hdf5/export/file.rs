@@ -123,9 +123,10 @@ impl OutFile {
         }
         made.map_err(|error| unwritable(&self.path, error))?;
         self.staged += bytes;
-        match self.staged > STAGED_BYTES {
-            true => self.commit(),
-            false => Ok(()),
+        if self.staged > STAGED_BYTES {
+            self.commit()
+        } else {
+            Ok(())
         }
     }
 

@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 
 use crate::error::Result;
 use crate::export::{EpisodeOutline, FrameReader, StreamOutline};
-use file::{Content, Leaf, OutFile};
+use file::Content;
 
 /// The attributes of an episode and its streams.
 struct Said {
@@ -73,32 +73,24 @@ impl Said {
     }
 }
 
-/// Stages a stream as a dataset of one row per frame.
-fn stage(
-    out: &mut OutFile,
+/// A stream as the content of a dataset with one row per frame.
+fn read_content(
     reader: &mut FrameReader<'_>,
     episode: &Episode,
-    (stream, path): (&StreamOutline, String),
-    attributes: Map<String, Value>,
-) -> Result<()> {
+    stream: &StreamOutline,
+) -> Result<Content> {
     let source = episode.stream(&stream.source)?;
-    let content = match &stream.frame {
-        FrameType::Text => Content::Texts(reader.texts(&source)?),
-        FrameType::Values(ty) => {
-            let mut values = Vec::new();
-            reader.each_block(&source, |_, block| {
-                values.extend_from_slice(block);
-                Ok(())
-            })?;
-            let shape = [stream.frames]
-                .into_iter()
-                .chain(ty.shape().iter().copied());
-            Content::Values(ty.dtype(), shape.map(|dim| dim as u64).collect(), values)
-        }
+    let FrameType::Values(ty) = &stream.frame else {
+        return Ok(Content::Texts(reader.texts(&source)?));
     };
-    out.dataset(Leaf {
-        path,
-        content,
-        attributes,
-    })
+    let mut values = Vec::new();
+    reader.each_block(&source, |_, block| {
+        values.extend_from_slice(block);
+        Ok(())
+    })?;
+    let shape = [stream.frames]
+        .into_iter()
+        .chain(ty.shape().iter().copied());
+    let shape = shape.map(|dim| dim as u64).collect();
+    Ok(Content::Values(ty.dtype(), shape, values))
 }

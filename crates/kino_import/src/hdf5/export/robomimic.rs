@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 use crate::error::Result;
 use crate::export::{FrameReader, Outline, StreamOutline, after};
 use crate::hdf5::export::file::{Content, Leaf, OutFile};
-use crate::hdf5::export::{Said, stage};
+use crate::hdf5::export::{Said, read_content};
 use crate::hdf5::{number_order, robomimic};
 
 /// Assigns each stream its dataset.
@@ -24,9 +24,12 @@ pub(crate) fn prepare(outline: &mut Outline) -> Result<()> {
     outline.rename(stream_name);
     outline.one_clock("actions")?;
     // robomimic sorts demos by the number in their names.
-    outline.rename_episodes(|id, place| match number_order(id, "demo_").0 {
-        false => id.to_owned(),
-        true => format!("demo_{place}"),
+    outline.rename_episodes(|id, place| {
+        if number_order(id, "demo_").0 {
+            format!("demo_{place}")
+        } else {
+            id.to_owned()
+        }
     })?;
     let rates = outline.episodes.iter().map(|episode| episode.rate_hz);
     let first = rates.clone().next().unwrap_or(0.0);
@@ -78,8 +81,11 @@ pub(crate) fn write(outline: &Outline, reader: &mut FrameReader<'_>, path: &Path
         out.attributes(&group, &said.attributes)?;
         for stream in &episode.streams {
             let attributes = said.of_stream(stream);
-            let place = (stream, format!("{group}/{}", stream.name));
-            stage(&mut out, reader, &source, place, attributes)?;
+            out.dataset(Leaf {
+                path: format!("{group}/{}", stream.name),
+                content: read_content(reader, &source, stream)?,
+                attributes,
+            })?;
         }
         for split in &episode.splits {
             let demos = masks.entry(split).or_default();

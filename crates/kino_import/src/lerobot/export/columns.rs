@@ -7,11 +7,12 @@
 //! | text | text | `string`, `[1]` | `Value` |
 //! | image | `{bytes, path}`; none if cameras are video files | `image` or `video`, `[height, width, channels]` | `Image` |
 
-use kino_codec::{Dtype, FrameType, ValueType};
+use kino_codec::{Dtype, FrameType};
 use kino_dataset::Kind;
+use kino_parquet::{Field, Form};
 use serde_json::{Map, Value, json};
 
-use super::table::Content;
+use super::table::field;
 use crate::export::{Cameras, Outline, StreamOutline};
 
 /// Columns that LeRobot fills itself, and their types.
@@ -33,8 +34,11 @@ const MAX_ELEMENTS: usize = 1024;
 #[derive(Debug, Clone)]
 pub(super) struct Column {
     pub(super) name: String,
-    pub(super) content: Content,
+    pub(super) form: Form,
+    /// The lengths of its lists in the table; empty for a scalar.
+    pub(super) lists: Vec<usize>,
     pub(super) origin: Origin,
+    /// As `info.json` has them.
     dtype: &'static str,
     shape: Vec<usize>,
     /// Whether it has statistics.
@@ -63,23 +67,36 @@ pub(super) fn refuse(stream: &StreamOutline) -> Option<&'static str> {
     }
 }
 
-/// Height, width and channels of a stream that is written as image files.
-pub(super) fn image(stream: &StreamOutline) -> Option<(usize, usize, usize)> {
+/// The size of the images of a stream that is written as image files.
+pub(super) fn image(stream: &StreamOutline) -> Option<ImageSize> {
     let ty = stream.frame.as_values()?;
-    match (stream.kind, ty.dtype(), ty.shape()) {
+    let (height, width, channels) = match (stream.kind, ty.dtype(), ty.shape()) {
         (Kind::Image, Dtype::U8, &[height, width, channels @ (1 | 3 | 4)]) => {
-            Some((height, width, channels))
+            (height, width, channels)
         }
-        (Kind::Depth, Dtype::U16, &[height, width] | &[height, width, 1]) => {
-            Some((height, width, 1))
-        }
-        _ => None,
-    }
+        (Kind::Depth, Dtype::U16, &[height, width] | &[height, width, 1]) => (height, width, 1),
+        _ => return None,
+    };
+    Some(ImageSize {
+        height,
+        width,
+        channels,
+    })
+}
+
+/// The size of an image.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ImageSize {
+    pub(super) height: usize,
+    pub(super) width: usize,
+    pub(super) channels: usize,
 }
 
 /// Whether a stream goes into video files: RGB images of an even size, if videos are requested.
 pub(super) fn is_video(stream: &StreamOutline, cameras: &Cameras) -> bool {
-    let is_even = |(height, width, channels)| height % 2 == 0 && width % 2 == 0 && channels == 3;
+    let is_even = |size: ImageSize| {
+        size.height.is_multiple_of(2) && size.width.is_multiple_of(2) && size.channels == 3
+    };
     matches!(cameras, Cameras::Video(_)) && image(stream).is_some_and(is_even)
 }
 
@@ -89,20 +106,20 @@ pub(super) fn columns(outline: &Outline) -> Vec<Column> {
     let streams = outline.episodes.first().map(|episode| &episode.streams);
     let streams = streams.into_iter().flatten();
     let mut columns: Vec<_> = streams
-        .map(|stream| match is_video(stream, &outline.cameras) {
-            true => Column {
-                origin: Origin::Video,
-                dtype: "video",
-                ..Column::of(stream)
-            },
-            false => Column::of(stream),
+        .map(|stream| {
+            let mut column = Column::of(stream);
+            if is_video(stream, &outline.cameras) {
+                (column.origin, column.dtype) = (Origin::Video, "video");
+            }
+            column
         })
         .collect();
     for (name, dtype) in OWN {
         if columns.iter().all(|column| column.name != name) {
             columns.push(Column {
                 name: name.to_owned(),
-                content: Content::Numbers(dtype, Vec::new()),
+                form: Form::scalar(dtype),
+                lists: Vec::new(),
                 origin: Origin::Own,
                 dtype: dtype.name(),
                 shape: vec![1],
@@ -116,24 +133,33 @@ pub(super) fn columns(outline: &Outline) -> Vec<Column> {
 
 impl Column {
     fn of(stream: &StreamOutline) -> Self {
-        let (content, dtype, shape) = match (&stream.frame, image(stream)) {
-            (_, Some((height, width, channels))) => {
-                (Content::Image, "image", vec![height, width, channels])
-            }
-            (FrameType::Text, _) => (Content::Text, "string", vec![1]),
-            (FrameType::Values(ty), _) => (numbers(ty), ty.dtype().name(), described(ty)),
-        };
         let ty = stream.frame.as_values();
-        let has_stats = match content {
+        // An array of one value is a scalar there.
+        let lists = ty.map_or(&[][..], |ty| ty.shape());
+        let lists = if lists == [1] { &[] } else { lists };
+        let (form, dtype, shape) = match (&stream.frame, image(stream)) {
+            (_, Some(size)) => {
+                let shape = vec![size.height, size.width, size.channels];
+                (Form::Image, "image", shape)
+            }
+            (FrameType::Text, _) => (Form::Text, "string", vec![1]),
+            (FrameType::Values(ty), _) => {
+                let (dtype, depth) = (ty.dtype(), lists.len());
+                let shape = if lists.is_empty() { &[1] } else { lists };
+                (Form::Numbers { dtype, depth }, dtype.name(), shape.to_vec())
+            }
+        };
+        let has_stats = match form {
             // A 16-bit image has no channels to normalise.
-            Content::Image => ty.is_some_and(|ty| ty.dtype() == Dtype::U8),
+            Form::Image => ty.is_some_and(|ty| ty.dtype() == Dtype::U8),
             // LeRobot refuses statistics of any other shape for a name containing `image`.
             _ if stream.name.contains("image") => false,
             _ => ty.is_some_and(|ty| ty.elements() <= MAX_ELEMENTS),
         };
         Self {
             name: stream.name.clone(),
-            content,
+            form,
+            lists: lists.to_vec(),
             origin: Origin::Stream,
             dtype,
             shape,
@@ -141,10 +167,15 @@ impl Column {
         }
     }
 
+    /// Its column of a data file.
+    pub(super) fn to_field(&self) -> Field {
+        field(&self.name, self.form)
+    }
+
     /// The shape of its statistics, if it has any.
     pub(super) fn stats_shape(&self) -> Option<Vec<usize>> {
-        self.has_stats.then(|| match self.content {
-            Content::Image => vec![3, 1, 1],
+        self.has_stats.then(|| match self.form {
+            Form::Image => vec![3, 1, 1],
             _ => self.shape.clone(),
         })
     }
@@ -160,9 +191,9 @@ impl Column {
         {
             return before.clone();
         }
-        let names = match (said("names"), &self.content) {
+        let names = match (said("names"), self.form) {
             (Some(names), _) if is_same => names.clone(),
-            (_, Content::Image) => json!(["height", "width", "channels"]),
+            (_, Form::Image) => json!(["height", "width", "channels"]),
             _ => Value::Null,
         };
         let mut info = json!({"dtype": self.dtype, "shape": self.shape, "names": names});
@@ -183,18 +214,15 @@ impl Column {
 
     fn to_footer(&self) -> Value {
         let value = json!({"dtype": self.dtype, "_type": "Value"});
-        match &self.content {
-            Content::Image => json!({"_type": "Image"}),
-            Content::Numbers(_, shape) => match shape.as_slice() {
-                [] => value,
-                [len] => json!({"feature": value, "length": len, "_type": "Sequence"}),
-                shape => json!({
-                    "shape": shape,
-                    "dtype": self.dtype,
-                    "_type": format!("Array{}D", shape.len()),
-                }),
-            },
-            Content::Text | Content::Texts => value,
+        match (self.form, self.lists.as_slice()) {
+            (Form::Image, _) => json!({"_type": "Image"}),
+            (_, []) => value,
+            (_, [len]) => json!({"feature": value, "length": len, "_type": "Sequence"}),
+            (_, lists) => json!({
+                "shape": lists,
+                "dtype": self.dtype,
+                "_type": format!("Array{}D", lists.len()),
+            }),
         }
     }
 }
@@ -219,20 +247,4 @@ pub(super) fn footer(columns: &[Column]) -> (&'static str, String) {
         .collect();
     let about = json!({"info": {"features": columns}});
     ("huggingface", about.to_string())
-}
-
-/// An array of one value is a scalar there.
-fn numbers(ty: &ValueType) -> Content {
-    let shape = match ty.shape() {
-        [1] => Vec::new(),
-        shape => shape.to_vec(),
-    };
-    Content::Numbers(ty.dtype(), shape)
-}
-
-fn described(ty: &ValueType) -> Vec<usize> {
-    match ty.shape() {
-        [] => vec![1],
-        shape => shape.to_vec(),
-    }
 }

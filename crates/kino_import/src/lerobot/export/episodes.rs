@@ -11,34 +11,37 @@
 //! | `stats/<column>/<min, max, …, q99, count>` | its statistics |
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use kino_codec::Dtype;
+use kino_parquet::{ColumnWriter, Form, Writer};
 use serde_json::{Map, Value};
 
 use super::columns::{Column, in_videos};
 use super::said::Said;
 use super::stats::{QUANTILES, Quantiles, Stats};
-use super::table::{Content, OutColumn, OutTable};
-use super::v3::{FILE_MB, file_path, next_place, whole};
+use super::table::{self, FLOAT, FilePlace, WHOLE, field};
+use super::v3::FILE_MB;
 use crate::error::Result;
 use crate::export::Outline;
 
 /// Rows that are written at a time; they are buffered in memory until then.
 const ROWS_AT_ONCE: usize = 256;
 
-const NUMBER: Content = Content::Numbers(Dtype::I64, Vec::new());
-
 /// The row of one episode.
+#[derive(Default)]
 pub(super) struct EpisodeRow {
     pub(super) number: usize,
     /// Its frames among all.
     pub(super) frames: Range<usize>,
-    /// Folder and file of its data.
-    pub(super) data: (u64, u64),
-    /// Folder and file of its videos.
-    pub(super) videos: (u64, u64),
+    /// The file of its data.
+    pub(super) data: FilePlace,
+    /// The file of its videos.
+    pub(super) videos: FilePlace,
+    /// The file of the row itself; set when it is written.
+    pub(super) meta: FilePlace,
     pub(super) duration_s: f64,
     pub(super) tasks: Vec<String>,
     pub(super) said: Map<String, Value>,
@@ -49,38 +52,73 @@ pub(super) struct EpisodeRow {
 pub(super) struct EpisodeRows {
     folder: PathBuf,
     in_folder: u64,
-    columns: Vec<(String, Content, Field)>,
+    columns: Vec<EpisodeColumn>,
     waiting: Vec<EpisodeRow>,
-    table: Option<OutTable>,
-    place: (u64, u64),
+    table: Option<Writer<File>>,
+    place: FilePlace,
     all: BTreeMap<String, Stats>,
 }
 
-/// The content of a column.
-enum Field {
-    Episode,
-    Tasks,
-    Length,
-    DataFolder,
-    DataFile,
-    From,
-    To,
-    MetaFolder,
-    MetaFile,
-    VideoFolder,
-    VideoFile,
-    VideoFrom,
-    VideoTo,
-    Said,
-    /// Of a column, the statistic by its index in [`kinds`].
-    Stats(String, usize),
-    Count(String),
+/// A column of the table.
+struct EpisodeColumn {
+    name: String,
+    form: Form,
+    cell: Box<dyn Fn(&EpisodeRow) -> Cell<'_>>,
 }
 
-/// The statistics, in the order of [`Stats::kinds`].
-fn kinds() -> impl Iterator<Item = &'static str> {
-    let quantiles = QUANTILES.iter().map(|(name, _)| *name);
-    ["min", "max", "mean", "std"].into_iter().chain(quantiles)
+/// What a row has in a column.
+enum Cell<'a> {
+    Null,
+    Whole(u64),
+    Float(f64),
+    Texts(&'a [String]),
+    Json(&'a Value),
+    /// Floats of this shape.
+    Floats(Vec<f64>, &'a [usize]),
+    /// A list of one number.
+    Count(u64),
+}
+
+impl EpisodeColumn {
+    fn new(
+        name: impl Into<String>,
+        form: Form,
+        cell: impl Fn(&EpisodeRow) -> Cell<'_> + 'static,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            form,
+            cell: Box::new(cell),
+        }
+    }
+
+    fn whole(name: impl Into<String>, of: impl Fn(&EpisodeRow) -> u64 + 'static) -> Self {
+        Self::new(name, WHOLE, move |row| Cell::Whole(of(row)))
+    }
+
+    fn write(&self, out: &mut ColumnWriter<'_>, row: &EpisodeRow) -> Result<()> {
+        let signed = |number| i64::try_from(number).unwrap_or(i64::MAX);
+        match (self.form, (self.cell)(row)) {
+            (_, Cell::Null) => out.null(),
+            (_, Cell::Whole(number)) => out.values([Some(signed(number))]),
+            (_, Cell::Float(number)) => out.values([Some(number)]),
+            (_, Cell::Texts(texts)) => out.lists([texts]),
+            (_, Cell::Count(count)) => out.numbers(&signed(count).to_le_bytes(), &[1]),
+            (_, Cell::Floats(values, shape)) => {
+                let packed: Vec<u8> = values
+                    .iter()
+                    .flat_map(|value| value.to_le_bytes())
+                    .collect();
+                out.numbers(&packed, shape)
+            }
+            (Form::Text, Cell::Json(Value::String(text))) => out.text(Some(text)),
+            (Form::Text, Cell::Json(value)) => out.text(Some(&value.to_string())),
+            (_, Cell::Json(Value::Bool(value))) => out.values([Some(*value)]),
+            (WHOLE, Cell::Json(value)) => out.values([Some(value.as_i64().unwrap_or(0))]),
+            (_, Cell::Json(value)) => out.values([Some(value.as_f64().unwrap_or(0.0))]),
+        }?;
+        Ok(())
+    }
 }
 
 impl EpisodeRows {
@@ -91,62 +129,47 @@ impl EpisodeRows {
         columns: &[Column],
         in_folder: u64,
     ) -> Result<Self> {
-        let mut fields = vec![
-            ("episode_index".to_owned(), NUMBER, Field::Episode),
-            ("tasks".to_owned(), Content::Texts, Field::Tasks),
-            ("length".to_owned(), NUMBER, Field::Length),
-            ("data/chunk_index".to_owned(), NUMBER, Field::DataFolder),
-            ("data/file_index".to_owned(), NUMBER, Field::DataFile),
-            ("dataset_from_index".to_owned(), NUMBER, Field::From),
-            ("dataset_to_index".to_owned(), NUMBER, Field::To),
+        use EpisodeColumn as Out;
+        let mut all = vec![
+            Out::whole("episode_index", |row| row.number as u64),
+            Out::new("tasks", Form::Texts, |row| Cell::Texts(&row.tasks)),
+            Out::whole("length", |row| row.frames.len() as u64),
+            Out::whole("data/chunk_index", |row| row.data.folder),
+            Out::whole("data/file_index", |row| row.data.file),
+            Out::whole("dataset_from_index", |row| row.frames.start as u64),
+            Out::whole("dataset_to_index", |row| row.frames.end as u64),
         ];
         for camera in in_videos(columns) {
-            let seconds = Content::Numbers(Dtype::F64, Vec::new());
-            for (what, content, field) in [
-                ("chunk_index", NUMBER, Field::VideoFolder),
-                ("file_index", NUMBER, Field::VideoFile),
-                ("from_timestamp", seconds.clone(), Field::VideoFrom),
-                ("to_timestamp", seconds, Field::VideoTo),
-            ] {
-                fields.push((format!("videos/{}/{what}", camera.name), content, field));
-            }
+            let name = |what| format!("videos/{}/{what}", camera.name);
+            all.push(Out::whole(name("chunk_index"), |row| row.videos.folder));
+            all.push(Out::whole(name("file_index"), |row| row.videos.file));
+            let from = Out::new(name("from_timestamp"), FLOAT, |_| Cell::Float(0.0));
+            let to = Out::new(name("to_timestamp"), FLOAT, |row| {
+                Cell::Float(row.duration_s)
+            });
+            all.extend([from, to]);
         }
-        let mut types: BTreeMap<String, Content> = BTreeMap::new();
-        for episode in &outline.episodes {
-            for (name, value) in Said::read(outline, episode)?.members {
-                let Some(content) = content(&value) else {
-                    continue;
-                };
-                let known = types.entry(name).or_insert_with(|| content.clone());
-                *known = common(known, content);
-            }
+        for (name, form) in said_types(outline)? {
+            let key = name.clone();
+            all.push(Out::new(name, form, move |row| {
+                let value = row.said.get(&key).filter(|value| !value.is_null());
+                value.map_or(Cell::Null, Cell::Json)
+            }));
         }
-        fields.extend(types.into_iter().map(|(name, ty)| (name, ty, Field::Said)));
         for column in columns {
-            let Some(shape) = column.stats_shape() else {
-                continue;
-            };
-            let name = &column.name;
-            for (idx, kind) in kinds().enumerate() {
-                let content = Content::Numbers(Dtype::F64, shape.clone());
-                let field = Field::Stats(name.clone(), idx);
-                fields.push((format!("stats/{name}/{kind}"), content, field));
-            }
-            let content = Content::Numbers(Dtype::I64, vec![1]);
-            let field = Field::Count(name.clone());
-            fields.push((format!("stats/{name}/count"), content, field));
+            all.extend(stats_columns(column));
         }
-        let of_meta = [("chunk", Field::MetaFolder), ("file", Field::MetaFile)];
-        for (what, field) in of_meta {
-            fields.push((format!("meta/episodes/{what}_index"), NUMBER, field));
-        }
+        all.push(Out::whole("meta/episodes/chunk_index", |row| {
+            row.meta.folder
+        }));
+        all.push(Out::whole("meta/episodes/file_index", |row| row.meta.file));
         Ok(Self {
             folder: meta.join("episodes"),
             in_folder,
-            columns: fields,
+            columns: all,
             waiting: Vec::new(),
             table: None,
-            place: (0, 0),
+            place: FilePlace::default(),
             all: BTreeMap::new(),
         })
     }
@@ -160,41 +183,38 @@ impl EpisodeRows {
             }
         }
         self.waiting.push(row);
-        match self.waiting.len() >= ROWS_AT_ONCE {
-            true => self.flush(),
-            false => Ok(()),
+        if self.waiting.len() >= ROWS_AT_ONCE {
+            self.flush()?;
         }
+        Ok(())
     }
 
     fn flush(&mut self) -> Result<()> {
         if self.waiting.is_empty() {
             return Ok(());
         }
-        if self
-            .table
-            .as_ref()
-            .is_some_and(|table| table.len() >= FILE_MB << 20)
-        {
-            self.table.take().map_or(Ok(()), OutTable::finish)?;
-            self.place = next_place(self.place, self.in_folder);
+        if let Some(full) = self.table.take_if(|table| table.bytes() >= FILE_MB << 20) {
+            full.finish()?;
+            self.place = self.place.next(self.in_folder);
+        }
+        for row in &mut self.waiting {
+            row.meta = self.place;
         }
         let table = match &mut self.table {
             Some(table) => table,
             none => {
                 let columns = self.columns.iter();
                 let fields: Vec<_> = columns
-                    .map(|(name, content, _)| (name.as_str(), content))
+                    .map(|column| field(&column.name, column.form))
                     .collect();
-                let path = file_path(&self.folder, self.place);
-                none.insert(OutTable::create(&path, &fields, None)?)
+                let path = self.place.path(&self.folder, "parquet");
+                none.insert(table::create(&path, &fields, None)?)
             }
         };
         let mut group = table.group()?;
-        for (name, content, field) in &self.columns {
-            group.column(|out| {
-                let mut rows = self.waiting.iter();
-                rows.try_for_each(|row| put(out, (name, content), field, row, self.place))
-            })?;
+        for column in &self.columns {
+            let mut rows = self.waiting.iter();
+            group.column(|out| rows.try_for_each(|row| column.write(out, row)))?;
         }
         group.finish()?;
         self.waiting.clear();
@@ -204,91 +224,65 @@ impl EpisodeRows {
     /// Writes the remaining rows and returns the statistics of all episodes together.
     pub(super) fn finish(mut self) -> Result<BTreeMap<String, Stats>> {
         self.flush()?;
-        self.table.take().map_or(Ok(()), OutTable::finish)?;
+        if let Some(table) = self.table {
+            table.finish()?;
+        }
         Ok(self.all)
     }
 }
 
-/// A common type of both.
-fn common(a: &Content, b: Content) -> Content {
-    let float = Content::Numbers(Dtype::F64, Vec::new());
-    match (a, &b) {
-        (a, b) if a == b => b.clone(),
-        (a, b)
-            if [a, b]
-                .into_iter()
-                .all(|one| *one == NUMBER || *one == float) =>
-        {
-            float
-        }
-        _ => Content::Text,
-    }
-}
-
-/// The type of an attribute; `None` if it is null.
-fn content(value: &Value) -> Option<Content> {
-    Some(match value {
-        Value::Null => return None,
-        Value::Bool(_) => Content::Numbers(Dtype::Bool, Vec::new()),
-        Value::Number(number) if number.is_i64() => NUMBER,
-        Value::Number(_) => Content::Numbers(Dtype::F64, Vec::new()),
-        _ => Content::Text,
-    })
-}
-
-fn put(
-    out: &mut OutColumn<'_>,
-    (name, content): (&str, &Content),
-    field: &Field,
-    row: &EpisodeRow,
-    place: (u64, u64),
-) -> Result<()> {
-    let number = match field {
-        Field::Episode => row.number as u64,
-        Field::Length => row.frames.len() as u64,
-        Field::DataFolder => row.data.0,
-        Field::DataFile => row.data.1,
-        Field::From => row.frames.start as u64,
-        Field::To => row.frames.end as u64,
-        Field::MetaFolder => place.0,
-        Field::MetaFile => place.1,
-        Field::VideoFolder => row.videos.0,
-        Field::VideoFile => row.videos.1,
-        Field::VideoFrom => return out.numbers(&0.0_f64.to_le_bytes()),
-        Field::VideoTo => return out.numbers(&row.duration_s.to_le_bytes()),
-        Field::Tasks => return out.texts(&row.tasks),
-        Field::Said => return put_said(out, content, row.said.get(name)),
-        Field::Count(column) => match row.stats.get(column) {
-            Some(stats) => stats.count,
-            None => return out.null(),
-        },
-        Field::Stats(column, kind) => {
-            let kinds = row
-                .stats
-                .get(column)
-                .map(|stats| stats.kinds(Quantiles::Wanted));
-            let Some((_, values)) = kinds.as_ref().and_then(|kinds| kinds.get(*kind)) else {
-                return out.null();
-            };
-            let packed: Vec<u8> = values
-                .iter()
-                .flat_map(|value| value.to_le_bytes())
-                .collect();
-            return out.numbers(&packed);
-        }
+/// A column for each statistic of a column.
+fn stats_columns(column: &Column) -> Vec<EpisodeColumn> {
+    let Some(shape) = column.stats_shape() else {
+        return Vec::new();
     };
-    out.numbers(&whole(number))
+    let quantiles = QUANTILES.iter().map(|(name, _)| *name);
+    let kinds = ["min", "max", "mean", "std"].into_iter().chain(quantiles);
+    let numbers = |dtype, depth| Form::Numbers { dtype, depth };
+    // In the order of `Stats::kinds`.
+    let mut columns: Vec<_> = kinds
+        .enumerate()
+        .map(|(idx, kind)| {
+            let (name, form) = (column.name.clone(), numbers(Dtype::F64, shape.len()));
+            EpisodeColumn::new(format!("stats/{name}/{kind}"), form, move |row| {
+                row.stats.get(&name).map_or(Cell::Null, |stats| {
+                    let (_, values) = stats.kinds(Quantiles::Wanted).swap_remove(idx);
+                    Cell::Floats(values, &stats.shape)
+                })
+            })
+        })
+        .collect();
+    let (name, form) = (column.name.clone(), numbers(Dtype::I64, 1));
+    columns.push(EpisodeColumn::new(
+        format!("stats/{name}/count"),
+        form,
+        move |row| {
+            let stats = row.stats.get(&name);
+            stats.map_or(Cell::Null, |stats| Cell::Count(stats.count))
+        },
+    ));
+    columns
 }
 
-fn put_said(out: &mut OutColumn<'_>, content: &Content, value: Option<&Value>) -> Result<()> {
-    match (content, value) {
-        (_, None | Some(Value::Null)) => out.null(),
-        (Content::Text, Some(Value::String(text))) => out.text(Some(text)),
-        (Content::Text, Some(value)) => out.text(Some(&value.to_string())),
-        (_, Some(Value::Bool(value))) => out.numbers(&[u8::from(*value)]),
-        (Content::Numbers(Dtype::I64, _), Some(value)) => {
-            out.numbers(&value.as_i64().unwrap_or(0).to_le_bytes())
+/// The attributes of all episodes, each with the common type of its values.
+fn said_types(outline: &Outline) -> Result<BTreeMap<String, Form>> {
+    let mut types: BTreeMap<String, Form> = BTreeMap::new();
+    for episode in &outline.episodes {
+        for (name, value) in Said::read(outline, episode)?.members {
+            let form = match value {
+                Value::Null => continue,
+                Value::Bool(_) => Form::scalar(Dtype::Bool),
+                Value::Number(number) if number.is_i64() => WHOLE,
+                Value::Number(_) => FLOAT,
+                _ => Form::Text,
+            };
+            let known = types.entry(name).or_insert(form);
+            *known = match (*known, form) {
+                (a, b) if a == b => a,
+                (WHOLE | FLOAT, WHOLE | FLOAT) => FLOAT,
+                _ => Form::Text,
+            };
         }
-        (_, Some(value)) => out.numbers(&value.as_f64().unwrap_or(0.0).to_le_bytes()),
     }
+    Ok(types)
 }

@@ -104,10 +104,10 @@ pub(super) fn write(
 
 /// LeRobot's rates are mostly integers.
 fn number(rate_hz: f64) -> Value {
-    match rate_hz.fract() == 0.0 && rate_hz < 1e9 {
-        true => serde_json::from_str(&format!("{rate_hz:.0}")).unwrap_or(Value::Null),
-        false => json!(rate_hz),
+    if rate_hz.fract() == 0.0 && rate_hz < 1e9 {
+        return serde_json::from_str(&format!("{rate_hz:.0}")).unwrap_or(Value::Null);
     }
+    json!(rate_hz)
 }
 
 /// Writes a file of JSON.

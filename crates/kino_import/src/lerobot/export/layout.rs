@@ -59,41 +59,36 @@ fn stream_name(stream: &StreamOutline) -> String {
 
 /// Skips the streams that LeRobot fills itself.
 fn leave_own(outline: &mut Outline) {
-    let mut notes = Vec::new();
+    let (mut lost, mut notes) = (Vec::new(), Vec::new());
     for episode in &mut outline.episodes {
         episode.streams.retain(|stream| {
             let own = columns::OWN.iter().find(|(name, _)| *name == stream.name);
             let place = format!("stream `{}`", stream.source);
             match own {
                 Some((_, dtype)) if !is_number(stream, *dtype) => {
-                    let what = "has the name of a column that LeRobot fills itself";
-                    notes.push((place, what, true));
-                    false
+                    lost.push((place, "has the name of a column that LeRobot fills itself"));
                 }
                 // Timestamps are written unchanged; indexes follow from the position.
-                Some(("timestamp", _)) => true,
-                Some(_) => {
-                    notes.push((place, "is renumbered", false));
-                    false
+                Some(("timestamp", _)) => return true,
+                Some(_) => notes.push((place, "is renumbered")),
+                None if stream.name != tasks::STREAM => return true,
+                None if stream.frame == FrameType::Text => {
+                    notes.push((place, "becomes the task of each frame"));
                 }
-                None if stream.name == tasks::STREAM && stream.frame == FrameType::Text => {
-                    notes.push((place, "becomes the task of each frame", false));
-                    false
-                }
-                None if stream.name == tasks::STREAM => {
-                    let what = "has the name that LeRobot reserves for the task";
-                    notes.push((place, what, true));
-                    false
-                }
-                None => true,
+                None => lost.push((place, "has the name that LeRobot reserves for the task")),
             }
+            false
         });
     }
-    for (place, what, is_lost) in notes {
-        match is_lost {
-            true => outline.lose(&place, what),
-            false => outline.note(&place, what),
-        }
+    for (place, what) in lost {
+        outline.lose(&place, what);
+    }
+    note_all(outline, notes);
+}
+
+fn note_all(outline: &mut Outline, notes: Vec<(String, &'static str)>) {
+    for (place, what) in notes {
+        outline.note(&place, what);
     }
 }
 
@@ -115,9 +110,7 @@ fn note_types(outline: &mut Outline) {
         };
         notes.push((format!("stream `{}`", stream.source), what));
     }
-    for (place, what) in notes {
-        outline.note(&place, what);
-    }
+    note_all(outline, notes);
 }
 
 /// Notes which cameras change.
@@ -127,18 +120,16 @@ fn note_videos(outline: &mut Outline) {
     }
     let mut notes = Vec::new();
     for stream in outline.episodes.iter().flat_map(|episode| &episode.streams) {
-        let what = match columns::is_video(stream, &outline.cameras) {
-            true => "is encoded as video, which changes its pixels",
-            false if columns::image(stream).is_some() => {
-                "is written as images: video needs RGB with even height and width"
-            }
-            false => continue,
+        let what = if columns::is_video(stream, &outline.cameras) {
+            "is encoded as video, which changes its pixels"
+        } else if columns::image(stream).is_some() {
+            "is written as images: video needs RGB with even height and width"
+        } else {
+            continue;
         };
         notes.push((format!("stream `{}`", stream.source), what));
     }
-    for (place, what) in notes {
-        outline.note(&place, what);
-    }
+    note_all(outline, notes);
 }
 
 fn check_rates(outline: &mut Outline) -> Result<()> {

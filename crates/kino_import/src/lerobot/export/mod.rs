@@ -6,7 +6,7 @@
 //! tasks.rs    the numbers of tasks        said.rs   the attributes of an episode
 //! rows.rs     the frames of an episode into a row group, and statistics of them
 //! v21.rs, v3.rs, episodes.rs, info.rs   the files of each version
-//! table.rs, schema.rs   parquet files     stats.rs  statistics
+//! table.rs    parquet files               stats.rs  statistics
 //! ```
 //!
 //! | here | there |
@@ -24,7 +24,6 @@ mod info;
 mod layout;
 mod rows;
 mod said;
-mod schema;
 mod stats;
 mod table;
 mod tasks;

@@ -1,90 +1,127 @@
 //! Writes the frames of an episode into a row group of a data file, and computes statistics in the same pass.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use kino_codec::{Dtype, ValueType};
 use kino_dataset::Stream;
+use kino_parquet::{ColumnWriter, Writer};
 
-use super::columns::{self, Column, Origin, in_table, in_videos};
+use super::columns::{self, Column, ImageSize, Origin, in_table, in_videos};
+use super::layout;
 use super::stats::{Channels, Stats, sampled};
-use super::table::{OutColumn, OutTable};
-use crate::error::{ImportError, Result, invalid};
+use super::tasks::Tasks;
+use crate::error::{Result, invalid};
 use crate::export::{
     Cameras, EpisodeOutline, FrameReader, Outline, StreamOutline, create_new, unwritable,
 };
 use crate::png;
 use crate::video::{VideoError, VideoShape, Videos};
 
-/// Where an episode is in the export.
-pub(super) struct Place<'a> {
-    /// Its number.
-    pub(super) episode: usize,
-    /// The number of its first frame among all.
-    pub(super) first: usize,
-    /// Where each task begins, and its number.
-    pub(super) tasks: &'a [(usize, usize)],
-    pub(super) rate_hz: f64,
+/// Writes the episodes of an export, in their order.
+pub(super) struct Episodes<'a> {
+    pub(super) outline: &'a Outline,
+    pub(super) columns: &'a [Column],
+    pub(super) tasks: &'a Tasks,
+    /// Frames that are written so far.
+    pub(super) frames: usize,
 }
 
-/// Writes an episode as one row group and returns the statistics of its columns.
-pub(super) fn write(
-    outline: &Outline,
-    reader: &mut FrameReader<'_>,
-    columns: &[Column],
-    place: &Place<'_>,
-    table: &mut OutTable,
-) -> Result<BTreeMap<String, Stats>> {
-    let episode = &outline.episodes[place.episode];
-    let source = outline.dataset.find(&episode.id)?;
-    let mut found = BTreeMap::new();
-    let mut group = table.group()?;
-    for column in in_table(columns) {
-        group.column(|out| {
-            let stats = match column.origin == Origin::Own {
-                false => {
-                    let stream = stream(episode, &column.name)?;
-                    let source = source.stream(&stream.source)?;
-                    write_stream(out, reader, column, (stream, &source))?
-                }
-                true => write_own(out, &column.name, place, episode.frames())?,
-            };
-            found.extend(stats.map(|stats| (column.name.clone(), stats)));
-            Ok(())
-        })?;
-    }
-    group.finish()?;
-    Ok(found)
+/// A stream of an episode.
+struct Frames<'a> {
+    outline: &'a StreamOutline,
+    stream: Stream,
 }
 
-/// Writes the video files of an episode to the paths from `path_of`, and adds their statistics.
-pub(super) fn write_videos(
-    outline: &Outline,
-    reader: &mut FrameReader<'_>,
-    columns: &[Column],
-    place: &Place<'_>,
-    path_of: &dyn Fn(&str) -> PathBuf,
-) -> Result<BTreeMap<String, Stats>> {
-    let episode = &outline.episodes[place.episode];
-    let mut found = BTreeMap::new();
-    if let Cameras::Video(videos) = &outline.cameras {
-        let source = outline.dataset.find(&episode.id)?;
-        for column in in_videos(columns) {
-            let stream = stream(episode, &column.name)?;
-            let source = source.stream(&stream.source)?;
-            let path = path_of(&column.name);
-            let film = Film {
-                videos: videos.as_ref(),
-                path: &path,
-                rate_hz: place.rate_hz,
-            };
-            let stats = film.write(reader, (stream, &source))?;
-            found.extend(stats.map(|stats| (column.name.clone(), stats)));
+impl Episodes<'_> {
+    /// Writes an episode as one row group, and its videos to the paths from `video`; returns the statistics of its
+    /// columns.
+    pub(super) fn write(
+        &mut self,
+        number: usize,
+        reader: &mut FrameReader<'_>,
+        table: &mut Writer<File>,
+        video: &dyn Fn(&str) -> PathBuf,
+    ) -> Result<BTreeMap<String, Stats>> {
+        let episode = &self.outline.episodes[number];
+        let frames = self.frames..self.frames + episode.frames();
+        self.frames = frames.end;
+        let rate_hz = layout::rate_hz(self.outline);
+        let mut found = BTreeMap::new();
+        let mut group = table.group()?;
+        for column in in_table(self.columns) {
+            group.column(|out| -> Result<()> {
+                let stats = if column.origin == Origin::Own {
+                    self.write_own(out, &column.name, number, frames.clone())?
+                } else {
+                    write_stream(out, reader, column, &self.frames(episode, &column.name)?)?
+                };
+                found.extend(stats.map(|stats| (column.name.clone(), stats)));
+                Ok(())
+            })?;
         }
+        group.finish()?;
+        if let Cameras::Video(videos) = &self.outline.cameras {
+            for column in in_videos(self.columns) {
+                let film = Film {
+                    videos: videos.as_ref(),
+                    path: &video(&column.name),
+                    rate_hz,
+                };
+                let stats = film.write(reader, &self.frames(episode, &column.name)?)?;
+                found.extend(stats.map(|stats| (column.name.clone(), stats)));
+            }
+        }
+        reader.next_episode()?;
+        Ok(found)
     }
-    reader.next_episode()?;
-    Ok(found)
+
+    fn frames<'e>(&self, episode: &'e EpisodeOutline, name: &str) -> Result<Frames<'e>> {
+        let found = episode.streams.iter().find(|stream| stream.name == name);
+        let found = found
+            .ok_or_else(|| invalid(format!("episode `{}` has no stream `{name}`", episode.id)))?;
+        let source = self.outline.dataset.find(&episode.id)?;
+        Ok(Frames {
+            outline: found,
+            stream: source.stream(&found.source)?,
+        })
+    }
+
+    /// Fills one of LeRobot's own columns.
+    fn write_own(
+        &self,
+        out: &mut ColumnWriter<'_>,
+        name: &str,
+        number: usize,
+        frames: Range<usize>,
+    ) -> Result<Option<Stats>> {
+        let rate_hz = layout::rate_hz(self.outline);
+        let whole = |number: usize| i64::try_from(number).unwrap_or(i64::MAX).to_le_bytes();
+        let (count, mut dtype) = (frames.len(), Dtype::I64);
+        let packed: Vec<u8> = match name {
+            "timestamp" => {
+                dtype = Dtype::F32;
+                let times = (0..count).map(|frame| to_f32(frame as f64 / rate_hz));
+                times.flat_map(f32::to_le_bytes).collect()
+            }
+            "frame_index" => (0..count).flat_map(whole).collect(),
+            "episode_index" => whole(number).repeat(count),
+            "index" => frames.flat_map(whole).collect(),
+            _ => {
+                let runs = &self.tasks.runs[number];
+                let task = |frame| {
+                    let run = runs.partition_point(|(start, _)| *start <= frame);
+                    runs[run.saturating_sub(1)].1
+                };
+                (0..count).map(task).flat_map(whole).collect()
+            }
+        };
+        out.numbers(&packed, &[])?;
+        let ty = ValueType::new(dtype, &[]).map_err(|error| invalid(error.to_string()))?;
+        Ok(Stats::of_numbers(&packed, &ty))
+    }
 }
 
 /// A video file to write.
@@ -95,43 +132,40 @@ struct Film<'a> {
 }
 
 impl Film<'_> {
-    fn write(
-        &self,
-        reader: &mut FrameReader<'_>,
-        (stream, source): (&StreamOutline, &Stream),
-    ) -> Result<Option<Stats>> {
+    fn write(&self, reader: &mut FrameReader<'_>, frames: &Frames<'_>) -> Result<Option<Stats>> {
         let fail = |error: VideoError| match error {
             VideoError::NoDecoder { what } => invalid(format!(
                 "cameras cannot be written as video files: {what}; pip install 'kinograph[video]', or omit --cameras"
             )),
             error => unwritable(self.path, error),
         };
-        let Some(shape @ (height, width, _)) = columns::image(stream) else {
+        let Frames { outline, stream } = frames;
+        let Some(size) = columns::image(outline) else {
             return Ok(None);
         };
         if let Some(folder) = self.path.parent() {
             fs::create_dir_all(folder).map_err(|error| unwritable(folder, error))?;
         }
         let shown = VideoShape {
-            height,
-            width,
+            height: size.height,
+            width: size.width,
             rate_hz: self.rate_hz,
         };
         create_new(self.path)?;
         let mut film = self.videos.create(self.path, shown).map_err(fail)?;
         let mut channels = Channels::new();
-        let mut wanted = sampled(source.len()).into_iter().peekable();
-        let bytes = stream.frame.as_values().map_or(1, ValueType::frame_bytes);
-        reader.each_block(source, |frames, block| {
+        let mut wanted = sampled(stream.len()).into_iter().peekable();
+        let bytes = outline.frame.as_values().map_or(1, ValueType::frame_bytes);
+        reader.each_block(stream, |frames, block| {
             for (frame, pixels) in frames.zip(block.chunks_exact(bytes.max(1))) {
                 if wanted.next_if_eq(&frame).is_some() {
-                    channels.add(pixels, shape);
+                    channels.add(pixels, size);
                 }
             }
             film.push(block).map_err(fail)
         })?;
         film.finish().map_err(fail)?;
-        self.check(stream.frames)?;
+        self.check(outline.frames)?;
         Ok(channels.finish())
     }
 
@@ -156,110 +190,66 @@ impl Film<'_> {
     }
 }
 
-fn stream<'a>(episode: &'a EpisodeOutline, name: &str) -> Result<&'a StreamOutline> {
-    let found = episode.streams.iter().find(|stream| stream.name == name);
-    found.ok_or_else(|| invalid(format!("episode `{}` has no stream `{name}`", episode.id)))
-}
-
 fn write_stream(
-    out: &mut OutColumn<'_>,
+    out: &mut ColumnWriter<'_>,
     reader: &mut FrameReader<'_>,
     column: &Column,
-    (stream, source): (&StreamOutline, &Stream),
+    frames: &Frames<'_>,
 ) -> Result<Option<Stats>> {
-    let Some(ty) = stream.frame.as_values() else {
-        for text in reader.texts(source)? {
+    let Frames { outline, stream } = frames;
+    let Some(ty) = outline.frame.as_values() else {
+        for text in reader.texts(stream)? {
             out.text(Some(&text))?;
         }
         return Ok(None);
     };
-    if let Some(shape) = columns::image(stream) {
-        return write_images(out, reader, (stream, source), shape);
+    if let Some(size) = columns::image(outline) {
+        return write_images(out, reader, frames, ty, size);
     }
     let has_stats = column.stats_shape().is_some();
     let mut packed = Vec::new();
-    reader.each_block(source, |_, block| {
+    reader.each_block(stream, |_, block| {
         if has_stats {
             packed.extend_from_slice(block);
         }
-        out.numbers(block)
+        Ok(out.numbers(block, &column.lists)?)
     })?;
     Ok(has_stats.then(|| Stats::of_numbers(&packed, ty)).flatten())
 }
 
 fn write_images(
-    out: &mut OutColumn<'_>,
+    out: &mut ColumnWriter<'_>,
     reader: &mut FrameReader<'_>,
-    (stream, source): (&StreamOutline, &Stream),
-    shape: (usize, usize, usize),
+    frames: &Frames<'_>,
+    ty: &ValueType,
+    size: ImageSize,
 ) -> Result<Option<Stats>> {
-    let Some(ty) = stream.frame.as_values() else {
-        return Ok(None);
-    };
+    let Frames { outline, stream } = frames;
     let is_deep = ty.dtype() == Dtype::U16;
     let mut channels = Channels::new();
-    let wanted = sampled(source.len());
-    if stream.is_jpeg
-        && let Some(files) = reader.jpegs(stream, source)?
+    let wanted = sampled(stream.len());
+    if outline.is_jpeg
+        && let Some(files) = reader.jpegs(outline, stream)?
     {
         out.images(files)?;
         for frame in wanted {
-            channels.add(&source.read(frame..frame + 1)?, shape);
+            channels.add(&stream.read(frame..frame + 1)?, size);
         }
         return Ok(channels.finish());
     }
     let mut wanted = wanted.into_iter().peekable();
-    reader.each_block(source, |frames, block| {
+    reader.each_block(stream, |frames, block| {
         let images: Vec<_> = block.chunks_exact(ty.frame_bytes().max(1)).collect();
         for (frame, pixels) in frames.zip(&images) {
             if !is_deep && wanted.next_if_eq(&frame).is_some() {
-                channels.add(pixels, shape);
+                channels.add(pixels, size);
             }
         }
         let files = png::encode_all(ty, &images);
-        let files = files.map_err(|what| unencodable(stream, &what))?;
-        out.images(files)
+        let files = files.map_err(|what| invalid(format!("stream `{}` {what}", outline.source)))?;
+        Ok(out.images(files)?)
     })?;
     Ok(channels.finish())
-}
-
-fn unencodable(stream: &StreamOutline, what: &str) -> ImportError {
-    invalid(format!("stream `{}` {what}", stream.source))
-}
-
-/// Fills one of LeRobot's own columns.
-fn write_own(
-    out: &mut OutColumn<'_>,
-    name: &str,
-    place: &Place<'_>,
-    frames: usize,
-) -> Result<Option<Stats>> {
-    let whole = |number: usize| i64::try_from(number).unwrap_or(i64::MAX).to_le_bytes();
-    let packed: Vec<u8> = match name {
-        "timestamp" => (0..frames)
-            .flat_map(|frame| to_f32(frame as f64 / place.rate_hz).to_le_bytes())
-            .collect(),
-        "frame_index" => (0..frames).flat_map(whole).collect(),
-        "episode_index" => whole(place.episode).repeat(frames),
-        "index" => (place.first..place.first + frames)
-            .flat_map(whole)
-            .collect(),
-        _ => {
-            let task = |frame| {
-                let run = place.tasks.partition_point(|(start, _)| *start <= frame);
-                place.tasks[run.saturating_sub(1)].1
-            };
-            (0..frames).map(task).flat_map(whole).collect()
-        }
-    };
-    out.numbers(&packed)?;
-    let dtype = if name == "timestamp" {
-        Dtype::F32
-    } else {
-        Dtype::I64
-    };
-    let ty = ValueType::new(dtype, &[]).map_err(|error| invalid(error.to_string()))?;
-    Ok(Stats::of_numbers(&packed, &ty))
 }
 
 /// The nearest float32, rounded like numpy.

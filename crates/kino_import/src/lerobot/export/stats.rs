@@ -16,6 +16,7 @@ use serde_json::{Map, Value, json};
 
 use kino_codec::ValueType;
 
+use super::columns::ImageSize;
 use crate::lerobot::checks::to_f64;
 
 /// The quantiles and their names.
@@ -188,7 +189,12 @@ impl Channels {
     }
 
     /// Adds an 8-bit image: grayscale counts as three equal channels, alpha is skipped.
-    pub(super) fn add(&mut self, pixels: &[u8], (height, width, channels): (usize, usize, usize)) {
+    pub(super) fn add(&mut self, pixels: &[u8], size: ImageSize) {
+        let ImageSize {
+            height,
+            width,
+            channels,
+        } = size;
         let step = pixel_step(height, width);
         for row in pixels.chunks_exact((width * channels).max(1)).step_by(step) {
             for pixel in row.chunks_exact(channels.max(1)).step_by(step) {
@@ -334,8 +340,13 @@ mod tests {
     #[test]
     fn channel_statistics_are_those_of_values_divided_by_255() {
         let pixels: Vec<u8> = (0..=254_u8).step_by(2).cycle().take(5 * 4 * 3).collect();
+        let size = |height, width, channels| ImageSize {
+            height,
+            width,
+            channels,
+        };
         let mut channels = Channels::new();
-        channels.add(&pixels, (5, 4, 3));
+        channels.add(&pixels, size(5, 4, 3));
         let found = channels.finish().unwrap();
         assert_eq!((found.count, found.shape.as_slice()), (1, &[3, 1, 1][..]));
         for channel in 0..3 {
@@ -350,7 +361,7 @@ mod tests {
             assert_eq!(found.quantiles, naive.quantiles);
         }
         let mut grey = Channels::new();
-        grey.add(&[7, 9], (1, 2, 1));
+        grey.add(&[7, 9], size(1, 2, 1));
         assert_eq!(grey.counts[0], grey.counts[2]);
         assert!(Channels::new().finish().is_none());
     }

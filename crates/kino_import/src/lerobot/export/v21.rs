@@ -12,13 +12,12 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
-use super::columns::{columns, footer, in_table, in_videos};
+use super::columns::{Column, columns, footer, in_table, in_videos};
 use super::info::{self, OfVersion};
-use super::layout;
-use super::rows::{self, Place};
+use super::rows::Episodes;
 use super::said::Said;
 use super::stats::Quantiles;
-use super::table::OutTable;
+use super::table;
 use super::tasks::Tasks;
 use crate::error::Result;
 use crate::export::{FrameReader, Outline, unwritable};
@@ -41,30 +40,24 @@ pub(crate) fn write(outline: &Outline, reader: &mut FrameReader<'_>, path: &Path
     lines.finish()?;
     let mut episodes = Lines::create(meta.join("episodes.jsonl"))?;
     let mut all_stats = Lines::create(meta.join("episodes_stats.jsonl"))?;
-    let fields: Vec<_> = in_table(&columns)
-        .map(|column| (column.name.as_str(), &column.content))
-        .collect();
-    let mut first = 0;
+    let fields: Vec<_> = in_table(&columns).map(Column::to_field).collect();
+    let mut writer = Episodes {
+        outline,
+        columns: &columns,
+        tasks: &tasks,
+        frames: 0,
+    };
     for (number, episode) in outline.episodes.iter().enumerate() {
         let folder = number as u64 / in_folder;
         let file = format!("data/chunk-{folder:03}/episode_{number:06}.parquet");
-        let mut table = OutTable::create(&path.join(file), &fields, Some(footer(&columns)))?;
-        let place = Place {
-            episode: number,
-            first,
-            tasks: &tasks.runs[number],
-            rate_hz: layout::rate_hz(outline),
-        };
-        let mut found = rows::write(outline, reader, &columns, &place, &mut table)?;
-        table.finish()?;
+        let mut table = table::create(&path.join(file), &fields, Some(footer(&columns)))?;
         let video = |name: &str| {
             path.join(format!(
                 "videos/chunk-{folder:03}/{name}/episode_{number:06}.mp4"
             ))
         };
-        found.append(&mut rows::write_videos(
-            outline, reader, &columns, &place, &video,
-        )?);
+        let found = writer.write(number, reader, &mut table, &video)?;
+        table.finish()?;
         let said = Said::read(outline, episode)?;
         let mut line = Map::new();
         line.insert("episode_index".to_owned(), json!(number));
@@ -78,7 +71,6 @@ pub(crate) fn write(outline: &Outline, reader: &mut FrameReader<'_>, path: &Path
             .map(|(name, stats)| (name, stats.to_json(Quantiles::Left)))
             .collect();
         all_stats.put(&json!({"episode_index": number, "stats": found}))?;
-        first += episode.frames();
     }
     episodes.finish()?;
     all_stats.finish()?;

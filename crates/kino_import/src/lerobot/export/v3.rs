@@ -7,21 +7,22 @@
 //! videos/<camera>/chunk-000/file-000.mp4     if cameras are video files: one per episode
 //! ```
 
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::path::Path;
 
-use kino_codec::Dtype;
+use kino_parquet::{Form, Writer};
 use serde_json::{Map, Value, json};
 
 use super::columns::{Column, columns, footer, in_table};
 use super::episodes::{EpisodeRow, EpisodeRows};
 use super::info::{self, OfVersion};
 use super::layout;
-use super::rows::{self, Place};
+use super::rows::Episodes;
 use super::said::Said;
 use super::stats::Quantiles;
-use super::table::{Content, OutTable};
+use super::table::{self, FilePlace, WHOLE, field};
 use super::tasks::Tasks;
-use crate::error::Result;
+use crate::error::{Result, invalid};
 use crate::export::{FrameReader, Outline, unwritable};
 
 const DATA_PATH: &str = "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet";
@@ -43,39 +44,32 @@ pub(crate) fn write(outline: &Outline, reader: &mut FrameReader<'_>, path: &Path
     let in_folder = info::in_folder(outline);
     let mut data = DataFiles::new(path, &columns, in_folder);
     let mut rows = EpisodeRows::new(outline, &meta, &columns, in_folder)?;
-    let mut first = 0;
+    let mut writer = Episodes {
+        outline,
+        columns: &columns,
+        tasks: &tasks,
+        frames: 0,
+    };
     for (number, episode) in outline.episodes.iter().enumerate() {
-        let place = Place {
-            episode: number,
-            first,
-            tasks: &tasks.runs[number],
-            rate_hz: layout::rate_hz(outline),
-        };
-        let table = data.table_for(episode.frames())?;
-        let mut stats = rows::write(outline, reader, &columns, &place, table)?;
-        let number_there = number as u64;
-        let videos = (number_there / in_folder, number_there % in_folder);
-        let video = |name: &str| {
-            let path = file_path(&path.join("videos").join(name), videos);
-            path.with_extension("mp4")
-        };
-        stats.append(&mut rows::write_videos(
-            outline, reader, &columns, &place, &video,
-        )?);
+        let frames = writer.frames..writer.frames + episode.frames();
+        let videos = FilePlace::nth(number as u64, in_folder);
+        let video = |name: &str| videos.path(&path.join("videos").join(name), "mp4");
+        let table = data.table_for(frames.len())?;
+        let stats = writer.write(number, reader, table, &video)?;
         let said = Said::read(outline, episode)?;
         rows.add(EpisodeRow {
             number,
-            frames: first..first + episode.frames(),
+            duration_s: frames.len() as f64 / layout::rate_hz(outline),
+            frames,
             data: data.place,
             videos,
-            duration_s: episode.frames() as f64 / place.rate_hz,
             tasks: tasks.of_episode(number, said.tasks),
             said: said.members,
             stats,
+            ..EpisodeRow::default()
         })?;
-        first += episode.frames();
     }
-    data.finish()?;
+    data.close()?;
     let all = rows.finish()?;
     let all = all.iter();
     let all: Map<_, _> = all
@@ -117,20 +111,15 @@ fn write_tasks(path: &Path, texts: &[String]) -> Result<()> {
         "creator": {"library": "kinograph", "version": env!("CARGO_PKG_VERSION")},
         "pandas_version": "2.0.0",
     });
-    let number = Content::Numbers(Dtype::I64, Vec::new());
-    let fields = [("task_index", &number), (INDEX, &Content::Text)];
-    let mut table = OutTable::create(path, &fields, Some(("pandas", about.to_string())))?;
+    let fields = [field("task_index", WHOLE), field(INDEX, Form::Text)];
+    let mut table = table::create(path, &fields, Some(("pandas", about.to_string())))?;
     let mut group = table.group()?;
-    group
-        .column(|out| (0..texts.len() as u64).try_for_each(|number| out.numbers(&whole(number))))?;
+    let numbers = (0_i64..).take(texts.len());
+    group.column(|out| out.values(numbers.map(Some)))?;
     group.column(|out| texts.iter().try_for_each(|text| out.text(Some(text))))?;
     group.finish()?;
-    table.finish()
-}
-
-/// A whole number as a column has it.
-pub(super) fn whole(number: u64) -> [u8; 8] {
-    i64::try_from(number).unwrap_or(i64::MAX).to_le_bytes()
+    table.finish()?;
+    Ok(())
 }
 
 /// The data files: the next begins when one is full.
@@ -138,12 +127,12 @@ struct DataFiles<'a> {
     root: &'a Path,
     columns: &'a [Column],
     in_folder: u64,
-    table: Option<OutTable>,
+    table: Option<Writer<File>>,
     /// Frames and episodes in the open file.
     frames: u64,
     episodes: usize,
-    /// Folder and file of the open one.
-    place: (u64, u64),
+    /// Where the open one is.
+    place: FilePlace,
 }
 
 impl<'a> DataFiles<'a> {
@@ -155,57 +144,38 @@ impl<'a> DataFiles<'a> {
             table: None,
             frames: 0,
             episodes: 0,
-            place: (0, 0),
+            place: FilePlace::default(),
         }
     }
 
     /// The file for an episode of this many frames: a new one, if it would be full by the mean size of a frame.
-    fn table_for(&mut self, frames: usize) -> Result<&mut OutTable> {
+    fn table_for(&mut self, frames: usize) -> Result<&mut Writer<File>> {
         let frames = frames as u64;
         if let Some(table) = &self.table {
-            let len = table.len();
+            let len = table.bytes();
             let mean = len / self.frames.max(1);
             let is_large = len.saturating_add(mean.saturating_mul(frames)) >= FILE_MB << 20;
             if is_large || self.episodes >= MAX_GROUPS {
                 self.close()?;
-                self.place = next_place(self.place, self.in_folder);
+                self.place = self.place.next(self.in_folder);
             }
         }
         self.frames += frames;
         self.episodes += 1;
         if self.table.is_none() {
-            let columns = in_table(self.columns);
-            let fields: Vec<_> = columns
-                .map(|column| (column.name.as_str(), &column.content))
-                .collect();
-            let path = file_path(&self.root.join("data"), self.place);
-            let table = OutTable::create(&path, &fields, Some(footer(self.columns)))?;
-            return Ok(self.table.insert(table));
+            let fields: Vec<_> = in_table(self.columns).map(Column::to_field).collect();
+            let path = self.place.path(&self.root.join("data"), "parquet");
+            self.table = Some(table::create(&path, &fields, Some(footer(self.columns)))?);
         }
-        self.table
-            .as_mut()
-            .ok_or_else(|| crate::error::invalid("no data file is open"))
+        let table = self.table.as_mut();
+        table.ok_or_else(|| invalid("no data file is open"))
     }
 
     fn close(&mut self) -> Result<()> {
         (self.frames, self.episodes) = (0, 0);
-        self.table.take().map_or(Ok(()), OutTable::finish)
-    }
-
-    fn finish(mut self) -> Result<()> {
-        self.close()
-    }
-}
-
-/// Where a file is, below `data` or `meta/episodes`.
-pub(super) fn file_path(below: &Path, (folder, file): (u64, u64)) -> PathBuf {
-    below.join(format!("chunk-{folder:03}/file-{file:03}.parquet"))
-}
-
-/// The folder and file after these.
-pub(super) fn next_place((folder, file): (u64, u64), in_folder: u64) -> (u64, u64) {
-    match file + 1 >= in_folder {
-        true => (folder + 1, 0),
-        false => (folder, file + 1),
+        if let Some(table) = self.table.take() {
+            table.finish()?;
+        }
+        Ok(())
     }
 }

@@ -12,6 +12,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
+use super::super::records::op;
 use super::super::scan::MAGIC;
 
 /// A chunk is closed at this size.
@@ -19,20 +20,6 @@ const CHUNK_BYTES: usize = 1 << 20;
 
 /// Fast: most bytes are already compressed images.
 const ZSTD_LEVEL: i32 = 1;
-
-const HEADER: u8 = 0x01;
-const FOOTER: u8 = 0x02;
-const SCHEMA: u8 = 0x03;
-const CHANNEL: u8 = 0x04;
-const MESSAGE: u8 = 0x05;
-const CHUNK: u8 = 0x06;
-const MESSAGE_INDEX: u8 = 0x07;
-const CHUNK_INDEX: u8 = 0x08;
-const STATISTICS: u8 = 0x0b;
-const METADATA: u8 = 0x0c;
-const METADATA_INDEX: u8 = 0x0d;
-const SUMMARY_OFFSET: u8 = 0x0e;
-const DATA_END: u8 = 0x0f;
 
 /// A file.
 pub(super) struct McapFile {
@@ -44,8 +31,8 @@ pub(super) struct McapFile {
     counts: BTreeMap<u16, u64>,
     /// The first and the last time.
     span: Option<(u64, u64)>,
-    chunks: Vec<Vec<u8>>,
-    metadata: Vec<Vec<u8>>,
+    chunk_indexes: Vec<Vec<u8>>,
+    metadata_indexes: Vec<Vec<u8>>,
 }
 
 /// The chunk being filled.
@@ -54,7 +41,7 @@ struct Chunk {
     bytes: Vec<u8>,
     span: Option<(u64, u64)>,
     /// Per channel, the timestamps and offsets of its messages.
-    index: BTreeMap<u16, Vec<(u64, u64)>>,
+    index: BTreeMap<u16, Vec<u64>>,
 }
 
 impl McapFile {
@@ -65,10 +52,7 @@ impl McapFile {
             crc: crc32fast::Hasher::new(),
         };
         out.write(MAGIC)?;
-        let mut body = Vec::new();
-        text("ros2", &mut body);
-        text("kinograph", &mut body);
-        out.record(HEADER, &body)?;
+        out.record(op::HEADER, &[text("ros2"), text("kinograph")].concat())?;
         Ok(Self {
             out,
             chunk: Chunk::default(),
@@ -76,8 +60,8 @@ impl McapFile {
             channels: Vec::new(),
             counts: BTreeMap::new(),
             span: None,
-            chunks: Vec::new(),
-            metadata: Vec::new(),
+            chunk_indexes: Vec::new(),
+            metadata_indexes: Vec::new(),
         })
     }
 
@@ -85,11 +69,9 @@ impl McapFile {
     pub(super) fn schema(&mut self, name: &str, definition: &str) -> u16 {
         // 0 means that there is none.
         let id = u16::try_from(self.schemas.len() + 1).unwrap_or(u16::MAX);
-        let mut body = id.to_le_bytes().to_vec();
-        text(name, &mut body);
-        text("ros2msg", &mut body);
-        text(definition, &mut body);
-        push_record(SCHEMA, &body, &mut self.chunk.bytes);
+        let texts = [text(name), text("ros2msg"), text(definition)].concat();
+        let body = [&id.to_le_bytes()[..], &texts].concat();
+        push_record(op::SCHEMA, &body, &mut self.chunk.bytes);
         self.schemas.push(body);
         id
     }
@@ -97,12 +79,9 @@ impl McapFile {
     /// Adds a channel for a topic; returns its id, or `None` if there are already 65536.
     pub(super) fn channel(&mut self, schema: u16, topic: &str) -> Option<u16> {
         let id = u16::try_from(self.channels.len()).ok()?;
-        let mut body = id.to_le_bytes().to_vec();
-        body.extend(schema.to_le_bytes());
-        text(topic, &mut body);
-        text("cdr", &mut body);
-        prefixed(&[], &mut body);
-        push_record(CHANNEL, &body, &mut self.chunk.bytes);
+        let ids = [id.to_le_bytes(), schema.to_le_bytes()].concat();
+        let body = [ids, text(topic), text("cdr"), prefixed(&[])].concat();
+        push_record(op::CHANNEL, &body, &mut self.chunk.bytes);
         self.channels.push(body);
         self.counts.insert(id, 0);
         Some(id)
@@ -113,118 +92,97 @@ impl McapFile {
         let count = self.counts.entry(channel).or_default();
         let sequence = u32::try_from(*count).unwrap_or(u32::MAX);
         *count += 1;
-        let mut body = channel.to_le_bytes().to_vec();
-        body.extend(sequence.to_le_bytes());
-        body.extend(time_ns.to_le_bytes());
-        body.extend(time_ns.to_le_bytes());
-        body.extend_from_slice(data);
+        let (channel_id, sequence) = (channel.to_le_bytes(), sequence.to_le_bytes());
+        let body = [&channel_id[..], &sequence, &u64s(&[time_ns; 2]), data].concat();
         let index = self.chunk.index.entry(channel).or_default();
-        index.push((time_ns, self.chunk.bytes.len() as u64));
-        push_record(MESSAGE, &body, &mut self.chunk.bytes);
+        index.extend([time_ns, self.chunk.bytes.len() as u64]);
+        push_record(op::MESSAGE, &body, &mut self.chunk.bytes);
         widen(&mut self.chunk.span, time_ns);
         widen(&mut self.span, time_ns);
-        match self.chunk.bytes.len() >= CHUNK_BYTES {
-            true => self.end_block(),
-            false => Ok(()),
+        if self.chunk.bytes.len() >= CHUNK_BYTES {
+            self.end_chunk()?;
         }
-    }
-
-    /// Adds metadata.
-    pub(super) fn metadata(&mut self, name: &str, values: &[(&str, &str)]) -> io::Result<()> {
-        self.end_block()?;
-        let (mut body, mut map) = (Vec::new(), Vec::new());
-        text(name, &mut body);
-        for (key, value) in values {
-            text(key, &mut map);
-            text(value, &mut map);
-        }
-        prefixed(&map, &mut body);
-        let start = self.out.at;
-        self.out.record(METADATA, &body)?;
-        let mut index = start.to_le_bytes().to_vec();
-        index.extend((self.out.at - start).to_le_bytes());
-        text(name, &mut index);
-        self.metadata.push(index);
         Ok(())
     }
 
-    fn end_block(&mut self) -> io::Result<()> {
+    /// Adds metadata.
+    pub(super) fn metadata(&mut self, name: &str, key: &str, value: &str) -> io::Result<()> {
+        self.end_chunk()?;
+        let start = self.out.at;
+        let map = prefixed(&[text(key), text(value)].concat());
+        self.out.record(op::METADATA, &[text(name), map].concat())?;
+        let place = u64s(&[start, self.out.at - start]);
+        self.metadata_indexes.push([place, text(name)].concat());
+        Ok(())
+    }
+
+    fn end_chunk(&mut self) -> io::Result<()> {
         let chunk = std::mem::take(&mut self.chunk);
         if chunk.bytes.is_empty() {
             return Ok(());
         }
         let (first, last) = chunk.span.unwrap_or_default();
         let stored = zstd::bulk::compress(&chunk.bytes, ZSTD_LEVEL)?;
-        let mut body = first.to_le_bytes().to_vec();
-        body.extend(last.to_le_bytes());
-        body.extend((chunk.bytes.len() as u64).to_le_bytes());
-        body.extend(crc32fast::hash(&chunk.bytes).to_le_bytes());
-        text("zstd", &mut body);
-        body.extend((stored.len() as u64).to_le_bytes());
-        body.extend_from_slice(&stored);
+        let (len, stored_len) = (chunk.bytes.len() as u64, stored.len() as u64);
+        let head = [
+            u64s(&[first, last, len]),
+            crc32fast::hash(&chunk.bytes).to_le_bytes().to_vec(),
+            text("zstd"),
+            u64s(&[stored_len]),
+        ];
         let start = self.out.at;
-        self.out.record(CHUNK, &body)?;
+        let body = [&head.concat()[..], &stored].concat();
+        self.out.record(op::CHUNK, &body)?;
         let end = self.out.at;
         let mut places = Vec::new();
         for (channel, messages) in &chunk.index {
-            places.extend(channel.to_le_bytes());
-            places.extend(self.out.at.to_le_bytes());
-            let pairs = messages.iter().flat_map(|(time_ns, at)| [*time_ns, *at]);
-            let mut body = channel.to_le_bytes().to_vec();
-            prefixed(
-                &pairs.flat_map(u64::to_le_bytes).collect::<Vec<_>>(),
-                &mut body,
-            );
-            self.out.record(MESSAGE_INDEX, &body)?;
+            let channel = channel.to_le_bytes();
+            places.extend([&channel[..], &u64s(&[self.out.at])].concat());
+            let body = [&channel[..], &prefixed(&u64s(messages))].concat();
+            self.out.record(op::MESSAGE_INDEX, &body)?;
         }
-        let mut index = first.to_le_bytes().to_vec();
-        for number in [last, start, end - start] {
-            index.extend(number.to_le_bytes());
-        }
-        prefixed(&places, &mut index);
-        index.extend((self.out.at - end).to_le_bytes());
-        text("zstd", &mut index);
-        index.extend((stored.len() as u64).to_le_bytes());
-        index.extend((chunk.bytes.len() as u64).to_le_bytes());
-        self.chunks.push(index);
+        let index = [
+            u64s(&[first, last, start, end - start]),
+            prefixed(&places),
+            u64s(&[self.out.at - end]),
+            text("zstd"),
+            u64s(&[stored_len, len]),
+        ];
+        self.chunk_indexes.push(index.concat());
         Ok(())
     }
 
     /// Writes the summary and footer.
     pub(super) fn finish(mut self) -> io::Result<()> {
-        self.end_block()?;
+        self.end_chunk()?;
         let crc = self.out.crc.clone().finalize();
-        self.out.record(DATA_END, &crc.to_le_bytes())?;
+        self.out.record(op::DATA_END, &crc.to_le_bytes())?;
         let start = self.out.at;
         self.out.crc = crc32fast::Hasher::new();
         let statistics = vec![self.statistics()];
         let groups = [
-            (SCHEMA, &self.schemas),
-            (CHANNEL, &self.channels),
-            (STATISTICS, &statistics),
-            (CHUNK_INDEX, &self.chunks),
-            (METADATA_INDEX, &self.metadata),
+            (op::SCHEMA, &self.schemas),
+            (op::CHANNEL, &self.channels),
+            (op::STATISTICS, &statistics),
+            (op::CHUNK_INDEX, &self.chunk_indexes),
+            (op::METADATA_INDEX, &self.metadata_indexes),
         ];
         let mut offsets = Vec::new();
-        for (kind, bodies) in groups.iter().filter(|(_, bodies)| !bodies.is_empty()) {
+        for (opcode, bodies) in groups.iter().filter(|(_, bodies)| !bodies.is_empty()) {
             let start = self.out.at;
             for body in *bodies {
-                self.out.record(*kind, body)?;
+                self.out.record(*opcode, body)?;
             }
-            let mut body = vec![*kind];
-            body.extend(start.to_le_bytes());
-            body.extend((self.out.at - start).to_le_bytes());
-            offsets.push(body);
+            let place = u64s(&[start, self.out.at - start]);
+            offsets.push([&[*opcode][..], &place].concat());
         }
         let offsets_start = self.out.at;
         for body in &offsets {
-            self.out.record(SUMMARY_OFFSET, body)?;
+            self.out.record(op::SUMMARY_OFFSET, body)?;
         }
         // The checksum covers the footer up to its own field.
-        self.out.write(&[FOOTER])?;
-        self.out.write(&20_u64.to_le_bytes())?;
-        self.out.write(&start.to_le_bytes())?;
-        self.out.write(&offsets_start.to_le_bytes())?;
+        self.out.write(&[op::FOOTER])?;
+        self.out.write(&u64s(&[20, start, offsets_start]))?;
         let crc = self.out.crc.clone().finalize();
         self.out.write(&crc.to_le_bytes())?;
         self.out.write(MAGIC)?;
@@ -232,25 +190,26 @@ impl McapFile {
     }
 
     fn statistics(&self) -> Vec<u8> {
-        let count = |len: usize| u32::try_from(len).unwrap_or(u32::MAX).to_le_bytes();
-        let messages: u64 = self.counts.values().sum();
-        let mut body = messages.to_le_bytes().to_vec();
+        let count = |records: &[_]| u32::try_from(records.len()).unwrap_or(u32::MAX);
         let schemas = u16::try_from(self.schemas.len()).unwrap_or(u16::MAX);
-        body.extend(schemas.to_le_bytes());
-        body.extend(count(self.channels.len()));
-        body.extend(count(0));
-        body.extend(count(self.metadata.len()));
-        body.extend(count(self.chunks.len()));
+        let counts = [
+            count(&self.channels),
+            0, // attachments
+            count(&self.metadata_indexes),
+            count(&self.chunk_indexes),
+        ];
         let (first, last) = self.span.unwrap_or_default();
-        body.extend(first.to_le_bytes());
-        body.extend(last.to_le_bytes());
-        let mut counts = Vec::new();
-        for (channel, count) in &self.counts {
-            counts.extend(channel.to_le_bytes());
-            counts.extend(count.to_le_bytes());
-        }
-        prefixed(&counts, &mut body);
-        body
+        let by_channel = self.counts.iter();
+        let by_channel = by_channel
+            .flat_map(|(channel, count)| [&channel.to_le_bytes()[..], &u64s(&[*count])].concat());
+        [
+            u64s(&[self.counts.values().sum()]),
+            schemas.to_le_bytes().to_vec(),
+            counts.map(u32::to_le_bytes).concat(),
+            u64s(&[first, last]),
+            prefixed(&by_channel.collect::<Vec<_>>()),
+        ]
+        .concat()
     }
 }
 
@@ -259,19 +218,22 @@ fn widen(span: &mut Option<(u64, u64)>, time_ns: u64) {
     *span = Some((first.min(time_ns), last.max(time_ns)));
 }
 
-/// Text, or bytes, after their length.
-fn prefixed(bytes: &[u8], out: &mut Vec<u8>) {
+fn u64s(numbers: &[u64]) -> Vec<u8> {
+    numbers.iter().flat_map(|n| n.to_le_bytes()).collect()
+}
+
+/// Bytes after their length.
+fn prefixed(bytes: &[u8]) -> Vec<u8> {
     let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-    out.extend(len.to_le_bytes());
-    out.extend_from_slice(bytes);
+    [&len.to_le_bytes()[..], bytes].concat()
 }
 
-fn text(text: &str, out: &mut Vec<u8>) {
-    prefixed(text.as_bytes(), out);
+fn text(text: &str) -> Vec<u8> {
+    prefixed(text.as_bytes())
 }
 
-fn push_record(kind: u8, body: &[u8], out: &mut Vec<u8>) {
-    out.push(kind);
+fn push_record(opcode: u8, body: &[u8], out: &mut Vec<u8>) {
+    out.push(opcode);
     out.extend((body.len() as u64).to_le_bytes());
     out.extend_from_slice(body);
 }
@@ -291,8 +253,8 @@ impl Counted {
         Ok(())
     }
 
-    fn record(&mut self, kind: u8, body: &[u8]) -> io::Result<()> {
-        self.write(&[kind])?;
+    fn record(&mut self, opcode: u8, body: &[u8]) -> io::Result<()> {
+        self.write(&[opcode])?;
         self.write(&(body.len() as u64).to_le_bytes())?;
         self.write(body)
     }

@@ -71,9 +71,10 @@ pub(crate) fn prepare(outline: &mut Outline) -> Result<()> {
 fn topic(stream: &StreamOutline) -> String {
     let part = |part: &str| {
         let part = part.replace(|c: char| !c.is_ascii_alphanumeric() && c != '_', "_");
-        match part.starts_with(|c: char| c.is_ascii_digit()) {
-            true => format!("_{part}"),
-            false => part,
+        if part.starts_with(|c: char| c.is_ascii_digit()) {
+            format!("_{part}")
+        } else {
+            part
         }
     };
     let parts: Vec<_> = stream.source.split('/').map(part).collect();
@@ -82,9 +83,10 @@ fn topic(stream: &StreamOutline) -> String {
 
 fn file_name(id: &str) -> String {
     let name = id.replace(|c: char| matches!(c, '/' | '\\') || c.is_control(), "_");
-    match name.starts_with('.') {
-        true => format!("_{name}"),
-        false => name,
+    if name.starts_with('.') {
+        format!("_{name}")
+    } else {
+        name
     }
 }
 
@@ -95,20 +97,20 @@ pub(crate) fn write(outline: &Outline, reader: &mut FrameReader<'_>, path: &Path
     for episode in &outline.episodes {
         let source = outline.dataset.find(&episode.id)?;
         let file = path.join(format!("{}.mcap", episode.name));
-        let out = McapFile::create(&file).map_err(|error| unwritable(&file, error))?;
-        write_episode((out, &file), reader, episode, &source)?;
+        write_episode(&file, reader, episode, &source)?;
         reader.next_episode()?;
     }
     Ok(())
 }
 
 fn write_episode(
-    (mut out, path): (McapFile, &Path),
+    path: &Path,
     reader: &mut FrameReader<'_>,
     episode: &EpisodeOutline,
     source: &Episode,
 ) -> Result<()> {
     let no_write = |error| unwritable(path, error);
+    let mut out = McapFile::create(path).map_err(no_write)?;
     let mut schemas: Vec<(String, u16)> = Vec::new();
     let mut cursors = Vec::new();
     for stream in &episode.streams {
@@ -130,7 +132,7 @@ fn write_episode(
             ))
         })?;
         let source = source.stream(&stream.source)?;
-        cursors.push(Cursor::new((stream, message), channel, source)?);
+        cursors.push(Cursor::new(stream, message, channel, source)?);
     }
     // The stream with the earliest next frame goes first: players read a file sequentially.
     while let Some((time_ns, cursor)) = earliest(&mut cursors) {
@@ -139,7 +141,7 @@ fn write_episode(
             .map_err(no_write)?;
     }
     let about = About::read(episode, source, Clocks::Rates)?;
-    out.metadata(ABOUT.0, &[(ABOUT.1, &about.to_json())])
+    out.metadata(ABOUT.0, ABOUT.1, &about.to_json())
         .map_err(no_write)?;
     out.finish().map_err(no_write)
 }
@@ -165,7 +167,8 @@ struct Cursor<'a> {
 
 impl<'a> Cursor<'a> {
     fn new(
-        (stream, message): (&'a StreamOutline, Message),
+        stream: &'a StreamOutline,
+        message: Message,
         channel: u16,
         source: Stream,
     ) -> Result<Self> {
@@ -213,7 +216,7 @@ impl<'a> Cursor<'a> {
                 texts.map(String::into_bytes).collect()
             }
             Message::Files(ImageForm::Jpeg(ty)) => {
-                vec![reader.jpeg((&self.source, ty), self.next)?]
+                vec![reader.jpeg(&self.source, ty, self.next)?]
             }
             _ => {
                 let (_, block) = reader.block(&self.source, self.next)?;

@@ -72,11 +72,12 @@ impl Body {
     /// Writes the frames of a stream.
     pub(super) fn stream(
         &mut self,
-        name: &str,
-        (leaf, stream): (&Leaf, &StreamOutline),
+        leaf: &Leaf,
+        stream: &StreamOutline,
         source: &Stream,
         reader: &mut FrameReader<'_>,
     ) -> Result<()> {
+        let name = &leaf.step_name();
         match &leaf.form {
             Form::Text => {
                 let texts = reader.texts(source)?;
@@ -87,7 +88,7 @@ impl Body {
                     return Ok(());
                 };
                 let start = self.at;
-                reader.each_image((source, &form), |_, file| self.put_bytes(file))?;
+                reader.each_image(source, &form, |_, file| self.put_bytes(file))?;
                 self.end(name, BYTES_LIST, start)
             }
             Form::Raw { .. } => {

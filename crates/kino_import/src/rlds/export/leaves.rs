@@ -21,6 +21,13 @@ pub(super) struct Leaf {
     pub(super) added: Option<Added>,
 }
 
+impl Leaf {
+    /// Its name in an episode: `steps/observation/image`.
+    pub(super) fn step_name(&self) -> String {
+        format!("{STEPS}/{}", self.name)
+    }
+}
+
 /// How a value is stored.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Form {

@@ -32,7 +32,6 @@ use serde_json::{Map, Value, json};
 use crate::about::{self, About, Clocks};
 use crate::error::{Result, invalid};
 use crate::export::{EpisodeOutline, FrameReader, Outline, StreamOutline, after, unwritable};
-use crate::rlds::schema::STEPS;
 use crate::rlds::spec::ABOUT;
 use example::{Body, SplitFiles};
 use leaves::{Added, Form, Leaf};
@@ -163,8 +162,8 @@ pub(crate) fn write(outline: &Outline, reader: &mut FrameReader<'_>, path: &Path
         );
         for episode in episodes {
             let source = outline.dataset.find(&episode.id)?;
-            write_body(&mut body, reader, &leaves, (episode, &source))?;
-            write_metadata(&mut body, &metadata, (episode, &source))?;
+            write_body(&mut body, reader, &leaves, episode, &source)?;
+            write_metadata(&mut body, &metadata, episode, &source)?;
             files.add(&mut body, &episode.id)?;
             reader.next_episode()?;
         }
@@ -235,19 +234,19 @@ fn write_body(
     body: &mut Body,
     reader: &mut FrameReader<'_>,
     leaves: &[Leaf],
-    (episode, source): (&EpisodeOutline, &Episode),
+    episode: &EpisodeOutline,
+    source: &Episode,
 ) -> Result<()> {
     body.clear()?;
     let steps = steps(episode);
     for leaf in leaves {
         let stream = episode.streams.iter().find(|one| one.name == leaf.name);
-        let name = format!("{STEPS}/{}", leaf.name);
         match (stream, leaf.added) {
             (Some(stream), _) => {
                 let source = source.stream(&stream.source)?;
-                body.stream(&name, (leaf, stream), &source, reader)?;
+                body.stream(leaf, stream, &source, reader)?;
             }
-            (None, Some(added)) => add(body, &name, added, (episode, steps))?,
+            (None, Some(added)) => add(body, &leaf.step_name(), added, episode, steps)?,
             (None, None) => {}
         }
     }
@@ -258,7 +257,8 @@ fn write_body(
 fn write_metadata(
     body: &mut Body,
     metadata: &BTreeMap<String, Form>,
-    (episode, source): (&EpisodeOutline, &Episode),
+    episode: &EpisodeOutline,
+    source: &Episode,
 ) -> Result<()> {
     let said = source.read_attributes()?;
     for name in metadata.keys() {
@@ -290,7 +290,8 @@ fn add(
     body: &mut Body,
     name: &str,
     added: Added,
-    (episode, steps): (&EpisodeOutline, usize),
+    episode: &EpisodeOutline,
+    steps: usize,
 ) -> Result<()> {
     let last = |value: f32| (1..=steps).map(move |step| if step == steps { value } else { 0.0 });
     let bits = |at: Option<usize>| (0..steps).map(move |step| i64::from(Some(step) == at));

@@ -138,7 +138,7 @@ impl Sample<'_> {
         let name = &stream.name;
         if let Some(form) = stream.image_form() {
             let ending = form.ending();
-            return reader.each_image((source, &form), |frame, file| {
+            return reader.each_image(source, &form, |frame, file| {
                 self.add(&format!("{name}.{frame:05}.{ending}"), file)
             });
         }

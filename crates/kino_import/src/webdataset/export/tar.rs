@@ -1,14 +1,19 @@
-//! The parts of tar that writing needs: members in sequence, deterministic bytes.
+//! Writes tars: members in sequence, deterministic bytes. The `tar` crate makes the headers.
 //!
 //! ```text
 //! [ pax header: path, size ]  if a name or size does not fit
 //! | name 100 | mode uid gid | size 12 | mtime 0 | checksum 8 | type 1 | "ustar" "00" | prefix 155 |   512 bytes
 //! | content, padded to 512 | … | two blocks of zeros
 //! ```
+//!
+//! Its `Builder` takes a member's content from a reader and ends the file when dropped. Here content comes in blocks,
+//! and a file that was not finished must not look as if it were.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::Path;
+
+use ::tar::{Builder, EntryType, Header};
 
 /// Headers and content are in blocks of this size.
 const BLOCK: u64 = 512;
@@ -50,24 +55,19 @@ impl Tar {
     /// Begins a member of `size` bytes, to be written with [`put`](Self::put).
     pub(super) fn begin(&mut self, name: &str, size: u64) -> io::Result<()> {
         debug_assert!(self.missing == 0, "the previous member is complete");
-        let short = split(name);
-        let mut said = String::new();
-        if short.is_none() {
-            said.push_str(&pax("path", name));
-        }
+        let long_size = size.to_string();
+        let mut extensions = Vec::new();
+        let header = header(name, size).unwrap_or_else(|| {
+            extensions.push(("path", name.as_bytes()));
+            truncated_header(name, size)
+        });
         if size > MAX_OCTAL {
-            said.push_str(&pax("size", &size.to_string()));
+            extensions.push(("size", long_size.as_bytes()));
         }
-        if !said.is_empty() {
-            self.write(&header(("", "pax"), said.len() as u64, b'x'))?;
-            self.missing = said.len() as u64;
-            self.put(said.as_bytes())?;
-        }
-        // A reader without pax support finds a truncated name, not none.
-        let ends = (0..=100).rev().find(|&at| name.is_char_boundary(at));
-        let cut = ends.unwrap_or(0);
-        let (prefix, rest) = short.unwrap_or(("", &name[..cut]));
-        self.write(&header((prefix, rest), size.min(MAX_OCTAL), b'0'))?;
+        let mut before = Builder::new(Vec::new());
+        before.append_pax_extensions(extensions)?;
+        self.write(before.get_ref())?;
+        self.write(header.as_bytes())?;
         self.missing = size;
         self.pad()
     }
@@ -86,10 +86,10 @@ impl Tar {
     fn pad(&mut self) -> io::Result<()> {
         let zeros = [0; 512];
         let rest = usize::try_from(self.len.next_multiple_of(BLOCK) - self.len).unwrap_or(0);
-        match self.missing {
-            0 => self.write(&zeros[..rest]),
-            _ => Ok(()),
+        if self.missing > 0 {
+            return Ok(());
         }
+        self.write(&zeros[..rest])
     }
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
@@ -118,43 +118,33 @@ impl Tar {
     }
 }
 
-/// A name as a prefix and a rest, as they fit into a header.
-fn split(name: &str) -> Option<(&str, &str)> {
-    if name.len() <= 100 {
-        return Some(("", name));
-    }
-    let slashes = name.match_indices('/').map(|(at, _)| at);
-    let fits = |&at: &usize| at > 0 && at <= 155 && name.len() - at - 1 <= 100;
-    let at = slashes.into_iter().find(fits)?;
-    Some((&name[..at], &name[at + 1..]))
+/// A header; `None` if the name does not fit.
+fn header(name: &str, size: u64) -> Option<Header> {
+    let mut header = unnamed_header(size);
+    header.set_path(name).ok()?;
+    header.set_cksum();
+    Some(header)
 }
 
-/// `27 path=some/long/name\n`: the length includes itself.
-fn pax(key: &str, value: &str) -> String {
-    let rest = key.len() + value.len() + 3;
-    let mut len = rest + 1;
-    while len != rest + len.to_string().len() {
-        len = rest + len.to_string().len();
-    }
-    format!("{len} {key}={value}\n")
+/// A header in which a reader without pax support finds a truncated name, not none.
+fn truncated_header(name: &str, size: u64) -> Header {
+    let mut header = unnamed_header(size);
+    let ends = (0..=100).rev().find(|&at| name.is_char_boundary(at));
+    let start = &name.as_bytes()[..ends.unwrap_or(0)];
+    header.as_old_mut().name[..start.len()].copy_from_slice(start);
+    header.set_cksum();
+    header
 }
 
-fn header((prefix, name): (&str, &str), size: u64, kind: u8) -> [u8; 512] {
-    let mut block = [0; 512];
-    let mut put = |at: usize, bytes: &[u8]| block[at..at + bytes.len()].copy_from_slice(bytes);
-    put(0, name.as_bytes());
-    put(100, b"0000644\0");
-    put(108, b"0000000\0");
-    put(116, b"0000000\0");
-    put(124, format!("{size:011o}\0").as_bytes());
-    put(136, b"00000000000\0");
-    put(148, b"        ");
-    put(156, &[kind]);
-    put(257, b"ustar\x0000");
-    put(345, prefix.as_bytes());
-    let sum: u32 = block.iter().map(|&byte| u32::from(byte)).sum();
-    block[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
-    block
+fn unnamed_header(size: u64) -> Header {
+    let mut header = Header::new_ustar();
+    header.set_mode(0o644);
+    header.set_uid(0);
+    header.set_gid(0);
+    header.set_mtime(0);
+    header.set_entry_type(EntryType::Regular);
+    header.set_size(size.min(MAX_OCTAL));
+    header
 }
 
 #[cfg(test)]
@@ -217,14 +207,5 @@ mod tests {
         let names = |path| -> Vec<_> { read(path).into_iter().map(|(name, _)| name).collect() };
         assert_eq!(names(&paths[0]), ["a"]);
         assert_eq!(names(&paths[1]), ["b", "c"]);
-    }
-
-    #[test]
-    fn the_length_of_a_pax_line_includes_itself() {
-        for len in 1..1200 {
-            let line = pax("path", &"x".repeat(len));
-            let (number, _) = line.split_once(' ').unwrap();
-            assert_eq!(number.parse(), Ok(line.len()));
-        }
     }
 }

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Counting costs two clock reads and a few relaxed additions per task, which takes microseconds or more, and one lock
-//! per batch (`bench/meter.py` measures the cost).
+//! per batch (0.4 % of the CPU time: `docs/measurements/profiling.md`).
 //!
 //! | file | holds |
 //! |---|---|
@@ -23,19 +23,18 @@ mod trace;
 mod waits;
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use kino_sync::Mutex;
 use serde::{Deserialize, Serialize};
 
 pub use report::{Report, StageReport};
 pub use timeline::Moment;
 pub use trace::{TraceEvent, TraceLog};
-pub use waits::{WaitBucket, WaitReport};
+pub use waits::{WaitBucket, WaitReport, Waits};
 
 use timeline::Timeline;
 use trace::Trace;
-use waits::Waits;
 
 /// A stage in the production of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,22 +75,10 @@ impl Stage {
     }
 }
 
-/// How much is measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Metering {
-    /// Everything in the report.
-    #[default]
-    Full,
-    /// Only what the loader itself needs: no wait histogram, timeline or bytes used. To measure the cost of metering.
-    Least,
-}
-
 /// The counters of one loader.
 #[derive(Debug)]
 pub(crate) struct Meter {
     started: Instant,
-    metering: Metering,
     stages: [Counters; Stage::ALL.len()],
     waits: Waits,
     timeline: Mutex<Timeline>,
@@ -123,10 +110,9 @@ struct Counters {
 }
 
 impl Meter {
-    pub(crate) fn new(metering: Metering) -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             started: Instant::now(),
-            metering,
             stages: Default::default(),
             waits: Waits::new(),
             timeline: Mutex::new(Timeline::new()),
@@ -186,9 +172,6 @@ impl Meter {
 
     /// The training loop received a batch after `wait`; `moment` returns the queue lengths, without the time.
     pub(crate) fn handed(&self, wait: Duration, moment: impl FnOnce() -> Moment) {
-        if self.metering == Metering::Least {
-            return;
-        }
         self.waits.add(wait);
         let wait_s = wait.as_secs_f64();
         let moment = Moment {
@@ -199,28 +182,23 @@ impl Meter {
             longest_wait_s: wait_s,
             ..moment()
         };
-        let timeline = self.timeline.lock();
-        timeline.unwrap_or_else(PoisonError::into_inner).add(moment);
+        self.timeline.lock().add(moment);
     }
 
     /// A page of `stored_bytes` bytes was decoded.
     pub(crate) fn used(&self, stored_bytes: u64) {
-        if self.metering == Metering::Full {
-            self.stored_bytes_used
-                .fetch_add(stored_bytes, Ordering::Relaxed);
-        }
+        self.stored_bytes_used
+            .fetch_add(stored_bytes, Ordering::Relaxed);
     }
 
     /// A sample was scheduled; `has_all` if it did not wait for any page.
     pub(crate) fn looked_up(&self, has_all: bool) {
-        if self.metering == Metering::Full {
-            let counter = if has_all {
-                &self.cache_hits
-            } else {
-                &self.cache_misses
-            };
-            counter.fetch_add(1, Ordering::Relaxed);
-        }
+        let counter = if has_all {
+            &self.cache_hits
+        } else {
+            &self.cache_misses
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Records events from now on.
@@ -264,7 +242,6 @@ impl Meter {
             }
         });
         let timeline = self.timeline.lock();
-        let timeline = timeline.unwrap_or_else(PoisonError::into_inner);
         let process = process::resident_bytes();
         Report {
             elapsed_s: self.started.elapsed().as_secs_f64(),
@@ -296,7 +273,7 @@ mod tests {
 
     #[test]
     fn a_wait_inside_a_task_does_not_count_as_work() {
-        let meter = Meter::new(Metering::Full);
+        let meter = Meter::new();
         let pause = || std::thread::sleep(Duration::from_millis(30));
         meter.time(Stage::Schedule, || (meter.wait(Stage::Schedule, pause), 7));
         meter.time(Stage::Fetch, || (pause(), 9));
@@ -307,26 +284,21 @@ mod tests {
     }
 
     #[test]
-    fn least_metering_records_neither_waits_nor_timeline_nor_bytes() {
-        for metering in [Metering::Full, Metering::Least] {
-            let meter = Meter::new(metering);
-            for _ in 0..3 {
-                meter.handed(Duration::from_millis(2), Moment::default);
-            }
-            meter.used(5);
-            meter.looked_up(true);
-            let report = meter.report();
-            let full = usize::from(metering == Metering::Full);
-            assert_eq!(report.timeline.len(), 3 * full);
-            assert_eq!(report.waits.stalls, 2 * full as u64);
-            assert_eq!(report.stored_bytes_used, 5 * full as u64);
-            assert_eq!(report.cache_hits, full as u64);
+    fn waits_timeline_bytes_and_lookups_are_recorded() {
+        let meter = Meter::new();
+        for _ in 0..3 {
+            meter.handed(Duration::from_millis(2), Moment::default);
         }
+        meter.used(5);
+        meter.looked_up(true);
+        let report = meter.report();
+        assert_eq!((report.timeline.len(), report.waits.stalls), (3, 2));
+        assert_eq!((report.stored_bytes_used, report.cache_hits), (5, 1));
     }
 
     #[test]
     fn a_trace_has_the_events_of_the_time_it_was_on() {
-        let meter = Meter::new(Metering::Full);
+        let meter = Meter::new();
         meter.time(Stage::Fetch, || ((), 1));
         meter.start_trace();
         meter.time(Stage::Schedule, || (meter.wait(Stage::Schedule, || ()), 2));

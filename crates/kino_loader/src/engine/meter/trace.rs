@@ -13,9 +13,9 @@
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use kino_sync::{Mutex, MutexGuard};
 use serde::Serialize;
 
 /// Events kept: 40 bytes each, 10 MiB in total.
@@ -96,7 +96,7 @@ impl Trace {
     }
 
     fn ring(&self) -> MutexGuard<'_, Ring> {
-        self.ring.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ring.lock()
     }
 }
 

@@ -21,9 +21,9 @@ const STALL: Duration = Duration::from_millis(1);
 /// Marks that there was no first wait yet.
 const UNKNOWN: u64 = u64::MAX;
 
-/// Counts waits.
+/// Counts how long a training loop waited for its batches.
 #[derive(Debug)]
-pub(super) struct Waits {
+pub struct Waits {
     first_ns: AtomicU64,
     longest_ns: AtomicU64,
     stalls: AtomicU64,
@@ -58,8 +58,15 @@ pub struct WaitBucket {
     pub count: u64,
 }
 
+impl Default for Waits {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Waits {
-    pub(super) fn new() -> Self {
+    /// No waits yet.
+    pub fn new() -> Self {
         Self {
             first_ns: AtomicU64::new(UNKNOWN),
             longest_ns: AtomicU64::new(0),
@@ -70,7 +77,7 @@ impl Waits {
     }
 
     /// Adds a wait for a batch.
-    pub(super) fn add(&self, wait: Duration) {
+    pub fn add(&self, wait: Duration) {
         let ns = u64::try_from(wait.as_nanos()).unwrap_or(UNKNOWN - 1);
         // Only the training loop calls this, so there is no race between the load and the store.
         if self.first_ns.load(Ordering::Relaxed) == UNKNOWN {
@@ -85,7 +92,8 @@ impl Waits {
         }
     }
 
-    pub(super) fn report(&self) -> WaitReport {
+    /// What was counted so far.
+    pub fn report(&self) -> WaitReport {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let seconds = |ns: u64| Duration::from_nanos(ns).as_secs_f64();
         let counts: Vec<u64> = self.buckets.iter().map(read).collect();

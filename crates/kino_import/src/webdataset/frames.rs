@@ -1,0 +1,83 @@
+//! Frames: members of tars, one per frame or an array of all frames.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::error::{ImportError, Result};
+use crate::files;
+use crate::image::{self, Encoded};
+use crate::npy::Npy;
+use crate::recent::Recent;
+use crate::source::{FrameBuf, ReadFrames, Wanted};
+use crate::specs::places;
+use crate::webdataset::cell::{self, Cell, Place, Reader};
+
+/// The tars of a source.
+#[derive(Debug)]
+pub(crate) struct Tars {
+    pub(crate) paths: Vec<PathBuf>,
+    /// Arrays with a time axis that were read last: where each is, and its name inside an npz.
+    pub(crate) recent: Recent<(Place, Option<String>), Npy>,
+}
+
+/// A stream: members of tars.
+#[derive(Debug)]
+pub(crate) struct TarStream {
+    pub(crate) tars: Arc<Tars>,
+    /// One location per frame, or that of an array with a time axis.
+    pub(crate) places: Vec<Place>,
+    /// The name of the array inside an npz.
+    pub(crate) array: Option<String>,
+    pub(crate) encoded: Option<Encoded>,
+    pub(crate) is_over_time: bool,
+}
+
+impl ReadFrames for TarStream {
+    fn read(&self, wanted: Wanted<'_>) -> Result<FrameBuf> {
+        let Wanted {
+            episode,
+            stream,
+            frames,
+        } = wanted;
+        let paths = &self.tars.paths;
+        let wrong = |what: String| {
+            let object = format!("{}, stream `{}`", episode.id, stream.name);
+            let file = self.places.first().map_or(0, |place| place.file);
+            ImportError::corrupt(&paths[file], &object, what)
+        };
+        let mut reader = Reader::default();
+        let mut read = |place: Place| {
+            let bytes = reader.read(paths, place);
+            bytes.map_err(|source| files::cannot_read(&paths[place.file], source))
+        };
+        if self.is_over_time {
+            let place = self.places[0];
+            let npy = self.tars.recent.get((place, self.array.clone()), || {
+                let cell = cell::decode(place.ending, &read(place)?, self.array.as_deref());
+                match cell.map_err(wrong)? {
+                    Cell::Array(npy) => Ok(npy),
+                    Cell::Text(list) => cell::texts(&list).map_err(wrong),
+                    Cell::Image(_) => Err(wrong("has changed since it was opened".to_owned())),
+                }
+            })?;
+            return cell::rows(&npy, places(&frames)).map_err(wrong);
+        }
+        let wanted = self.places.get(places(&frames)).unwrap_or_default();
+        if let Some(encoded) = &self.encoded {
+            let files = wanted.iter().map(|place| read(*place));
+            let files: Vec<_> = files.collect::<Result<_>>()?;
+            let files = files.iter().map(Vec::as_slice);
+            return image::read(files, encoded, frames.start).map_err(wrong);
+        }
+        let mut out = match stream.frame.as_values() {
+            Some(_) => FrameBuf::Values(Vec::new()),
+            None => FrameBuf::Bytes(Vec::new()),
+        };
+        for (place, frame) in wanted.iter().zip(frames.start..) {
+            let cell = cell::decode(place.ending, &read(*place)?, self.array.as_deref());
+            cell.and_then(|cell| cell::push(cell, &stream.frame, &mut out))
+                .map_err(|what| wrong(format!("frame {frame} {what}")))?;
+        }
+        Ok(out)
+    }
+}
