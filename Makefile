@@ -12,9 +12,11 @@ export VIRTUAL_ENV := $(CURDIR)/.venv
 unexport CONDA_PREFIX PYTHONHOME
 
 STEP := scripts/step.sh
-# libjpeg-turbo's SIMD is a default feature that needs nasm; `setup` creates this file if nasm is not available.
+# The SIMD of JPEG and AV1 is a default feature that needs nasm; `setup` creates this file if nasm is not available.
 FEATURES = $(shell test -e .tools/no-nasm && echo --no-default-features)
 NOTICE = scripts/setup.sh --notice
+# The profile of Cargo.toml: `dev` is shared with `cargo test`, `release` is what a wheel has and takes several times as long.
+PROFILE ?= dev
 
 .PHONY: help setup build wheel sdist demo docs test lint check bench peers fuzz miri clean
 
@@ -24,8 +26,8 @@ help: ## list the targets
 setup: ## create .venv with the development tools, and install nasm
 	@scripts/setup.sh
 
-build: setup ## build the Python package (and the command `kinograph`) into .venv
-	@$(STEP) "build the wheel" maturin develop --release --locked $(FEATURES)
+build: setup ## build the Python package (and the command `kinograph`) into .venv; PROFILE=release as in a wheel
+	@$(STEP) "build the package" maturin develop --profile $(PROFILE) --locked $(FEATURES)
 	@$(NOTICE)
 
 wheel: setup ## build the release wheel into dist/, and check it on every Python found here
@@ -43,7 +45,7 @@ docs: setup ## build the documentation site into site/
 	@$(STEP) "build the documentation" python scripts/docs.py
 
 test: build ## run the Rust and the Python tests
-	@$(STEP) "cargo test" cargo test --locked --workspace --exclude kino_py $(FEATURES)
+	@$(STEP) "cargo test" cargo test --locked --workspace $(FEATURES)
 	@$(STEP) "pytest" python -m pytest
 	@$(NOTICE)
 
@@ -53,6 +55,7 @@ lint: build ## format, lints, docs, types, stubs, crate arrows, dependencies (de
 
 check: test lint ## everything CI runs
 
+bench: PROFILE = release
 bench: build ## measure this machine; writes target/bench/*.csv
 	@python bench/run.py
 

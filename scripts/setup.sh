@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Prepares a checkout for building: .venv with the development tools and torch, and nasm for the JPEG codec.
+# Prepares a checkout for building: .venv with the development tools and torch, and nasm for JPEG and AV1.
 #
 #   scripts/setup.sh            installs what is missing; a second run takes a fraction of a second
-#   scripts/setup.sh --notice   only repeats the warning if JPEG had to be built without SIMD
+#   scripts/setup.sh --notice   only repeats the warning if JPEG and AV1 had to be built without SIMD
 #
 # Needs cargo, a C compiler and Python 3.10 or newer; works with or without root. Everything goes into
 # .venv and .tools, except for one system package (nasm) that it installs when run as root on Debian or Ubuntu.
@@ -29,8 +29,8 @@ notice() {
     cat >&2 <<'TEXT'
 
   ############################################################################
-  #  JPEG IS BUILT WITHOUT SIMD: encoding and decoding take about 2.5 times  #
-  #  as long. The pixels are the same; only the speed suffers.               #
+  #  JPEG AND AV1 ARE BUILT WITHOUT SIMD: encoding and decoding take several #
+  #  times as long. The pixels are the same; only the speed suffers.         #
   #                                                                          #
   #  The assembler `nasm` was not found and could not be installed.          #
   #  To fix it:    apt-get install nasm    (or dnf, brew, pacman: any nasm)  #

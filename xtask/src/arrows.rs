@@ -82,7 +82,6 @@ const NOT_LINKED: &[NotLinked] = &[
         by: &["kino_codec"],
         dependencies: &[
             "tokio",
-            "object_store",
             "parquet",
             "rayon",
             "crossbeam-channel",
@@ -94,7 +93,6 @@ const NOT_LINKED: &[NotLinked] = &[
         by: &["kino_format"],
         dependencies: &[
             "tokio",
-            "object_store",
             "parquet",
             "rayon",
             "memmap2",

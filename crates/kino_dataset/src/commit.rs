@@ -150,7 +150,7 @@ pub(crate) fn commit(
         let (manifest, bytes, id) = prepare(store, head.as_ref(), additions)?;
         let version = manifest.version;
         check_in_place(store, begun_on.as_ref(), additions.finished)?;
-        if store.put_new(&version_key(version), bytes)? == Put::Created {
+        if store.put_new(&version_key(version), &bytes)? == Put::Created {
             let episodes = additions.finished.rows.len() as u64;
             let streams = Vec::new();
             return Ok(Committed {
@@ -221,7 +221,7 @@ fn prepare(
     let finished = additions.finished;
     check_types(head, finished)?;
     let rows = all_rows(head, finished)?;
-    let (table_hash, table_bytes) = store.put_hashed(FileKind::Episodes, write_table(&rows)?)?;
+    let (table_hash, table_bytes) = store.put_hashed(FileKind::Episodes, &write_table(&rows)?)?;
 
     let mut stats = head.map(|head| head.stats.clone()).unwrap_or_default();
     merge_stats(&mut stats, finished.resumed_stats.clone());
@@ -234,7 +234,7 @@ fn prepare(
             .collect(),
     );
     let json = serde_json::to_vec(&stats).map_err(|error| invalid(error.to_string()))?;
-    let (stats_hash, stats_bytes) = store.put_hashed(FileKind::Stats, json)?;
+    let (stats_hash, stats_bytes) = store.put_hashed(FileKind::Stats, &json)?;
 
     let table = TableRef {
         blake3: table_hash,

@@ -93,8 +93,8 @@ impl Receipts {
         let json =
             serde_json::to_vec(&body).map_err(|error| crate::error::invalid(error.to_string()))?;
         let store = self.area.store();
-        store.put_new(&self.key(self.next, "parquet"), table)?;
-        store.put_new(&self.key(self.next, "json"), json)?;
+        store.put_new(&self.key(self.next, "parquet"), &table)?;
+        store.put_new(&self.key(self.next, "json"), &json)?;
         self.next += 1;
         Ok(())
     }

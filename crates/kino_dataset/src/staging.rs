@@ -66,7 +66,7 @@ impl Area {
         };
         let text = serde_json::to_vec_pretty(settings)
             .map_err(|error| crate::error::invalid(error.to_string()))?;
-        store.put_new(&area.file(SETTINGS), text)?;
+        store.put_new(&area.file(SETTINGS), &text)?;
         Ok(area)
     }
 

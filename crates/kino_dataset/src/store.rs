@@ -1,4 +1,4 @@
-//! Where a dataset's files are: a folder, through the `object_store` crate.
+//! Where a dataset's files are: a folder.
 //!
 //! ```text
 //! demos.kino/
@@ -9,21 +9,16 @@
 //!
 //! File names are generated here from numbers and hashes and never taken from a file's contents, so nothing in a
 //! manifest can point outside the folder. Everything is durable (file and folder are synced) before the call returns.
-//! Calls block; without an async runtime the local store of `object_store` works on the calling thread, so blocking
-//! costs nothing extra.
 
 use std::fs::{self, File, TryLockError};
-use std::io;
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use futures::executor::block_on;
-use object_store::local::LocalFileSystem;
-use object_store::path::Path as Key;
-use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
+use tempfile::{NamedTempFile, TempPath};
 
 use crate::emulate::{Emulated, Storage};
 use crate::error::{DatasetError, Result, corrupt, io_at, not_found};
@@ -86,7 +81,6 @@ pub(crate) enum Put {
 #[derive(Debug, Clone)]
 pub(crate) struct Store {
     root: PathBuf,
-    inner: Arc<dyn ObjectStore>,
     /// Set if reads emulate another storage.
     emulated: Option<Arc<Emulated>>,
 }
@@ -103,15 +97,11 @@ impl Store {
             };
             return Err(not_found(format!("dataset {} {what}", root.display())));
         }
-        let inner = LocalFileSystem::new_with_prefix(root)
-            .map_err(|error| at("open", root, error))?
-            .with_fsync(true);
         let root = root
             .canonicalize()
             .map_err(io_at("open", root.display().to_string()))?;
         Ok(Self {
             root,
-            inner: Arc::new(inner),
             emulated: None,
         })
     }
@@ -199,8 +189,8 @@ impl Store {
     }
 
     fn read_stored(&self, key: &str, range: Range<u64>) -> Result<Bytes> {
-        block_on(self.inner.get_range(&Key::from(key), range))
-            .map_err(|error| at("read", &self.root.join(key), error))
+        let path = self.root.join(key);
+        read_file(&path, range).map_err(at("read", &path))
     }
 
     /// Drops a file from the page cache, so that the next read comes from the device. Best effort: has no effect if
@@ -230,11 +220,13 @@ impl Store {
 
     /// The version numbers that have a manifest, ascending.
     pub(crate) fn versions(&self) -> Result<Vec<u64>> {
-        let listed = block_on(self.inner.list_with_delimiter(Some(&Key::from("versions"))));
-        let listed = listed.map_err(|error| at("list", &self.root.join("versions"), error))?;
-        let names = listed.objects.iter();
-        let names = names.filter_map(|object| object.location.filename());
-        let mut versions: Vec<u64> = names.filter_map(version_of).collect();
+        let entries = list_folder(&self.root.join("versions"))?;
+        let is_file =
+            |entry: &fs::DirEntry| fs::metadata(entry.path()).is_ok_and(|meta| !meta.is_dir());
+        let files = entries.iter().filter(|entry| is_file(entry));
+        let mut versions: Vec<u64> = files
+            .filter_map(|entry| version_of(entry.file_name().to_str()?))
+            .collect();
         versions.sort_unstable();
         match versions.last() {
             // It would be the head forever: no version could follow it.
@@ -247,26 +239,25 @@ impl Store {
     }
 
     /// Creates the object unless it exists: of two rivals exactly one creates it.
-    pub(crate) fn put_new(&self, key: &str, bytes: Vec<u8>) -> Result<Put> {
-        let options = PutOptions {
-            mode: PutMode::Create,
-            ..PutOptions::default()
-        };
-        match block_on(
-            self.inner
-                .put_opts(&Key::from(key), PutPayload::from(bytes), options),
-        ) {
-            Ok(_) => Ok(Put::Created),
-            Err(object_store::Error::AlreadyExists { .. }) => Ok(Put::AlreadyThere),
-            Err(error) => Err(at("write", &self.root.join(key), error)),
+    pub(crate) fn put_new(&self, key: &str, bytes: &[u8]) -> Result<Put> {
+        let path = self.root.join(key);
+        let file = write_beside(&path, bytes).map_err(at("write", &path))?;
+        match file.persist_noclobber(&path) {
+            Ok(()) => sync_parent(&path)
+                .map(|()| Put::Created)
+                .map_err(at("write", &path)),
+            Err(rival) if rival.error.kind() == io::ErrorKind::AlreadyExists => {
+                Ok(Put::AlreadyThere)
+            }
+            Err(failed) => Err(at("write", &path)(failed.error)),
         }
     }
 
     /// Writes a small content-addressed file and returns its hash.
-    pub(crate) fn put_hashed(&self, kind: FileKind, bytes: Vec<u8>) -> Result<(Hash, u64)> {
-        let (hash, len) = (Hash::of(&bytes), bytes.len() as u64);
+    pub(crate) fn put_hashed(&self, kind: FileKind, bytes: &[u8]) -> Result<(Hash, u64)> {
+        let (hash, len) = (Hash::of(bytes), bytes.len() as u64);
         let key = kind.key(&hash);
-        if self.put_new(&key, bytes.clone())? == Put::AlreadyThere {
+        if self.put_new(&key, bytes)? == Put::AlreadyThere {
             // Under its own hash there should only be these bytes; a damaged leftover would corrupt the version that
             // references it.
             let is_same = self.read(&key, len).is_ok_and(|there| there == bytes);
@@ -278,10 +269,12 @@ impl Store {
     }
 
     /// Replaces damaged bytes with the right ones.
-    fn replace(&self, key: &str, bytes: Vec<u8>) -> Result<()> {
-        block_on(self.inner.put(&Key::from(key), PutPayload::from(bytes)))
-            .map(drop)
-            .map_err(|error| at("write", &self.root.join(key), error))
+    fn replace(&self, key: &str, bytes: &[u8]) -> Result<()> {
+        let path = self.root.join(key);
+        write_beside(&path, bytes)
+            .and_then(|file| Ok(file.persist(&path)?))
+            .and_then(|()| sync_parent(&path))
+            .map_err(at("write", &path))
     }
 
     /// The BLAKE3 of a whole object, read a piece at a time.
@@ -295,7 +288,7 @@ impl Store {
     }
 
     /// Moves a finished shard to its place, durably.
-    pub(crate) fn publish_shard(&self, file: tempfile::NamedTempFile, hash: &Hash) -> Result<()> {
+    pub(crate) fn publish_shard(&self, file: NamedTempFile, hash: &Hash) -> Result<()> {
         let path = self.root.join(FileKind::Shard.key(hash));
         let error = |source| DatasetError::Io {
             operation: "write",
@@ -364,32 +357,57 @@ pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// An object store's error with the operation and path.
-fn at(operation: &'static str, path: &Path, error: object_store::Error) -> DatasetError {
-    let path = path.display().to_string();
-    match error {
-        object_store::Error::NotFound { .. } => not_found(format!("{path} does not exist")),
-        error => DatasetError::Io {
-            operation,
-            path,
-            source: system_error(error),
-        },
+/// Bytes `range` of a file, or fewer if it ends before.
+fn read_file(path: &Path, range: Range<u64>) -> io::Result<Bytes> {
+    let mut file = File::open(path)?;
+    let len = file.metadata()?.len();
+    if range.start >= len {
+        let what = format!("byte {} was requested, but it has {len}", range.start);
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, what));
+    }
+    // A damaged index may request any range: no more memory than the file has bytes.
+    let wanted = usize::try_from(range.end.min(len) - range.start).map_err(io::Error::other)?;
+    let mut bytes = vec![0; wanted];
+    file.seek(SeekFrom::Start(range.start))?;
+    file.read_exact(&mut bytes)?;
+    Ok(bytes.into())
+}
+
+/// Writes a temporary file next to `path`, durably. If the process is killed, it is left behind as `<name>#<number>`,
+/// which `garbage.rs` removes.
+fn write_beside(path: &Path, bytes: &[u8]) -> io::Result<TempPath> {
+    path.parent().map_or(Ok(()), create_folder)?;
+    let (mut file, temporary) = create_beside(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    Ok(temporary)
+}
+
+/// Creates the first of the names `<name>#<number>` that is free.
+fn create_beside(path: &Path) -> io::Result<(File, TempPath)> {
+    let mut number = 1_u32;
+    loop {
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!("#{number}"));
+        match File::create_new(&name) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+            created => return Ok((created?, TempPath::try_from_path(name)?)),
+        }
     }
 }
 
-/// What the system said, without the layers of the object store, each of which repeats it.
-fn system_error(error: object_store::Error) -> io::Error {
-    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);
-    while let Some(inner) = cause {
-        if let Some(found) = inner.downcast_ref::<io::Error>() {
-            return match found.raw_os_error() {
-                Some(code) => io::Error::from_raw_os_error(code),
-                None => io::Error::new(found.kind(), found.to_string()),
-            };
-        }
-        cause = inner.source();
+/// Makes a file's name durable.
+fn sync_parent(path: &Path) -> io::Result<()> {
+    path.parent().map_or(Ok(()), sync_folder)
+}
+
+/// An error of the system, with the operation and path.
+fn at(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> DatasetError {
+    let path = path.display().to_string();
+    move |error| match error.kind() {
+        io::ErrorKind::NotFound => not_found(format!("{path} does not exist")),
+        _ => io_at(operation, path)(error),
     }
-    io::Error::other(error)
 }
 
 #[cfg(test)]
@@ -406,9 +424,7 @@ mod tests {
                     .map(|rival: u8| {
                         let store = &store;
                         scope.spawn(move || {
-                            store
-                                .put_new(&version_key(round), vec![rival; 100])
-                                .unwrap()
+                            store.put_new(&version_key(round), &[rival; 100]).unwrap()
                                 == Put::Created
                         })
                     })
@@ -436,10 +452,10 @@ mod tests {
             "00000002.json.tmp",
             "notes.txt",
         ] {
-            store.put_new(&format!("versions/{name}"), vec![1]).unwrap();
+            store.put_new(&format!("versions/{name}"), &[1]).unwrap();
         }
         assert_eq!(store.versions().unwrap(), Vec::<u64>::new());
-        store.put_new("versions/00000007.json", vec![1]).unwrap();
+        store.put_new("versions/00000007.json", &[1]).unwrap();
         assert_eq!(store.versions().unwrap(), [7]);
     }
 
@@ -447,7 +463,7 @@ mod tests {
     fn a_version_number_without_a_successor_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::create(folder.path()).unwrap();
-        store.put_new(&version_key(MAX_VERSION), vec![1]).unwrap();
+        store.put_new(&version_key(MAX_VERSION), &[1]).unwrap();
         assert_eq!(store.versions().unwrap(), [MAX_VERSION]);
         for name in [
             (MAX_VERSION + 1).to_string(),
@@ -455,7 +471,7 @@ mod tests {
             "9".repeat(40),
         ] {
             let key = format!("versions/{name}.json");
-            store.put_new(&key, vec![1]).unwrap();
+            store.put_new(&key, &[1]).unwrap();
             let error = store.versions().unwrap_err();
             assert!(
                 error.to_string().contains("a version number above"),

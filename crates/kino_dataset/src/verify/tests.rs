@@ -152,8 +152,8 @@ fn forge(path: &Path, lie: impl FnOnce(&mut Forged)) {
     if manifest.version == before.version {
         manifest.version = version;
     }
-    let table = store.put_hashed(FileKind::Episodes, write_table(&rows).unwrap());
-    let stats = store.put_hashed(FileKind::Stats, serde_json::to_vec(&stats).unwrap());
+    let table = store.put_hashed(FileKind::Episodes, &write_table(&rows).unwrap());
+    let stats = store.put_hashed(FileKind::Stats, &serde_json::to_vec(&stats).unwrap());
     let (table, stats) = (table.unwrap(), stats.unwrap());
     // A count that the lie has set stays.
     manifest.episodes.blake3 = table.0;
@@ -168,7 +168,7 @@ fn forge(path: &Path, lie: impl FnOnce(&mut Forged)) {
         manifest.stats.bytes = stats.1;
     }
     let (bytes, _) = manifest.print().unwrap();
-    store.put_new(&version_key(version), bytes).unwrap();
+    store.put_new(&version_key(version), &bytes).unwrap();
 }
 
 /// The problems of a dataset as text; empty if there are none.
