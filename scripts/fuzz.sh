@@ -19,7 +19,9 @@ seconds=${FUZZ_SECONDS:-30}
 runs=${FUZZ_RUNS:--1}
 corpus=${FUZZ_CORPUS:-fuzz/corpus}
 csv=${FUZZ_CSV:-target/bench/fuzz.csv}
-header=target,executions,seconds,edges,inputs,findings
+header=target,executions,seconds,cpu_seconds,edges,inputs,findings
+# What `time` prints: a shared machine gives a target less CPU time than it runs.
+TIMEFORMAT='%0U %0S'
 
 # Recordings are files: in memory where the system has such a folder.
 folder=/tmp
@@ -54,10 +56,10 @@ run_target() {
     mkdir -p "$corpus/$target" "fuzz/artifacts/$target"
     [[ -e fuzz/dicts/$target.dict ]] && options+=("-dict=fuzz/dicts/$target.dict")
     read -ra folders <<<"$corpus/$target $(seeds "$target")"
-    local code=0
-    "$built/$target" -max_total_time="$seconds" -runs="$runs" -timeout=20 -rss_limit_mb=2048 \
+    local code=0 cpu
+    cpu=$({ time "$built/$target" -max_total_time="$seconds" -runs="$runs" -timeout=20 -rss_limit_mb=2048 \
         -malloc_limit_mb="$(malloc_limit "$target")" -print_final_stats=1 \
-        -artifact_prefix="fuzz/artifacts/$target/" "${options[@]}" "${folders[@]}" >"$log" 2>&1 || code=$?
+        -artifact_prefix="fuzz/artifacts/$target/" "${options[@]}" "${folders[@]}" >"$log" 2>&1; } 2>&1) || code=$?
     find "$TMPDIR" -mindepth 1 -maxdepth 1 ! -name log -exec rm -rf {} +
     local executed edges
     executed=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
@@ -65,7 +67,7 @@ run_target() {
     local inputs findings
     inputs=$(find "$corpus/$target" -type f | wc -l)
     findings=$(find "fuzz/artifacts/$target" -type f | wc -l)
-    write_line "$target" "$target,${executed:-0},$((SECONDS - started)),${edges:-0},$inputs,$findings"
+    write_line "$target" "$target,${executed:-0},$((SECONDS - started)),$((${cpu/ /+})),${edges:-0},$inputs,$findings"
     [[ $code == 0 ]] || { tail -n 60 "$log"; return 1; }
 }
 

@@ -10,7 +10,9 @@
 use std::path::PathBuf;
 use std::{fs, io, process};
 
-use kino_import::{ClockSpec, FrameBuf, ImportOptions, Part, Source, StreamSpec, block_frames};
+use kino_import::{
+    ClockSpec, EpisodeSpec, FrameBuf, ImportOptions, Part, StreamSpec, block_frames,
+};
 
 /// Between two files of an input.
 pub const SEPARATOR: &[u8] = b"<<NEXT FILE>>";
@@ -93,10 +95,10 @@ impl Recording {
         let Ok(source) = kino_import::open(&self.folder.join(path), options) else {
             return;
         };
-        for (episode, spec) in source.episodes().iter().enumerate().take(MAX_EPISODES) {
-            for (stream, spec) in spec.streams.iter().enumerate().take(MAX_STREAMS) {
-                check_clock(spec);
-                read_stream(&*source, (episode, stream), spec);
+        for episode in source.episodes().iter().take(MAX_EPISODES) {
+            for stream in 0..episode.streams.len().min(MAX_STREAMS) {
+                check_clock(&episode.streams[stream]);
+                read_stream(episode, stream);
             }
         }
     }
@@ -142,21 +144,21 @@ fn check_clock(spec: &StreamSpec) {
 }
 
 /// Reads the first frames at once, then the last of them alone: both must be the same.
-fn read_stream(source: &dyn Source, (episode, stream): (usize, usize), spec: &StreamSpec) {
+fn read_stream(episode: &EpisodeSpec, stream: usize) {
+    let spec = &episode.streams[stream];
     let end = spec.frames.min(MAX_FRAMES).min(block_frames(&spec.frame));
-    let mut frames = FrameBuf::default();
-    if end == 0 || source.read(episode, stream, 0..end, &mut frames).is_err() {
+    if end == 0 {
         return;
     }
+    let Ok(frames) = episode.read(stream, 0..end) else {
+        return;
+    };
     check_frames(spec, &frames, end);
     let FrameBuf::Values(all) = &frames else {
         return;
     };
-    let mut last = FrameBuf::default();
-    source
-        .read(episode, stream, end - 1..end, &mut last)
-        .expect("a frame that was read before");
-    let FrameBuf::Values(last) = last else {
+    let last = episode.read(stream, end - 1..end);
+    let FrameBuf::Values(last) = last.expect("a frame that was read before") else {
         panic!("values become bytes")
     };
     assert!(all.ends_with(&last), "a frame alone differs");
