@@ -74,5 +74,5 @@ miri: setup ## interpret the tests of unsafe code with Miri (needs nightly Rust 
 	@scripts/miri.sh
 
 clean: ## remove everything that was built or installed here
-	rm -rf .venv .tools target fuzz/target dist site python/kinograph/_core*.so
+	rm -rf .venv .tools target dist site python/kinograph/_core*.so
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

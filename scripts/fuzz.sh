@@ -80,8 +80,10 @@ write_line() {
     echo "$2"
 }
 
-scripts/step.sh "build the fuzz targets" cargo +nightly fuzz build
-built=fuzz/target/$(rustc +nightly -vV | sed -n 's/^host: //p')/release
+# Link-time optimisation of each target would take longer than most runs.
+export CARGO_PROFILE_RELEASE_LTO=off
+scripts/step.sh "build the fuzz targets" cargo +nightly fuzz build --features libfuzzer
+built=target/$(rustc +nightly -vV | sed -n 's/^host: //p')/release
 failed=0
 [[ $# -gt 0 ]] || mapfile -t all < <(cargo +nightly fuzz list)
 for target in "${@:-${all[@]}}"; do

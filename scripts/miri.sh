@@ -11,4 +11,4 @@ if ! cargo +nightly miri --version >/dev/null 2>&1; then
     exit 1
 fi
 export MIRIFLAGS="-Zmiri-many-seeds=0..${MIRI_SEEDS:-16}"
-scripts/step.sh "Miri" cargo +nightly miri test --manifest-path fuzz/miri/Cargo.toml --target-dir fuzz/target/miri
+scripts/step.sh "Miri" cargo +nightly miri test --manifest-path fuzz/miri/Cargo.toml --target-dir target/miri

@@ -68,6 +68,16 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("xtask", &[]),
+    (
+        "kino_fuzz",
+        &[
+            "kino_codec",
+            "kino_format",
+            "kino_dataset",
+            "kino_import",
+            "kino_loader",
+        ],
+    ),
 ];
 
 /// Something that certain crates must not link, not even indirectly.
