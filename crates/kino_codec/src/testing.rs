@@ -30,7 +30,8 @@ pub(crate) fn encode_frames(spec: &str, frames: &Frames<'_>, page_frames: usize)
 pub(crate) fn encode_long(
     spec: &str,
     frame: &FrameType,
-    (sample, bytes): (&[u8], &[u8]),
+    sample: &[u8],
+    bytes: &[u8],
     page_frames: usize,
 ) -> Encoded {
     let page_frames = NonZeroUsize::new(page_frames).unwrap();

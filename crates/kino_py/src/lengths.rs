@@ -13,6 +13,10 @@ use crate::samples::Samples;
 /// Epoch and episodes of a batch.
 type PyBatch<'py> = (u64, Bound<'py, PyArray1<u32>>);
 
+/// Epoch and batches done, a tuple in Python.
+#[derive(FromPyObject, IntoPyObject)]
+pub(crate) struct Position(u64, u64);
+
 /// Batches of whole episodes.
 #[pyclass(frozen, module = "kinograph._core")]
 pub(crate) struct LengthOrder {
@@ -47,11 +51,11 @@ impl LengthOrder {
     fn step<'py>(
         &self,
         py: Python<'py>,
-        place: (u64, u64),
+        position: Position,
         rank: u32,
         world_size: u32,
-    ) -> PyResult<(Vec<PyBatch<'py>>, (u64, u64))> {
-        let cursor = to_cursor(place);
+    ) -> PyResult<(Vec<PyBatch<'py>>, Position)> {
+        let cursor = position.into();
         let step = py
             .detach(|| self.read(|reader| reader.step(cursor)))
             .map_err(loader_to_py)?;
@@ -61,12 +65,12 @@ impl LengthOrder {
             (batch.epoch, episodes)
         };
         let batches = batches.iter().map(array).collect();
-        Ok((batches, (step.next.epoch, step.next.done)))
+        Ok((batches, step.next.into()))
     }
 
     /// The state at a position, as JSON.
-    fn state(&self, py: Python<'_>, place: (u64, u64)) -> PyResult<String> {
-        let cursor = to_cursor(place);
+    fn state(&self, py: Python<'_>, position: Position) -> PyResult<String> {
+        let cursor = position.into();
         let state = py
             .detach(|| self.read(|reader| reader.state(cursor)))
             .map_err(loader_to_py)?;
@@ -74,14 +78,13 @@ impl LengthOrder {
     }
 
     /// The order and the position of a state.
-    fn restore(&self, py: Python<'_>, state: &str, force: bool) -> PyResult<(Self, (u64, u64))> {
+    fn restore(&self, py: Python<'_>, state: &str, force: bool) -> PyResult<(Self, Position)> {
         let mismatch = to_mismatch(force);
         let restored = py.detach(|| {
             LengthState::from_json(state).and_then(|state| self.inner.restore(&state, mismatch))
         });
         let restored = restored.map_err(loader_to_py)?;
-        let place = (restored.cursor.epoch, restored.cursor.done);
-        Ok((Self::from(restored.order), place))
+        Ok((Self::from(restored.order), restored.cursor.into()))
     }
 }
 
@@ -103,6 +106,14 @@ impl LengthOrder {
     }
 }
 
-fn to_cursor((epoch, done): (u64, u64)) -> Cursor {
-    Cursor { epoch, done }
+impl From<Position> for Cursor {
+    fn from(Position(epoch, done): Position) -> Self {
+        Self { epoch, done }
+    }
+}
+
+impl From<Cursor> for Position {
+    fn from(Cursor { epoch, done }: Cursor) -> Self {
+        Self(epoch, done)
+    }
 }

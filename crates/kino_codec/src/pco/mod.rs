@@ -334,7 +334,7 @@ mod tests {
             .flat_map(|idx| time(idx).to_le_bytes())
             .collect();
         let sample: Vec<u8> = bytes.chunks(2048).step_by(4).flatten().copied().collect();
-        let long = encode_long("pco", &frame, (&sample, &bytes), 256);
+        let long = encode_long("pco", &frame, &sample, &bytes, 256);
         assert_decodes_to("pco", &frame, &long, &bytes);
         let size = |encoded: &Encoded| -> usize {
             encoded.pages.iter().map(|page| page.bytes.len()).sum()
@@ -351,7 +351,7 @@ mod tests {
             let size = frame.as_values().unwrap().frame_bytes();
             let sample = cut.min(bytes.len() / size) * size;
             let spec = format!("pco:level={level}");
-            let encoded = encode_long(&spec, &frame, (&bytes[..sample], &bytes), page_frames);
+            let encoded = encode_long(&spec, &frame, &bytes[..sample], &bytes, page_frames);
             assert_decodes_to(&spec, &frame, &encoded, &bytes);
         }
     }

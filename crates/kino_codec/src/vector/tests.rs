@@ -421,7 +421,7 @@ fn a_long_run_costs_as_much_as_when_encoded_whole() {
         let pages = encoded.pages.iter().map(|page| page.bytes.len());
         encoded.shared.len() + pages.sum::<usize>()
     };
-    let long = encode_long("vector", &frame, (&sample, &bytes), 256);
+    let long = encode_long("vector", &frame, &sample, &bytes, 256);
     assert_decodes_to("vector", &frame, &long, &bytes);
     let whole = size(&encode("vector", &frame, &bytes, 256));
     assert!(size(&long) <= whole + whole / 50, "{} {whole}", size(&long));
@@ -436,7 +436,7 @@ fn values_outside_the_sample_round_trip_and_cost_little_more_than_raw() {
     let others = [every_kind(3000), arbitrary_bytes(3, 3000 * 32)];
     for sample in [&sample, &quiet] {
         for bytes in &others {
-            let encoded = encode_long("vector", &frame, (sample, bytes), 256);
+            let encoded = encode_long("vector", &frame, sample, bytes, 256);
             assert_decodes_to("vector", &frame, &encoded, bytes);
             let len: usize = encoded.pages.iter().map(|page| page.bytes.len()).sum();
             assert!(len < 2 * bytes.len(), "{len} {}", bytes.len());
@@ -496,7 +496,7 @@ proptest! {
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a fraction of the frames")]
         let sample = ((frames as f64 * cut) as usize).clamp(1, frames) * size;
         let spec = format!("vector:level={level}");
-        let encoded = encode_long(&spec, &frame, (&bytes[..sample], &bytes), page_frames);
+        let encoded = encode_long(&spec, &frame, &bytes[..sample], &bytes, page_frames);
         assert_decodes_to(&spec, &frame, &encoded, &bytes);
     }
 }
