@@ -20,6 +20,7 @@ mod compare;
 mod costs;
 mod dataset;
 mod draft;
+mod durable;
 mod emulate;
 mod encode;
 mod encode_queue;
