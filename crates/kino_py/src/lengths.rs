@@ -2,7 +2,7 @@
 
 use kino_sync::Mutex;
 
-use kino_loader::{Cursor, EpisodeBatch, LengthReader, LengthSettings, LengthState, LoaderError};
+use kino_loader::{Cursor, EpisodeBatch, LengthReader, LengthSettings, LengthState};
 use numpy::PyArray1;
 use pyo3::prelude::*;
 
@@ -43,7 +43,7 @@ impl LengthOrder {
 
     /// The number of batches in an epoch.
     fn batches_in(&self, py: Python<'_>, epoch: u64) -> PyResult<u64> {
-        py.detach(|| self.read(|reader| reader.batches_in(epoch)))
+        py.detach(|| self.reader.lock().batches_in(epoch))
             .map_err(loader_to_py)
     }
 
@@ -57,7 +57,7 @@ impl LengthOrder {
     ) -> PyResult<(Vec<PyBatch<'py>>, Position)> {
         let cursor = position.into();
         let step = py
-            .detach(|| self.read(|reader| reader.step(cursor)))
+            .detach(|| self.reader.lock().step(cursor))
             .map_err(loader_to_py)?;
         let batches = step.rank(rank, world_size).map_err(loader_to_py)?;
         let array = |batch: &EpisodeBatch| {
@@ -72,7 +72,7 @@ impl LengthOrder {
     fn state(&self, py: Python<'_>, position: Position) -> PyResult<String> {
         let cursor = position.into();
         let state = py
-            .detach(|| self.read(|reader| reader.state(cursor)))
+            .detach(|| self.reader.lock().state(cursor))
             .map_err(loader_to_py)?;
         Ok(state.to_json())
     }
@@ -94,15 +94,6 @@ impl LengthOrder {
             reader: Mutex::new(inner.reader()),
             inner,
         }
-    }
-
-    fn read<T>(
-        &self,
-        ask: impl FnOnce(&mut LengthReader) -> Result<T, LoaderError>,
-    ) -> Result<T, LoaderError> {
-        // A reader only caches layouts, so it is still valid after a panic.
-        let mut reader = self.reader.lock();
-        ask(&mut reader)
     }
 }
 

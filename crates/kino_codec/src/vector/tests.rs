@@ -5,7 +5,7 @@ use crate::codec;
 use crate::codec::Page;
 use crate::testing::{
     any_values, arbitrary_bytes, assert_decodes_to, assert_same_as_raw, assert_survives_damage,
-    assert_survives_empty_frames, decode, encode, encode_frames, encode_long,
+    assert_survives_empty_frames, decode, encode, encode_frames, encode_long, odd_floats,
 };
 use proptest::prelude::*;
 
@@ -111,22 +111,7 @@ fn parameters_that_make_no_sense_are_refused() {
 
 #[test]
 fn floats_keep_every_bit() {
-    let bits = [
-        0,
-        0x8000_0000,
-        0x7f80_0000,
-        0xff80_0000,
-        0x7fc0_0000,
-        0x7f80_0001,
-        0xffff_ffff,
-        1,
-        0x7fa5_5a5a,
-        0x3f80_0000,
-        0x3dcc_cccd,
-    ];
-    let bytes: Vec<u8> = (0..700)
-        .flat_map(|idx| u32::to_le_bytes(bits[(idx * idx + idx / 7) % bits.len()]))
-        .collect();
+    let bytes = odd_floats();
     assert_same_as_raw("vector", &f32_frame(1), &bytes, 256);
     let halves = FrameType::values(Dtype::F16, &[2]).unwrap();
     assert_same_as_raw("vector", &halves, &bytes, 100);
