@@ -14,7 +14,8 @@
 //!         u8     u8            u8              u16 LE           u16 LE          u8        the rest
 //! ```
 //!
-//! An input of the same layout with a real page at its end is a good seed: see `examples/seeds.rs`.
+//! An input of the same layout with a real page at its end is a good seed: see `examples/seeds.rs`. The unused byte
+//! stays, because without it no page of a corpus would be where it was.
 
 mod dataset;
 mod recording;
@@ -63,7 +64,7 @@ impl<'a> Input<'a> {
         })
     }
 
-    /// Wraps the page, except for its first `keep` bytes, in a valid zstd frame and passes it to `then`.
+    /// The page with everything after its first `keep` bytes in a valid zstd frame; `None` if there is nothing.
     ///
     /// A fuzzer hardly ever finds a valid frame, so the code behind one would stay untested. With
     /// `content_len` the content is truncated or repeated to that length.
@@ -72,44 +73,11 @@ impl<'a> Input<'a> {
         keep: usize,
         content_len: Option<usize>,
         scratch: &mut Scratch,
-        then: impl FnOnce(Input<'_>, &mut Scratch),
-    ) {
-        // A page of the `zstd` codec is exactly one frame.
-        self.wrapped_by("zstd:level=1", (keep, content_len), scratch, then);
-    }
-
-    /// The same, with a page of another general codec instead of the zstd frame.
-    pub fn wrapped_by(
-        &self,
-        text: &str,
-        (keep, content_len): (usize, Option<usize>),
-        scratch: &mut Scratch,
-        then: impl FnOnce(Input<'_>, &mut Scratch),
-    ) {
-        let Some((kept, content)) = self.page.split_at_checked(keep) else {
-            return;
-        };
-        let Some(len) = NonZeroUsize::new(content_len.unwrap_or(content.len())) else {
-            return;
-        };
-        if content.is_empty() {
-            return;
-        }
-        let content: Vec<u8> = content.iter().copied().cycle().take(len.get()).collect();
-        let byte = FrameType::values(Dtype::U8, &[]).expect("a scalar");
-        let frames = Frames::values(&byte, &content).expect("whole bytes");
-        let mut out = Encoded::default();
-        codec(text)
-            .and_then(|codec| codec.encode(&frames, len, &mut out, scratch))
-            .expect("bytes can be compressed");
-        let page = [kept, &out.pages[0].bytes].concat();
-        then(
-            Input {
-                page: &page,
-                ..*self
-            },
-            scratch,
-        );
+    ) -> Option<Vec<u8>> {
+        let (kept, content) = self.page.split_at_checked(keep)?;
+        let content = repeated(content, content_len.unwrap_or(content.len()));
+        let frame = zstd_frame(&content, scratch);
+        (!frame.is_empty()).then(|| [kept, &frame].concat())
     }
 
     /// The page's bytes.
@@ -160,6 +128,11 @@ impl<'a> Input<'a> {
             assert_eq!(out.len(), self.wanted);
         }
     }
+}
+
+/// The bytes, truncated or repeated to a length.
+pub fn repeated(bytes: &[u8], len: usize) -> Vec<u8> {
+    bytes.iter().copied().cycle().take(len).collect()
 }
 
 /// One zstd frame that holds `content`; empty if the content is.

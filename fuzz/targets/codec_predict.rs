@@ -20,8 +20,8 @@ fuzz_target!(|data: &[u8]| {
     let ty = image(input.kind);
     SCRATCH.with_borrow_mut(|scratch| {
         input.decode(&*codec, &ty, scratch);
-        input.wrapped(1, Some(ty.frame_bytes()), scratch, |input, scratch| {
-            input.decode(&*codec, &ty, scratch);
-        });
+        if let Some(page) = input.wrapped(1, Some(ty.frame_bytes()), scratch) {
+            input.with_page(&page).decode(&*codec, &ty, scratch);
+        }
     });
 });

@@ -5,7 +5,7 @@
 use std::cell::RefCell;
 
 use kino_codec::Scratch;
-use kino_fuzz::{Input, vector};
+use kino_fuzz::{Input, repeated, vector};
 use libfuzzer_sys::fuzz_target;
 
 thread_local! {
@@ -21,8 +21,7 @@ fuzz_target!(|data: &[u8]| {
     SCRATCH.with_borrow_mut(|scratch| {
         input.decode(&*codec, &ty, scratch);
         let len = ty.frame_bytes() * (input.frames % 64);
-        input.wrapped_by("raw", (0, Some(len)), scratch, |input, scratch| {
-            input.decode(&*codec, &ty, scratch);
-        });
+        let page = repeated(input.page(), len);
+        input.with_page(&page).decode(&*codec, &ty, scratch);
     });
 });

@@ -18,6 +18,8 @@ fuzz_target!(|data: &[u8]| {
     let codec = kino_codec::codec("text").expect("a known codec");
     SCRATCH.with_borrow_mut(|scratch| {
         input.decode_text(&*codec, scratch);
-        input.wrapped(0, None, scratch, |input, scratch| input.decode_text(&*codec, scratch));
+        if let Some(page) = input.wrapped(0, None, scratch) {
+            input.with_page(&page).decode_text(&*codec, scratch);
+        }
     });
 });

@@ -17,9 +17,10 @@ fuzz_target!(|data: &[u8]| {
     let Some(input) = Input::new(data) else { return };
     let ty = vector(input.kind);
     // `quat` is the only parameter that a reader uses.
-    let text = match ty.dtype().is_float() && ty.elements() >= 4 && input.kind % 2 == 1 {
-        true => "vector:abs=1e-3,quat=0",
-        false => "vector",
+    let text = if ty.dtype().is_float() && ty.elements() >= 4 && input.kind % 2 == 1 {
+        "vector:abs=1e-3,quat=0"
+    } else {
+        "vector"
     };
     let codec = kino_codec::codec(text).expect("a known codec");
     SCRATCH.with_borrow_mut(|scratch| input.decode(&*codec, &ty, scratch));

@@ -22,8 +22,8 @@ fuzz_target!(|data: &[u8]| {
         input.decode(&*codec, &ty, scratch);
         // Short pages only: the fuzzer should spend its time in our code, not in compression.
         let len = ty.frame_bytes() * (input.frames % 64);
-        input.wrapped(0, Some(len), scratch, |input, scratch| {
-            input.decode(&*codec, &ty, scratch);
-        });
+        if let Some(page) = input.wrapped(0, Some(len), scratch) {
+            input.with_page(&page).decode(&*codec, &ty, scratch);
+        }
     });
 });

@@ -28,10 +28,10 @@ import numpy.typing as npt
 from kinograph._arguments import to_list, to_whole, to_word
 from kinograph._dataset import Dataset
 from kinograph._errors import InvalidArgumentError, NotFoundError
-from kinograph._frame_cache import FrameCache
+from kinograph._robomimic_cache import FrameCache
 from kinograph._robomimic_options import is_newer, to_named
+from kinograph._robomimic_stats import merged_stats, to_scale
 from kinograph._samples import Samples
-from kinograph._scales import merged_stats, to_scale
 from kinograph._stream import is_number
 
 __all__ = ["SequenceDataset"]

@@ -1,4 +1,4 @@
-"""Episodes whose streams have different rates and clocks, for the naive twin and for a dataset.
+"""Episodes whose streams have different rates and clocks, for the reference and for a dataset.
 
 camera/front, camera/wrist   30 Hz     uint8 (H, W, 3)       jitter, lost and late frames
 joint/{pos,vel,torque}      500 Hz     float64 (7,)          one clock for all three
@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import h5py
 import numpy as np
-from naive_windows import Stream, explicit, regular
+from windows_reference import Stream, explicit, regular
 
 import kinograph
 

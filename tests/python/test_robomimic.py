@@ -16,7 +16,7 @@ from test_windows_peers import (
 )
 
 import kinograph
-from kinograph import _frame_cache
+from kinograph import _robomimic_cache
 from kinograph.robomimic import SequenceDataset
 
 NAMES = ("seq_length", "frame_stack", "pad_seq_length", "pad_frame_stack")
@@ -85,7 +85,7 @@ def test_a_cache_changes_nothing_but_dtypes(recording, setting, mode):
 
 @pytest.mark.parametrize("budget", [0, 1_000_000, 3_000_000])
 def test_items_are_the_same_with_any_image_budget(recording, budget, monkeypatch):
-    monkeypatch.setattr(_frame_cache, "_IMAGE_BYTES", budget)
+    monkeypatch.setattr(_robomimic_cache, "_IMAGE_BYTES", budget)
     options = {"frame_stack": 2, "seq_length": 5, "goal_mode": "last"}
     plain = make(recording, **options)
     cached = make(recording, hdf5_cache_mode="low_dim", **options)

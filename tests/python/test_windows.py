@@ -1,6 +1,6 @@
 """Samples as a user asks for them, against plain indexing of the arrays that a dataset gives.
 
-Equality with robomimic and LeRobot is in test_windows_peers.py, random requests are in test_windows_naive.py.
+Equality with robomimic and LeRobot is in test_windows_peers.py, random requests are in test_windows_random.py.
 """
 
 import concurrent.futures

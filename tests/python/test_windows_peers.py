@@ -1,6 +1,6 @@
 """Samples against what robomimic and LeRobot themselves gave; peers/README.md says how that was recorded.
 
-Each test runs on the naive twin too: the requests are written out here, and so is what a peer's arguments mean.
+Each test runs on the reference too: the requests are written out here, and so is what a peer's arguments mean.
 """
 
 import functools
@@ -10,8 +10,8 @@ import pathlib
 import numpy as np
 import pytest
 import windows_api
-from naive_windows import regular
 from peers.digest import digest
+from windows_reference import regular
 
 import kinograph
 
@@ -70,22 +70,22 @@ def lerobot_arrays():
         ]
 
 
-@pytest.fixture(scope="module", params=["naive", "kinograph"])
+@pytest.fixture(scope="module", params=["reference", "kinograph"])
 def lift_reader(request, tmp_path_factory, lift_arrays):
     """A function from a request to its samples on Lift."""
     return reader(request.param, tmp_path_factory, lift_arrays, LIFT_HZ)
 
 
-@pytest.fixture(scope="module", params=["naive", "kinograph"])
+@pytest.fixture(scope="module", params=["reference", "kinograph"])
 def lerobot_reader(request, tmp_path_factory, lerobot_arrays):
     """A function from a request to its samples on the dataset that LeRobot wrote."""
     return reader(request.param, tmp_path_factory, lerobot_arrays, float(LEROBOT["fps"]))
 
 
 def reader(kind, tmp_path_factory, arrays, rate_hz):
-    if kind == "naive":
+    if kind == "reference":
         episodes = [to_episode(streams, rate_hz) for streams in arrays]
-        return lambda request: windows_api.Naive(episodes, request)
+        return lambda request: windows_api.Reference(episodes, request)
     dataset = write(tmp_path_factory.mktemp("peers") / "d.kino", arrays, rate_hz)
     return lambda request: windows_api.bind(dataset, request)
 

@@ -1,24 +1,24 @@
 """How tests request windows: the only place that knows the names of the API.
 
 A reader is made from a dataset and a request. It has `len(reader)` and `reader[i]`, a dict of arrays including masks;
-text is a `str` or a list of `str`. `Naive` has the same interface for the naive twin, so that a test runs against
+text is a `str` or a list of `str`. `Reference` has the same interface for the reference, so that a test runs against
 both.
 """
 
-import naive_windows
+import windows_reference
 
 import kinograph
 
 
-class Naive:
-    """The naive twin as a reader: lists its samples first, reads each on access."""
+class Reference:
+    """The reference as a reader: lists its samples first, reads each on access."""
 
     def __init__(self, episodes, request):
         self._request = request
         self._places = [
             (episode, anchor)
             for episode in episodes
-            for anchor in naive_windows.eligible(episode, request)
+            for anchor in windows_reference.eligible(episode, request)
         ]
 
     def __len__(self):
@@ -26,7 +26,7 @@ class Naive:
 
     def __getitem__(self, index):
         episode, anchor = self._places[index]
-        return naive_windows.read(episode, self._request, anchor)
+        return windows_reference.read(episode, self._request, anchor)
 
 
 def bind(dataset, request):

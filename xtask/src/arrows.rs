@@ -90,24 +90,12 @@ struct NotLinked {
 const NOT_LINKED: &[NotLinked] = &[
     NotLinked {
         by: &["kino_codec"],
-        dependencies: &[
-            "tokio",
-            "parquet",
-            "rayon",
-            "crossbeam-channel",
-            "memmap2",
-        ],
+        dependencies: &["tokio", "parquet", "rayon", "crossbeam-channel", "memmap2"],
         because: "codecs are pure functions: no I/O, no threads",
     },
     NotLinked {
         by: &["kino_format"],
-        dependencies: &[
-            "tokio",
-            "parquet",
-            "rayon",
-            "memmap2",
-            "tempfile",
-        ],
+        dependencies: &["tokio", "parquet", "rayon", "memmap2", "tempfile"],
         because: "a shard is bytes: its reader requests ranges and never opens a file",
     },
     NotLinked {

@@ -3,10 +3,10 @@
 //! ```text
 //! doctor/      a loader and a step → verdict, evidence, changes           diagnose, Diagnosis
 //! bench/       costs on this machine, and comparing two results        bench_loader, bench_au, bench_storage, compare
-//! report.rs    what a loader and a training loop did → a report           Measured, LoopReport
-//! html/        data → one HTML report with tables and plots               HtmlReport
+//! report.rs    what a loader and a training loop did → a report           Measured
+//! html/        data → one HTML report with tables and plots
 //! workload.rs  what a training loop requests, in a short form             Workload
-//! machine.rs   the machine that the figures were measured on              Machine
+//! machine.rs   the machine that the figures were measured on
 //! ```
 
 mod bench;
@@ -18,14 +18,9 @@ mod report;
 mod workload;
 
 pub use bench::{
-    AuOptions, BenchResult, Better, Comparison, Figure, MeasuredDataset, Row, bench_au,
-    bench_loader, bench_storage, compare,
+    AuOptions, BenchResult, Better, Comparison, bench_au, bench_loader, bench_storage, compare,
 };
-pub use doctor::{
-    Cause, Change, Diagnosis, Differences, DoctorOptions, Emulated, Evidence, FedRun, FreeRun,
-    Host, Remedy, Setting, StreamCosts, Subject, Verdict, diagnose,
-};
+pub use doctor::{Cause, Diagnosis, DoctorOptions, Emulated, Host, Remedy, Subject, diagnose};
 pub use error::{AdvisorError, Result};
-pub use machine::Machine;
-pub use report::{LoopReport, Measured, Spread, StepMoment};
+pub use report::Measured;
 pub use workload::Workload;

@@ -16,7 +16,7 @@ mod recording;
 use std::time::Duration;
 
 use kino_advisor::{
-    Cause, Change, Diagnosis, DoctorOptions, Emulated, Host, Remedy, Result, Subject, diagnose,
+    Cause, Diagnosis, DoctorOptions, Emulated, Host, Remedy, Result, Subject, diagnose,
 };
 use kino_dataset::{ByteSize, Request, Samples, Selection, SlowStorage, Stall, Storage};
 use kino_loader::{
@@ -124,10 +124,10 @@ impl Planted {
         found
     }
 
-    /// Applies a change that the doctor recommends.
-    fn apply(&mut self, change: &Change) {
+    /// Applies what the doctor recommends.
+    fn apply(&mut self, remedy: &Remedy) {
         let options = &mut self.subject.options;
-        match change.remedy {
+        match *remedy {
             Remedy::Threads(threads) => options.threads = Some(threads),
             Remedy::Prefetch(depth) => options.prefetch = depth,
             Remedy::Memory(bytes) => {
@@ -149,7 +149,7 @@ impl Planted {
                 let source = Source::of(&self.subject.windows[0][0]).unwrap();
                 self.subject.order = Order::new(source, settings).unwrap();
             }
-            _ => panic!("this test does not apply {change:?}"),
+            _ => panic!("this test does not apply {remedy:?}"),
         }
     }
 
@@ -158,7 +158,7 @@ impl Planted {
         let found = self.finds(cause);
         let change = found.changes[0].clone();
         assert!(is_expected(&change.remedy), "{found}");
-        self.apply(&change);
+        self.apply(&change.remedy);
         let after = self.examine().evidence.fed.compute_ratio;
         let before = found.evidence.fed.compute_ratio;
         assert!(change.compute_ratio > before * 1.2, "{found}");
@@ -220,7 +220,7 @@ fn storage_with_high_latency_is_found_and_a_local_copy_helps() {
         .iter()
         .find(|change| change.remedy == Remedy::Staging)
         .unwrap();
-    planted.apply(staging);
+    planted.apply(&staging.remedy);
     let (before, after) = (
         found.evidence.fed.compute_ratio,
         planted.examine().evidence.fed.compute_ratio,

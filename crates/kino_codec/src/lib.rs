@@ -31,6 +31,7 @@ mod jpeg;
 mod kind;
 mod pages;
 mod pco;
+mod pco_file;
 mod pco_table;
 mod predict;
 mod raw;

@@ -26,11 +26,32 @@ pub(crate) fn encode_frames(spec: &str, frames: &Frames<'_>, page_frames: usize)
     out
 }
 
+/// 700 floats of 32 bits: zeros, infinities, NaNs with and without a payload, subnormals and ordinary ones.
+pub(crate) fn odd_floats() -> Vec<u8> {
+    let bits = [
+        0,
+        0x8000_0000,
+        0x7f80_0000,
+        0xff80_0000,
+        0x7fc0_0000,
+        0x7f80_0001,
+        0xffff_ffff,
+        1,
+        0x7fa5_5a5a,
+        0x3f80_0000,
+        0x3dcc_cccd,
+    ];
+    (0..700)
+        .flat_map(|idx| u32::to_le_bytes(bits[(idx * idx + idx / 7) % bits.len()]))
+        .collect()
+}
+
 /// Encodes packed values as a long run from which `sample` was drawn.
 pub(crate) fn encode_long(
     spec: &str,
     frame: &FrameType,
-    (sample, bytes): (&[u8], &[u8]),
+    sample: &[u8],
+    bytes: &[u8],
     page_frames: usize,
 ) -> Encoded {
     let page_frames = NonZeroUsize::new(page_frames).unwrap();

@@ -13,6 +13,7 @@
     reason = "synthetic values"
 )]
 
+use std::ops::Range;
 use std::time::Instant;
 
 use kino_codec::{Dtype, Encoded, FrameType, Frames, Scratch, codec};
@@ -20,10 +21,10 @@ use kino_dataset::{
     Arrival, Dataset, DatasetWriter, EpisodeInfo, Kind, Start, StreamInfo, Times, WriterOptions,
 };
 
-/// Joints that move smoothly, with noise in the last digits; frames `start..end`.
-fn frames(dtype: Dtype, elements: usize, (start, end): (usize, usize)) -> Vec<u8> {
+/// Joints that move smoothly, with noise in the last digits.
+fn frames(dtype: Dtype, elements: usize, range: Range<usize>) -> Vec<u8> {
     let mut bytes = Vec::new();
-    for t in start..end {
+    for t in range {
         for element in 0..elements {
             let seed = (t * elements + element) as u64;
             let noise =
@@ -59,7 +60,7 @@ fn main() {
     let started = peak_mb();
     let clock = Instant::now();
     let stored = if args[3] == "whole" {
-        let bytes = frames(dtype, elements, (0, count));
+        let bytes = frames(dtype, elements, 0..count);
         let made = codec("vector").unwrap();
         let mut out = Encoded::default();
         let all = Frames::values(&frame, &bytes).unwrap();
@@ -97,9 +98,7 @@ fn main() {
         episode.stream(&info).unwrap();
         for start in (0..count).step_by(1000) {
             let end = count.min(start + 1000);
-            episode
-                .push(&frames(dtype, elements, (start, end)))
-                .unwrap();
+            episode.push(&frames(dtype, elements, start..end)).unwrap();
         }
         episode.finish().unwrap();
         writer.commit("").unwrap();

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use kino_format::ByteSize;
-use kino_sync::{Mutex, MutexGuard};
+use kino_sync::Mutex;
 
 use crate::error::{DatasetError, Result, invalid};
 
@@ -121,12 +121,12 @@ impl Emulated {
             return self.read_slowly(read);
         }
         let place = (key.to_owned(), range);
-        let found = self.kept().ranges.get(&place).cloned();
+        let found = self.kept.lock().ranges.get(&place).cloned();
         if let Some(bytes) = found {
             return Ok(bytes);
         }
         let bytes = self.read_slowly(read)?;
-        let mut kept = self.kept();
+        let mut kept = self.kept.lock();
         let len = bytes.len() as u64;
         // What does not fit is read again each time: evicting something else would only move the miss.
         if kept.bytes.saturating_add(len) <= self.storage.keep_bytes {
@@ -134,10 +134,6 @@ impl Emulated {
             kept.ranges.insert(place, bytes.clone());
         }
         Ok(bytes)
-    }
-
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock()
     }
 
     fn read_slowly(&self, read: impl FnOnce() -> Result<Bytes>) -> Result<Bytes> {

@@ -20,6 +20,7 @@ mod compare;
 mod costs;
 mod dataset;
 mod draft;
+mod durable;
 mod emulate;
 mod encode;
 mod encode_queue;
@@ -68,7 +69,7 @@ pub use emulate::{SlowStorage, Stall, Storage};
 pub use episode::Episode;
 pub use episode_writer::EpisodeWriter;
 pub use error::{DatasetError, ErrorKind, Result};
-pub use events::{Detect, EventRule, Protected};
+pub use events::Protected;
 pub use garbage::{Collect, Garbage, Interrupted, StagedWork, WorkState, collect_garbage};
 pub use hash::Hash;
 pub use kino_format::{
@@ -76,8 +77,8 @@ pub use kino_format::{
     escape_line, is_unprintable,
 };
 pub use local::check_local;
-pub use manifest::{FileRef, Manifest, ShardRef, StreamSummary, TableRef};
-pub use plan::{Arrival, Choice, Plan, PlanBound, Rule, matches_pattern};
+pub use manifest::{Manifest, StreamSummary};
+pub use plan::{Arrival, Choice, Plan, matches_pattern};
 pub use selection::{Episodes, Selection};
 pub use stats::StreamStats;
 pub use stored_stream::StoredStream;
@@ -88,8 +89,8 @@ pub use usage::StreamUsage;
 pub use verify::{Damage, Level, Verified, verify, verify_while};
 pub use window::{
     ACTIONS, Anchor, Array, At, CountSource, Described, Description, EpisodeSamples, Goal, Include,
-    LeRobot, Located, Mask, MaskArray, MaskDialect, MaskShape, NO_FRAME, NextObs, Out, Pad,
-    Polarity, Rate, Request, Resolve, Robomimic, Sample, SampleFrames, Samples, Stack, Window,
-    WindowFrames, shared_anchor, suggest,
+    LeRobot, Mask, MaskArray, MaskDialect, MaskShape, NO_FRAME, NextObs, Out, Pad, Rate, Request,
+    Resolve, Robomimic, Sample, SampleFrames, Samples, Stack, Window, WindowFrames, shared_anchor,
+    suggest,
 };
 pub use writer::{DatasetWriter, EpisodeInfo, Start, WriterOptions};

@@ -11,11 +11,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::durable::{create_folder, sync_folder};
 use crate::error::{DatasetError, Result, invalid, io_at};
 use crate::local::check_local;
 use crate::resume;
 use crate::staging::FoundArea;
-use crate::store::{Store, create_folder, list_folder, sync_folder};
+use crate::store::{Store, list_folder};
 
 /// The folders of a dataset.
 pub(crate) const FOLDERS: [&str; 5] = ["versions", "episodes", "shards", "stats", "staging"];

@@ -15,9 +15,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::durable::create_folder;
 use crate::error::{DatasetError, Result, corrupt, io_at};
 use crate::lease::{self, Holder, Lease};
-use crate::store::{Store, create_folder, list_folder};
+use crate::store::{Store, list_folder};
 
 /// Prefix of the names of unfinished shards.
 const SHARD_PREFIX: &str = "shard-";

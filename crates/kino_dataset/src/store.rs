@@ -11,15 +11,16 @@
 //! manifest can point outside the folder. Everything is durable (file and folder are synced) before the call returns.
 
 use std::fs::{self, File, TryLockError};
-use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use tempfile::{NamedTempFile, TempPath};
+use tempfile::NamedTempFile;
 
+use crate::durable::{create_folder, sync_folder, sync_parent, write_beside};
 use crate::emulate::{Emulated, Storage};
 use crate::error::{DatasetError, Result, corrupt, io_at, not_found};
 use crate::hash::Hash;
@@ -290,19 +291,15 @@ impl Store {
     /// Moves a finished shard to its place, durably.
     pub(crate) fn publish_shard(&self, file: NamedTempFile, hash: &Hash) -> Result<()> {
         let path = self.root.join(FileKind::Shard.key(hash));
-        let error = |source| DatasetError::Io {
-            operation: "write",
-            path: path.display().to_string(),
-            source,
-        };
-        file.as_file().sync_all().map_err(error)?;
         let folder = self.root.join("shards");
-        fs::create_dir_all(&folder).map_err(error)?;
-        // The name is the content's hash: an existing file has the same bytes.
-        file.persist(&path).map_err(|failed| error(failed.error))?;
-        sync_folder(&folder)
+        let synced = file.as_file().sync_all();
+        synced
+            .and_then(|()| fs::create_dir_all(&folder))
+            // The name is the content's hash: an existing file has the same bytes.
+            .and_then(|()| Ok(file.persist(&path)?))
+            .and_then(|_| sync_folder(&folder))
             .and_then(|()| sync_folder(&self.root))
-            .map_err(error)
+            .map_err(io_at("write", path.display().to_string()))
     }
 }
 
@@ -324,36 +321,11 @@ impl Drop for Turn {
     }
 }
 
-/// Creates a folder and its parents, durably.
-pub(crate) fn create_folder(folder: &Path) -> io::Result<()> {
-    let mut missing = Vec::new();
-    let mut above = Some(folder);
-    while let Some(path) = above.filter(|path| !path.as_os_str().is_empty() && !path.exists()) {
-        missing.push(path);
-        above = path.parent();
-    }
-    fs::create_dir_all(folder)?;
-    for path in missing {
-        let parent = path.parent().filter(|path| !path.as_os_str().is_empty());
-        sync_folder(parent.unwrap_or(Path::new(".")))?;
-    }
-    Ok(())
-}
-
 /// The entries of a folder; none if it is missing.
 pub(crate) fn list_folder(folder: &Path) -> Result<Vec<fs::DirEntry>> {
     match fs::read_dir(folder).and_then(Iterator::collect) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         listed => listed.map_err(io_at("list", folder.display().to_string())),
-    }
-}
-
-/// Makes the names in a folder durable.
-pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
-    if cfg!(unix) {
-        File::open(folder)?.sync_all()
-    } else {
-        Ok(())
     }
 }
 
@@ -371,34 +343,6 @@ fn read_file(path: &Path, range: Range<u64>) -> io::Result<Bytes> {
     file.seek(SeekFrom::Start(range.start))?;
     file.read_exact(&mut bytes)?;
     Ok(bytes.into())
-}
-
-/// Writes a temporary file next to `path`, durably. If the process is killed, it is left behind as `<name>#<number>`,
-/// which `garbage.rs` removes.
-fn write_beside(path: &Path, bytes: &[u8]) -> io::Result<TempPath> {
-    path.parent().map_or(Ok(()), create_folder)?;
-    let (mut file, temporary) = create_beside(path)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    Ok(temporary)
-}
-
-/// Creates the first of the names `<name>#<number>` that is free.
-fn create_beside(path: &Path) -> io::Result<(File, TempPath)> {
-    let mut number = 1_u32;
-    loop {
-        let mut name = path.as_os_str().to_owned();
-        name.push(format!("#{number}"));
-        match File::create_new(&name) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
-            created => return Ok((created?, TempPath::try_from_path(name)?)),
-        }
-    }
-}
-
-/// Makes a file's name durable.
-fn sync_parent(path: &Path) -> io::Result<()> {
-    path.parent().map_or(Ok(()), sync_folder)
 }
 
 /// An error of the system, with the operation and path.

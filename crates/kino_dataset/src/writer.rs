@@ -245,11 +245,6 @@ impl DatasetWriter {
         self.pipeline.write_next()
     }
 
-    /// Adds to what is known of the whole dataset; a name that is there already gets the new value.
-    pub fn add_attributes(&mut self, attributes: serde_json::Map<String, serde_json::Value>) {
-        self.options.attributes.extend(attributes);
-    }
-
     /// Adds metadata of the episodes' source. It never replaces an attribute of the dataset: a different value of the
     /// same name is kept as `<name>@<source>`.
     pub fn add_source(&mut self, source: SourceRecord) {

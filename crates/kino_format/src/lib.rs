@@ -41,4 +41,4 @@ pub use open::{DirectoryEntry, OpenShard, Shard, Step};
 pub use printable::{escape, escape_line, is_unprintable};
 pub use records::{ClockRecord, NONE, PageRecord, StreamRecord};
 pub use schema::{Schema, StreamSchema};
-pub use write::{EpisodeRecords, EpisodeSummary, ShardWriter};
+pub use write::{EpisodeRecords, ShardWriter};

@@ -26,7 +26,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::ends::{Footer, Versions, parse_header};
+use crate::ends::{Footer, Versions};
 use crate::error::{FormatError, Result, invalid};
 use crate::index::EpisodeIndex;
 use crate::layout::{Cursor, DIRECTORY_ENTRY_LEN, FOOTER_LEN, HEADER_LEN, verify};
@@ -266,13 +266,6 @@ impl Shard {
         EpisodeIndex::parse(bytes, entry.pages_len, &self.schema)
     }
 
-    /// Checks the header, which opening does not need and therefore does not read.
-    ///
-    /// [`verify_header`](Self::verify_header) also compares it with the footer.
-    pub fn check_header(bytes: &[u8]) -> Result<()> {
-        parse_header(bytes).map(|_| ())
-    }
-
-    /// The header's length, for callers that check it.
+    /// The header's length, for callers of [`verify_header`](Self::verify_header): opening does not read it.
     pub const HEADER_LEN: u64 = HEADER_LEN as u64;
 }

@@ -1,7 +1,6 @@
-//! Checking bytes against the directory and the index: the reader's page check,
-//! and the full check behind `kinograph verify`.
+//! Checking bytes against the directory and the index: the full check behind `kinograph verify`.
 //!
-//! Opening checks the tail; an index and a page are checked when they are read. That leaves
+//! Opening checks the tail; an index and a page are checked by whoever reads them. That leaves
 //! bytes that reading never touches: the header, and the zero padding of pages. With
 //! [`Shard::verify_header`] and [`Shard::verify_episode`] every bit of the file has been checked.
 
@@ -26,32 +25,6 @@ impl Shard {
             return Err(invalid("header", what));
         }
         Ok(())
-    }
-
-    /// Compares the bytes of page `page` of the episode at `slot` with their checksum.
-    ///
-    /// An error names the page's stream and frames.
-    ///
-    /// # Panics
-    /// If the index has no such page.
-    pub fn verify_page(
-        &self,
-        slot: usize,
-        index: &EpisodeIndex,
-        page: u32,
-        bytes: &[u8],
-    ) -> Result<()> {
-        let record = index.page(page);
-        let (need, have) = (u64::from(record.len), bytes.len() as u64);
-        if have != need {
-            let part = "page";
-            return Err(FormatError::Truncated { part, need, have });
-        }
-        let episode_start = self.episodes().get(slot).map_or(0, |entry| entry.start);
-        let start = episode_start.saturating_add(record.offset());
-        // Finding the name means a walk over the streams, so it is done only for a damaged page.
-        verify("page", start, bytes, record.crc)
-            .map_err(|error| named(error, || Owners::new(index, self.schema()).name(slot, page)))
     }
 
     /// All errors in the episode at `slot`, given all bytes of its

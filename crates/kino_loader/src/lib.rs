@@ -42,16 +42,14 @@ mod samples;
 
 pub use decodes::decodes_per_frame;
 pub use engine::{
-    ArrayInfo, ArrayType, Batch, CpuShare, ImageDtype, ImageOptions, Layout, Loader, LoaderOptions,
-    Moment, Next, Normal, OnError, PerKey, Report, Run, ShuffleQuality, Size, Stage, StageReport,
-    TraceEvent, TraceLog, Trial, VectorDtype, WaitBucket, WaitReport, Waits, Watch,
-    available_memory, decoded_bytes,
+    Batch, CpuShare, ImageDtype, ImageOptions, Layout, Loader, LoaderOptions, Moment, Next, Normal,
+    OnError, PerKey, Report, Run, ShuffleQuality, Size, Stage, TraceLog, Trial, VectorDtype,
+    WaitReport, Waits, Watch, available_memory, decoded_bytes,
 };
 pub use error::{LoaderError, Result};
 pub use option_table::{Form, OPTIONS, OptionInfo, Part, set_option};
 pub use order::{
-    AutoShuffle, Batching, Cursor, Draw, EpisodeBatch, GroupSize, LastBatch, LengthOrder,
-    LengthReader, LengthRestored, LengthSettings, LengthState, MAX_INDEX, Mismatch, Mixing,
-    Operation, Order, OrderReader, Oversize, Restored, SampleRef, Settings, Shuffle, Source, State,
-    Step, Uneven, Unit,
+    AutoShuffle, Batching, Cursor, EpisodeBatch, GroupSize, LastBatch, LengthOrder, LengthReader,
+    LengthSettings, LengthState, Mismatch, Operation, Order, OrderReader, Oversize, SampleRef,
+    Settings, Shuffle, Source, State, Step, Uneven, Unit,
 };

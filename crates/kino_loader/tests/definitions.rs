@@ -19,6 +19,9 @@ use proptest::prelude::{
 
 use twin::{MixtureTwin, Twin};
 
+/// Where indices end.
+const MAX_INDEX: u64 = 1 << 62;
+
 fn shuffles() -> impl Strategy<Value = Shuffle> {
     let size = prop_oneof![
         (1_u64..400).prop_map(GroupSize::Bytes),
@@ -463,7 +466,7 @@ fn indices_end_without_a_panic() {
                     continue;
                 };
                 let mut reader = order.reader();
-                for i in [0, kino_loader::MAX_INDEX - 1] {
+                for i in [0, MAX_INDEX - 1] {
                     if !order.has_sample(i) {
                         assert!(reader.at(i).is_err() && reader.substitute(i, 0).is_err());
                         continue;
@@ -473,12 +476,9 @@ fn indices_end_without_a_panic() {
                     reader.substitute(i, u64::MAX).unwrap();
                     order.sample_index(&sample);
                 }
-                for i in [kino_loader::MAX_INDEX, u64::MAX] {
+                for i in [MAX_INDEX, u64::MAX] {
                     assert!(reader.at(i).is_err() && reader.substitute(i, 0).is_err());
-                    assert!(
-                        reader.fill(i - 1..i, &mut Vec::new()).is_ok()
-                            == (i == kino_loader::MAX_INDEX)
-                    );
+                    assert!(reader.fill(i - 1..i, &mut Vec::new()).is_ok() == (i == MAX_INDEX));
                     assert!(order.epoch_start(i).is_err() && order.batches_of(i).is_err());
                 }
             }

@@ -31,4 +31,4 @@ pub use leaf::Leaf;
 pub use parquet::data_type::ByteArray;
 pub use schema::{Field, Form, Presence};
 pub use values::{Levels, Rows, Values};
-pub use write::{ColumnWriter, Compression, GroupWriter, WriteOptions, Writer};
+pub use write::{ColumnWriter, Compression, WriteOptions, Writer};

@@ -2,7 +2,7 @@
 
 use kino_sync::Mutex;
 
-use kino_loader::{Cursor, EpisodeBatch, LengthReader, LengthSettings, LengthState, LoaderError};
+use kino_loader::{Cursor, EpisodeBatch, LengthReader, LengthSettings, LengthState};
 use numpy::PyArray1;
 use pyo3::prelude::*;
 
@@ -12,6 +12,10 @@ use crate::samples::Samples;
 
 /// Epoch and episodes of a batch.
 type PyBatch<'py> = (u64, Bound<'py, PyArray1<u32>>);
+
+/// Epoch and batches done, a tuple in Python.
+#[derive(FromPyObject, IntoPyObject)]
+pub(crate) struct Position(u64, u64);
 
 /// Batches of whole episodes.
 #[pyclass(frozen, module = "kinograph._core")]
@@ -39,7 +43,7 @@ impl LengthOrder {
 
     /// The number of batches in an epoch.
     fn batches_in(&self, py: Python<'_>, epoch: u64) -> PyResult<u64> {
-        py.detach(|| self.read(|reader| reader.batches_in(epoch)))
+        py.detach(|| self.reader.lock().batches_in(epoch))
             .map_err(loader_to_py)
     }
 
@@ -47,13 +51,13 @@ impl LengthOrder {
     fn step<'py>(
         &self,
         py: Python<'py>,
-        place: (u64, u64),
+        position: Position,
         rank: u32,
         world_size: u32,
-    ) -> PyResult<(Vec<PyBatch<'py>>, (u64, u64))> {
-        let cursor = to_cursor(place);
+    ) -> PyResult<(Vec<PyBatch<'py>>, Position)> {
+        let cursor = position.into();
         let step = py
-            .detach(|| self.read(|reader| reader.step(cursor)))
+            .detach(|| self.reader.lock().step(cursor))
             .map_err(loader_to_py)?;
         let batches = step.rank(rank, world_size).map_err(loader_to_py)?;
         let array = |batch: &EpisodeBatch| {
@@ -61,27 +65,26 @@ impl LengthOrder {
             (batch.epoch, episodes)
         };
         let batches = batches.iter().map(array).collect();
-        Ok((batches, (step.next.epoch, step.next.done)))
+        Ok((batches, step.next.into()))
     }
 
     /// The state at a position, as JSON.
-    fn state(&self, py: Python<'_>, place: (u64, u64)) -> PyResult<String> {
-        let cursor = to_cursor(place);
+    fn state(&self, py: Python<'_>, position: Position) -> PyResult<String> {
+        let cursor = position.into();
         let state = py
-            .detach(|| self.read(|reader| reader.state(cursor)))
+            .detach(|| self.reader.lock().state(cursor))
             .map_err(loader_to_py)?;
         Ok(state.to_json())
     }
 
     /// The order and the position of a state.
-    fn restore(&self, py: Python<'_>, state: &str, force: bool) -> PyResult<(Self, (u64, u64))> {
+    fn restore(&self, py: Python<'_>, state: &str, force: bool) -> PyResult<(Self, Position)> {
         let mismatch = to_mismatch(force);
         let restored = py.detach(|| {
             LengthState::from_json(state).and_then(|state| self.inner.restore(&state, mismatch))
         });
         let restored = restored.map_err(loader_to_py)?;
-        let place = (restored.cursor.epoch, restored.cursor.done);
-        Ok((Self::from(restored.order), place))
+        Ok((Self::from(restored.order), restored.cursor.into()))
     }
 }
 
@@ -92,17 +95,16 @@ impl LengthOrder {
             inner,
         }
     }
+}
 
-    fn read<T>(
-        &self,
-        ask: impl FnOnce(&mut LengthReader) -> Result<T, LoaderError>,
-    ) -> Result<T, LoaderError> {
-        // A reader only caches layouts, so it is still valid after a panic.
-        let mut reader = self.reader.lock();
-        ask(&mut reader)
+impl From<Position> for Cursor {
+    fn from(Position(epoch, done): Position) -> Self {
+        Self { epoch, done }
     }
 }
 
-fn to_cursor((epoch, done): (u64, u64)) -> Cursor {
-    Cursor { epoch, done }
+impl From<Cursor> for Position {
+    fn from(Cursor { epoch, done }: Cursor) -> Self {
+        Self(epoch, done)
+    }
 }

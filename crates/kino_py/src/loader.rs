@@ -5,7 +5,7 @@ use std::time::Duration;
 use kino_advisor::Measured;
 use kino_dataset::ByteSize;
 use kino_loader::{Batch, LoaderOptions, Next, OPTIONS, Watch};
-use kino_sync::{Mutex, MutexGuard};
+use kino_sync::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde::Serialize;
@@ -58,7 +58,7 @@ impl Loader {
     fn next<'py>(&self, py: Python<'py>) -> PyResult<Option<(u64, Bound<'py, PyDict>)>> {
         self.check_process()?;
         loop {
-            let next = py.detach(|| match self.lock().as_mut() {
+            let next = py.detach(|| match self.inner.lock().as_mut() {
                 Some(loader) => loader.next_batch_within(BETWEEN_SIGNALS),
                 None => Ok(Next::End),
             });
@@ -94,16 +94,12 @@ impl Loader {
     /// Ends its threads.
     fn close(&self, py: Python<'_>) {
         if self.check_process().is_ok() {
-            py.detach(|| drop(self.lock().take()));
+            py.detach(|| drop(self.inner.lock().take()));
         }
     }
 }
 
 impl Loader {
-    fn lock(&self) -> MutexGuard<'_, Option<kino_loader::Loader>> {
-        self.inner.lock()
-    }
-
     /// A forked process has the object but not its threads: it would wait for ever.
     fn check_process(&self) -> PyResult<()> {
         if std::process::id() == self.process {

@@ -3,8 +3,7 @@
 use kino_sync::Mutex;
 
 use kino_loader::{
-    LoaderError, Operation, OrderReader, SampleRef, Settings, ShuffleQuality, Source, State,
-    available_memory,
+    Operation, OrderReader, SampleRef, Settings, ShuffleQuality, Source, State, available_memory,
 };
 use numpy::PyArray1;
 use pyo3::prelude::*;
@@ -115,20 +114,16 @@ impl Order {
 
     /// The samples at global indices `start..stop`.
     fn samples<'py>(&self, py: Python<'py>, start: u64, stop: u64) -> PyResult<Columns<'py>> {
-        let samples = py.detach(|| {
-            let mut samples = Vec::new();
-            self.read(|reader| reader.fill(start..stop, &mut samples))?;
-            Ok(samples)
-        });
-        Ok(self.to_columns(py, &samples.map_err(loader_to_py)?))
+        let mut samples = Vec::new();
+        py.detach(|| self.reader.lock().fill(start..stop, &mut samples))
+            .map_err(loader_to_py)?;
+        Ok(self.to_columns(py, &samples))
     }
 
     /// The sample that stands in for the one at `index`.
     fn substitute<'py>(&self, py: Python<'py>, index: u64, attempt: u64) -> PyResult<Columns<'py>> {
-        let sample = self
-            .read(|reader| reader.substitute(index, attempt))
-            .map_err(loader_to_py)?;
-        Ok(self.to_columns(py, &[sample]))
+        let sample = self.reader.lock().substitute(index, attempt);
+        Ok(self.to_columns(py, &[sample.map_err(loader_to_py)?]))
     }
 
     /// 64 random bits for an operation at a global index, the same on every rank.
@@ -140,7 +135,7 @@ impl Order {
     /// The state before a global index, as JSON.
     fn state(&self, py: Python<'_>, next_index: u64) -> PyResult<String> {
         let state = py
-            .detach(|| self.read(|reader| reader.state(next_index)))
+            .detach(|| self.reader.lock().state(next_index))
             .map_err(loader_to_py)?;
         Ok(state.to_json())
     }
@@ -190,15 +185,6 @@ impl Order {
             reader: Mutex::new(inner.reader()),
             inner,
         }
-    }
-
-    fn read<T>(
-        &self,
-        ask: impl FnOnce(&mut OrderReader) -> Result<T, LoaderError>,
-    ) -> Result<T, LoaderError> {
-        // A reader holds layouts only: one that a panic left behind is as good as any.
-        let mut reader = self.reader.lock();
-        ask(&mut reader)
     }
 
     fn to_columns<'py>(&self, py: Python<'py>, samples: &[SampleRef]) -> Columns<'py> {

@@ -62,11 +62,6 @@ impl Samples {
         )
     }
 
-    /// The decoded bytes of each.
-    fn sizes<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<u64>> {
-        PyArray1::from_slice(py, self.inner.sizes())
-    }
-
     /// Key and shape of every field of a sample; `None` for a number of frames that differs.
     fn shapes(&self) -> Vec<(String, Vec<Option<usize>>)> {
         let request = self.inner.request();

@@ -12,7 +12,7 @@ use kino_dataset::{
     Arrival, DatasetWriter, EpisodeInfo, EpisodeWriter, JsonMap, Kind, Label, Plan, Protected,
     Start, StreamInfo, Times, WriterOptions,
 };
-use kino_sync::{Mutex, MutexGuard};
+use kino_sync::Mutex;
 use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -93,7 +93,8 @@ enum Data<'a> {
 /// Writes one new version of a dataset.
 #[pyclass(frozen, module = "kinograph._core")]
 pub(crate) struct Writer {
-    /// `None` once it has committed or was abandoned.
+    /// `None` once it has committed or was abandoned. Only locked without the GIL, which another thread that holds the
+    /// lock may be waiting for.
     inner: Mutex<Option<DatasetWriter>>,
 }
 
@@ -113,7 +114,7 @@ impl Writer {
 
     /// The ids of the episodes that an interrupted writer had finished.
     fn resumed(&self, py: Python<'_>) -> PyResult<Vec<String>> {
-        py.detach(|| match &*self.lock() {
+        py.detach(|| match &*self.inner.lock() {
             Some(writer) => Ok(writer.resumed().iter().cloned().collect()),
             None => Err(closed()),
         })
@@ -121,7 +122,7 @@ impl Writer {
 
     /// How many finished episodes of interrupted writers were left where they are.
     fn interrupted(&self, py: Python<'_>) -> PyResult<u64> {
-        py.detach(|| match &*self.lock() {
+        py.detach(|| match &*self.inner.lock() {
             Some(writer) => Ok(writer.interrupted()),
             None => Err(closed()),
         })
@@ -151,7 +152,7 @@ impl Writer {
             .map(|stream| stream.to_job(start_ns))
             .collect::<PyResult<_>>()?;
         py.detach(|| {
-            let mut guard = self.lock();
+            let mut guard = self.inner.lock();
             let writer = guard.as_mut().ok_or_else(closed)?;
             let mut episode = writer.episode(info).map_err(to_py)?;
             for job in &jobs {
@@ -164,7 +165,7 @@ impl Writer {
     /// Makes the episodes visible; gives the version's number, its id, and the number of new episodes.
     fn commit(&self, py: Python<'_>, message: &str) -> PyResult<(u64, String, u64)> {
         py.detach(|| {
-            let writer = self.lock().take().ok_or_else(closed)?;
+            let writer = self.inner.lock().take().ok_or_else(closed)?;
             let committed = writer.commit(message).map_err(to_py)?;
             Ok((committed.version, committed.id, committed.episodes))
         })
@@ -172,7 +173,7 @@ impl Writer {
 
     /// Ends without a commit.
     fn abandon(&self, py: Python<'_>) {
-        py.detach(|| drop(self.lock().take()));
+        py.detach(|| drop(self.inner.lock().take()));
     }
 
     /// Forgets everything without touching it: in a forked process the threads are not here and the
@@ -182,14 +183,6 @@ impl Writer {
         if let Some(mut writer) = self.inner.try_lock() {
             std::mem::forget(writer.take());
         }
-    }
-}
-
-impl Writer {
-    /// Only to be called without the GIL, which another thread that holds the lock may be waiting for.
-    fn lock(&self) -> MutexGuard<'_, Option<DatasetWriter>> {
-        // A panic in the middle of an episode: the writer keeps its own flag for that.
-        self.inner.lock()
     }
 }
 

@@ -8,10 +8,10 @@
 //! table without the threads in it, and a loader that is started in the child (a torch `DataLoader` worker) then follows
 //! dangling pointers. Locks of the standard library are independent of each other, so locks made after the fork work.
 
-use std::sync::{self, PoisonError, TryLockError};
+use std::sync::{self, PoisonError, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 use std::time::Duration;
 
-pub use std::sync::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
+pub use std::sync::MutexGuard;
 
 /// A [`std::sync::Mutex`] that cannot be poisoned.
 #[derive(Debug, Default)]

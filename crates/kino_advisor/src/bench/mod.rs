@@ -21,7 +21,7 @@ use kino_dataset::Dataset;
 use serde::{Deserialize, Serialize};
 
 pub use au::{AuOptions, bench_au};
-pub use compare::{Comparison, Row, compare};
+pub use compare::{Comparison, compare};
 pub use loader::bench_loader;
 pub use storage::bench_storage;
 

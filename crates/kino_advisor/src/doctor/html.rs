@@ -1,8 +1,9 @@
 //! A diagnosis as an HTML report: where a step's time goes, the load of each stage, waits, prefetched batches, and
 //! codecs.
 
+use super::Diagnosis;
+use super::evidence::FedRun;
 use super::text::quantile;
-use super::{Diagnosis, FedRun};
 use crate::html::{
     Axis, Bar, Better, Bin, HtmlReport, Line, Plot, Point, Scatter, StackedBar, bars, histogram,
     lines, scatter, stacked_bars, to_quantity,

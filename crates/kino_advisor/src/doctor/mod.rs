@@ -23,6 +23,8 @@ mod fed;
 mod html;
 mod model;
 mod run;
+#[cfg(test)]
+mod tests;
 mod text;
 mod verdict;
 
@@ -32,17 +34,17 @@ use kino_dataset::{CostRecord, Storage, StreamSummary};
 use kino_loader::{ImageDtype, ShuffleQuality};
 use serde::{Deserialize, Serialize};
 
-pub use changes::{Change, Remedy};
-pub use evidence::{Differences, Evidence, FedRun, FreeRun, Setting, StreamCosts};
+pub use changes::Remedy;
 pub use run::{Emulated, Host, Subject};
-pub use verdict::{Cause, Verdict};
+pub use verdict::Cause;
 
-use changes::changes;
+use changes::{Change, changes};
+use evidence::{Differences, Evidence, FreeRun, Setting, StreamCosts};
 pub(crate) use fed::fed;
 use fed::{rounds, step_alone};
 pub(crate) use run::{BusyCore, Length, free};
 pub(crate) use text::quantile;
-use verdict::judge;
+use verdict::{Verdict, judge};
 
 use crate::error::{Result, invalid};
 use crate::machine::{cores, load, memory_bytes};
@@ -99,7 +101,7 @@ pub struct Diagnosis {
 
 impl Diagnosis {
     /// Derives the verdict and the changes from the evidence.
-    pub fn of(evidence: Evidence) -> Self {
+    fn of(evidence: Evidence) -> Self {
         let verdict = judge(&evidence);
         Self {
             changes: changes(&evidence, &verdict),

@@ -89,15 +89,15 @@ pub(crate) fn stacked_bars(title: &str, axis: &Axis, series: &[&str], rows: &[St
     };
     let mut top = 0.0;
     for row in rows {
-        svg.text((0.0, top + 18.0), Anchor::Start, "", &clip(&row.name));
+        svg.text([0.0, top + 18.0], Anchor::Start, "", &clip(&row.name));
         let end = bars.draw(&mut svg, row, top);
         let value = sum(axis, row).map_or("–".to_owned(), |sum| axis.quantity(sum));
-        svg.text((end + 6.0, top + 18.0), Anchor::Start, "soft", &value);
+        svg.text([end + 6.0, top + 18.0], Anchor::Start, "soft", &value);
         top += ROW;
     }
-    svg.line("axis", (left, 0.0), (left, bottom));
+    svg.line("axis", [left, 0.0], [left, bottom]);
     svg.text(
-        (left, bottom + 16.0),
+        [left, bottom + 16.0],
         Anchor::Start,
         "soft",
         &axis.label(&scale),

@@ -38,8 +38,8 @@ pub(crate) fn histogram(title: &str, x: &Axis, y: &Axis, bins: &[Bin]) -> Plot {
     };
     let mut frame = Frame::new(title, columns, counts, &[]);
     for bin in drawn {
-        let (low, high) = (frame.at((bin.from, 0.0)), frame.at((bin.to, bin.count)));
-        let Some(((left, bottom), (right, top))) = low.zip(high) else {
+        let (low, high) = (frame.at(bin.from, 0.0), frame.at(bin.to, bin.count));
+        let Some(([left, bottom], [right, top])) = low.zip(high) else {
             continue;
         };
         let tooltip = format!(

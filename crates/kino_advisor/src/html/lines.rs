@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::Plot;
 use super::axis::Axis;
 use super::style::SERIES;
-use super::svg::{Dimension, Frame, Place, Svg};
+use super::svg::{Dimension, Frame, Place, Spot, Svg};
 
 /// A line, from point to point.
 #[derive(Debug, Clone, PartialEq)]
@@ -40,7 +40,7 @@ pub(crate) fn lines(title: &str, x: &Axis, y: &Axis, series: &[Line]) -> Plot {
     for (idx, line) in series.iter().enumerate() {
         let places = line.points.iter().map(|&(x_value, y_value)| {
             let can = x.drawable(x_value) && y.drawable(y_value);
-            can.then(|| frame.at((x_value, y_value))).flatten()
+            can.then(|| frame.at(x_value, y_value)).flatten()
         });
         let path = to_path(places);
         if !path.is_empty() {
@@ -54,11 +54,11 @@ pub(crate) fn lines(title: &str, x: &Axis, y: &Axis, series: &[Line]) -> Plot {
 }
 
 /// SVG path commands for a line, with a gap wherever there is no point.
-pub(super) fn to_path(places: impl Iterator<Item = Option<(f64, f64)>>) -> String {
+pub(super) fn to_path(places: impl Iterator<Item = Option<Spot>>) -> String {
     let mut path = String::new();
     let mut is_down = false;
     for place in places {
-        if let Some((x, y)) = place {
+        if let Some([x, y]) = place {
             let word = if is_down { 'L' } else { 'M' };
             // Writing to a string cannot fail.
             let _ = write!(path, "{word}{} {}", Place(x), Place(y));

@@ -65,9 +65,9 @@ pub(crate) fn scatter(request: &Scatter<'_>) -> Plot {
     };
     let groups = groups(&points);
     let mut frame = Frame::new(request.title, across, up, &groups);
-    let front = request.better.map(|better| front(&points, better));
+    let front = request.better.map(|(x, y)| front(&points, x, y));
     if let Some(front) = &front {
-        let path = to_path(front.iter().map(|point| frame.at((point.x, point.y))));
+        let path = to_path(front.iter().map(|point| frame.at(point.x, point.y)));
         frame
             .svg
             .add(format_args!("<path class=\"front\" d=\"{path}\"/>"));
@@ -87,7 +87,7 @@ pub(crate) fn scatter(request: &Scatter<'_>) -> Plot {
 }
 
 fn draw(frame: &mut Frame, request: &Scatter<'_>, point: &Point, group: usize) {
-    let Some((x, y)) = frame.at((point.x, point.y)) else {
+    let Some([x, y]) = frame.at(point.x, point.y) else {
         return;
     };
     let tooltip = format!(
@@ -106,7 +106,7 @@ fn draw(frame: &mut Frame, request: &Scatter<'_>, point: &Point, group: usize) {
 }
 
 fn draw_name(frame: &mut Frame, point: &Point) {
-    let Some((x, y)) = frame.at((point.x, point.y)) else {
+    let Some([x, y]) = frame.at(point.x, point.y) else {
         return;
     };
     let width = point.name.chars().map(|_| LETTER).sum::<f64>();
@@ -116,7 +116,7 @@ fn draw_name(frame: &mut Frame, point: &Point) {
     } else {
         (x + 8.0, Anchor::Start)
     };
-    frame.svg.text((at, y - 5.0), anchor, "", &point.name);
+    frame.svg.text([at, y - 5.0], anchor, "", &point.name);
 }
 
 /// Each group once, in order of first appearance.
@@ -131,7 +131,7 @@ fn groups<'a>(points: &[&'a Point]) -> Vec<&'a str> {
 }
 
 /// The points that no other point beats, from left to right: one pass, from the better end of the first axis.
-fn front<'a>(points: &[&'a Point], (x, y): (Better, Better)) -> Vec<&'a Point> {
+fn front<'a>(points: &[&'a Point], x: Better, y: Better) -> Vec<&'a Point> {
     let mut sorted: Vec<&Point> = points.to_vec();
     sorted.sort_by(|a, b| {
         let by_x = towards(x, a.x).total_cmp(&towards(x, b.x));
@@ -175,7 +175,7 @@ mod tests {
     }
 
     /// Naive reference: a point is on the front if no other is at least as good on both axes and better on one.
-    fn naive(points: &[Point], (x, y): (Better, Better)) -> Vec<String> {
+    fn naive(points: &[Point], x: Better, y: Better) -> Vec<String> {
         let key = |point: &Point| (towards(x, point.x), towards(y, point.y));
         let is_beaten = |point: &Point| {
             let (px, py) = key(point);
@@ -208,14 +208,14 @@ mod tests {
         let all: Vec<&Point> = points.iter().collect();
         for x in [Better::Lower, Better::Higher] {
             for y in [Better::Lower, Better::Higher] {
-                let front = front(&all, (x, y));
+                let front = front(&all, x, y);
                 assert!(
                     front.windows(2).all(|pair| pair[0].x < pair[1].x),
                     "left to right"
                 );
                 let mut names: Vec<String> = front.iter().map(|point| point.name.clone()).collect();
                 names.sort();
-                assert_eq!(names, naive(&points, (x, y)), "{x:?} {y:?}");
+                assert_eq!(names, naive(&points, x, y), "{x:?} {y:?}");
             }
         }
     }

@@ -75,6 +75,9 @@ impl Display for Place {
     }
 }
 
+/// A point of the drawing, `[x, y]`.
+pub(super) type Spot = [f64; 2];
+
 /// A plot under construction.
 #[derive(Debug)]
 pub(super) struct Svg {
@@ -103,7 +106,7 @@ impl Svg {
     /// A plot that shows "no data".
     pub(super) fn empty(title: &str) -> Plot {
         let mut svg = Self::new(title, 60.0);
-        svg.text((WIDTH / 2.0, 34.0), Anchor::Middle, "soft", "no data");
+        svg.text([WIDTH / 2.0, 34.0], Anchor::Middle, "soft", "no data");
         svg.finish()
     }
 
@@ -113,7 +116,7 @@ impl Svg {
         self.body.push('\n');
     }
 
-    pub(super) fn text(&mut self, (x, y): (f64, f64), anchor: Anchor, class: &str, text: &str) {
+    pub(super) fn text(&mut self, [x, y]: Spot, anchor: Anchor, class: &str, text: &str) {
         let anchor = match anchor {
             Anchor::Start => "start",
             Anchor::Middle => "middle",
@@ -127,7 +130,7 @@ impl Svg {
         ));
     }
 
-    pub(super) fn line(&mut self, class: &str, (x1, y1): (f64, f64), (x2, y2): (f64, f64)) {
+    pub(super) fn line(&mut self, class: &str, [x1, y1]: Spot, [x2, y2]: Spot) {
         let (x1, y1, x2, y2) = (Place(x1), Place(y1), Place(x2), Place(y2));
         self.add(format_args!(
             "<line class=\"{class}\" x1=\"{x1}\" y1=\"{y1}\" x2=\"{x2}\" y2=\"{y2}\"/>"
@@ -168,7 +171,7 @@ impl Svg {
                 height: 11.0,
             };
             self.rect(series, square, name);
-            self.text((x + 16.0, y + 14.0), Anchor::Start, "", name);
+            self.text([x + 16.0, y + 14.0], Anchor::Start, "", name);
             x += width;
         }
     }
@@ -261,32 +264,32 @@ impl Frame {
     fn draw_axes(&mut self, x_axis: &Axis, y_axis: &Axis) {
         let (bottom, right) = (HEIGHT - BOTTOM, WIDTH - RIGHT);
         let label = y_axis.label(&self.y);
-        self.svg.text((4.0, 14.0), Anchor::Start, "soft", &label);
+        self.svg.text([4.0, 14.0], Anchor::Start, "soft", &label);
         for tick in self.y.ticks() {
             let Some(y) = self.y_at(tick) else { continue };
-            self.svg.line("grid", (LEFT, y), (right, y));
+            self.svg.line("grid", [LEFT, y], [right, y]);
             let text = y_axis.tick(&self.y, tick);
             self.svg
-                .text((LEFT - 6.0, y + 4.0), Anchor::End, "soft", &text);
+                .text([LEFT - 6.0, y + 4.0], Anchor::End, "soft", &text);
         }
         let mut free = f64::MIN;
         for tick in self.x.ticks() {
             let Some(x) = self.x_at(tick) else { continue };
             let text = x_axis.tick(&self.x, tick);
             let half = legend_width(&text) / 2.0 - 14.0;
-            self.svg.line("axis", (x, bottom), (x, bottom + 4.0));
+            self.svg.line("axis", [x, bottom], [x, bottom + 4.0]);
             // Labels that would touch are skipped.
             if x - half >= free {
                 self.svg
-                    .text((x, bottom + 18.0), Anchor::Middle, "soft", &text);
+                    .text([x, bottom + 18.0], Anchor::Middle, "soft", &text);
                 free = x + half;
             }
         }
-        self.svg.line("axis", (LEFT, bottom), (right, bottom));
+        self.svg.line("axis", [LEFT, bottom], [right, bottom]);
         let middle = LEFT.midpoint(right);
         let label = x_axis.label(&self.x);
         self.svg
-            .text((middle, HEIGHT - 6.0), Anchor::Middle, "soft", &label);
+            .text([middle, HEIGHT - 6.0], Anchor::Middle, "soft", &label);
     }
 
     pub(super) fn x_at(&self, value: f64) -> Option<f64> {
@@ -298,8 +301,8 @@ impl Frame {
     }
 
     /// The position of a point, if both of its coordinates can be drawn.
-    pub(super) fn at(&self, (x, y): (f64, f64)) -> Option<(f64, f64)> {
-        Some((self.x_at(x)?, self.y_at(y)?))
+    pub(super) fn at(&self, x: f64, y: f64) -> Option<Spot> {
+        Some([self.x_at(x)?, self.y_at(y)?])
     }
 }
 
@@ -314,7 +317,7 @@ mod tests {
             "a&lt;b&gt;&amp;&quot;&#39;\u{fffd}\n"
         );
         let mut svg = Svg::new("<t>", 10.0);
-        svg.text((0.0, 0.0), Anchor::End, "", "<x>");
+        svg.text([0.0, 0.0], Anchor::End, "", "<x>");
         svg.legend(0.0, &["<n>"; 30]);
         let Plot { title, svg } = svg.finish();
         assert_eq!(title, "<t>", "the report escapes it");

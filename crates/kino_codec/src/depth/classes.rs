@@ -20,9 +20,8 @@
 //! pixel is then `(left & mask) + rest`, which SIMD computes and sums for a whole row. That
 //! takes a third of the time.
 
-use std::array::from_fn;
-
 use super::Sides;
+use super::lefts::Lefts;
 use crate::simd::vectorised;
 
 /// The most contexts.
@@ -232,69 +231,6 @@ fn make_rests(choices: &[u8], above: &[u16], rests: &mut [u16], masks: &mut [u16
     }
 }
 
-/// Pixels summed at a time.
-const LANES: usize = 8;
-
-/// Sums of pixels with those to their left, and masks of whether all in between count; [`LANES`] more in front.
-#[derive(Debug, Default)]
-struct Sums {
-    sums: Vec<u16>,
-    masks: Vec<u16>,
-}
-
-impl Sums {
-    fn fit(&mut self, len: usize) {
-        for row in [&mut self.sums, &mut self.masks] {
-            row.clear();
-            row.resize(LANES + len, 0);
-        }
-    }
-
-    /// Adds to each sum of `from` the one `step` to its left where its mask is set.
-    #[inline(always)]
-    fn add_before(&mut self, step: usize, from: &Self) {
-        let (sums, masks) = (&from.sums, &from.masks);
-        let sums = sums[LANES..].iter().zip(&sums[LANES - step..]);
-        let masks = masks[LANES..].iter().zip(&masks[LANES - step..]);
-        let to = self.sums[LANES..].iter_mut().zip(&mut self.masks[LANES..]);
-        for (((sum, sum_before), (mask, mask_before)), (to, to_mask)) in sums.zip(masks).zip(to) {
-            *to = sum.wrapping_add(sum_before & mask);
-            *to_mask = mask & mask_before;
-        }
-    }
-}
-
-/// Adds to each pixel of `sums` the one to its left where its mask is set, in order; returns the highest result.
-///
-/// One by one, each would wait for the previous one. Instead each adds those 1, 2 and 4 pixels to its left, as far
-/// as the masks in between are set; then groups of eight wait for the previous eight.
-#[inline(always)]
-fn add_lefts(sums: &mut Sums, more: &mut Sums, row: &mut [u16]) -> u16 {
-    more.sums[..LANES].copy_from_slice(&sums.sums[..LANES]);
-    more.add_before(1, sums);
-    sums.add_before(2, more);
-    more.add_before(4, sums);
-    let (sums, masks) = (more.sums.as_chunks::<LANES>().0, &more.masks[LANES..]);
-    let Some((before, sums)) = sums.split_first() else {
-        return 0;
-    };
-    let (mut before, mut highest) = (*before, [0; LANES]);
-    let masks = masks.as_chunks::<LANES>().0;
-    let (blocks, rest) = row.as_chunks_mut::<LANES>();
-    let last = blocks.len();
-    for ((block, sum), mask) in blocks.iter_mut().zip(sums).zip(masks) {
-        before = from_fn(|idx| sum[idx].wrapping_add(before[idx] & mask[idx]));
-        highest = from_fn(|idx| highest[idx].max(before[idx]));
-        *block = before;
-    }
-    if let (Some(sum), Some(mask)) = (sums.get(last), masks.get(last)) {
-        before = from_fn(|idx| sum[idx].wrapping_add(before[idx] & mask[idx]));
-        rest.copy_from_slice(&before[..rest.len()]);
-    }
-    let highest = highest.into_iter().chain(rest.iter().copied());
-    highest.fold(0, u16::max)
-}
-
 /// Buffers for [`Rows`], kept between images.
 #[derive(Debug, Default)]
 pub(crate) struct Room {
@@ -307,9 +243,7 @@ pub(crate) struct Room {
     row: Vec<u16>,
     /// Where the row above changes; then the choices of the current row.
     choices: Vec<u8>,
-    /// The working buffers of [`add_lefts`].
-    sums: Sums,
-    more_sums: Sums,
+    lefts: Lefts,
     /// The columns of the escapes of the current row, and room for those of a group.
     places: Vec<u8>,
 }
@@ -321,9 +255,7 @@ impl Room {
             row.clear();
             row.resize(padded + 1, 0);
         }
-        let len = (padded + 1).next_multiple_of(LANES);
-        self.sums.fit(len);
-        self.more_sums.fit(len);
+        self.lefts.fit(padded + 1);
         self.choices.clear();
         self.choices.resize(padded, 0);
         self.places.clear();
@@ -393,27 +325,20 @@ impl<'r> Rows<'r> {
             above,
             row,
             choices,
-            sums,
-            more_sums,
+            lefts,
             escapes,
             places,
             ..
         } = &mut *self.room;
         let places = places.as_chunks::<2>().0.get(..used)?;
+        let (rests, masks) = lefts.parts();
         vectorised(
             #[inline(always)]
-            || {
-                make_rests(
-                    choices,
-                    above,
-                    &mut sums.sums[LANES..],
-                    &mut sums.masks[LANES..],
-                )
-            },
+            || make_rests(choices, above, rests, masks),
         );
         for (place, escape) in places.iter().zip(escapes.get(self.next_escape..)?) {
             // One slot per escape of the row: all are in bounds.
-            sums.sums[LANES + usize::from(u16::from_le_bytes(*place))] = *escape;
+            rests[usize::from(u16::from_le_bytes(*place))] = *escape;
         }
         let next = self.next_escape + places.len();
         if next > escapes.len() {
@@ -421,11 +346,7 @@ impl<'r> Rows<'r> {
         }
         self.next_escape = next;
         // Left of a row is the rank above its first pixel.
-        sums.sums[LANES - 1] = above[0];
-        let highest = vectorised(
-            #[inline(always)]
-            || add_lefts(sums, more_sums, row),
-        );
+        let highest = lefts.add_up(above[0], row);
         if let [.., before, last] = row.as_mut_slice() {
             *last = *before;
         }

@@ -16,6 +16,7 @@
 mod classes;
 mod decode;
 mod encode;
+mod lefts;
 mod levels;
 mod residuals;
 mod steps;

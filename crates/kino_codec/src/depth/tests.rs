@@ -32,7 +32,7 @@ fn value_of(dtype: Dtype, bytes: &[u8]) -> f64 {
 }
 
 /// A tilted plane with holes, sensor steps or noise, or arbitrary bits.
-fn depths(dtype: Dtype, (height, width): (usize, usize), seed: u64, kind: u8) -> Vec<u8> {
+fn depths(dtype: Dtype, height: usize, width: usize, seed: u64, kind: u8) -> Vec<u8> {
     let noise = arbitrary_bytes(seed, height * width * 8);
     let mut bytes = Vec::new();
     for (idx, noise) in noise.chunks_exact(8).enumerate() {
@@ -96,7 +96,7 @@ fn unsupported_parameters_and_frames_are_refused() {
 fn protected_frames_come_back_bit_for_bit() {
     let frame = FrameType::values(Dtype::F32, &[20, 20]).unwrap();
     let ty = frame.as_values().unwrap();
-    let one = depths(Dtype::F32, (20, 20), 1, 1);
+    let one = depths(Dtype::F32, 20, 20, 1, 1);
     let bytes = one.repeat(3);
     let protected = [1..2];
     let frames = Frames::values(&frame, &bytes).unwrap();
@@ -150,7 +150,7 @@ fn special_values_are_exact_within_any_bound() {
 fn choices_and_steps_round_trip_at_any_size() {
     let frame = FrameType::values(Dtype::U16, &[9, 14]).unwrap();
     let size = Size::new(&frame).unwrap();
-    let bytes = depths(Dtype::U16, (9, 14), 1, 0);
+    let bytes = depths(Dtype::U16, 9, 14, 1, 0);
     let decoder = codec("depth").unwrap().decoder(&frame, &[]).unwrap();
     let kinds = [Detail::Full, Detail::Little].map(Kind::Choices);
     for kind in kinds.into_iter().chain([Kind::Steps]) {
@@ -176,11 +176,11 @@ fn choices_and_steps_round_trip_at_any_size() {
 fn flipping_any_bit_is_an_error_never_a_panic() {
     let frame = FrameType::values(Dtype::U16, &[9, 14]).unwrap();
     for kind in 0..4 {
-        let bytes = depths(Dtype::U16, (9, 14), 1, kind);
+        let bytes = depths(Dtype::U16, 9, 14, 1, kind);
         let encoded = encode("depth", &frame, &bytes, 1);
         assert_survives_damage("depth", &frame, &encoded);
     }
-    let bytes = depths(Dtype::U16, (9, 14), 1, 1);
+    let bytes = depths(Dtype::U16, 9, 14, 1, 1);
     let encoded = encode("depth:abs=5", &frame, &bytes, 1);
     assert_survives_damage("depth:abs=5", &frame, &encoded);
 }
@@ -193,7 +193,7 @@ proptest! {
         let shape = [height, width, 1];
         let shape = if third { &shape[..] } else { &shape[..2] };
         let frame = FrameType::values(DTYPES[dtype], shape).unwrap();
-        let bytes = depths(DTYPES[dtype], (height, width), seed, kind);
+        let bytes = depths(DTYPES[dtype], height, width, seed, kind);
         assert_same_as_raw("depth", &frame, &bytes, 1);
         assert_same_as_raw("depth:abs=0", &frame, &bytes, 1);
     }
@@ -205,7 +205,7 @@ proptest! {
     ) {
         let dtype = DTYPES[dtype];
         let frame = FrameType::values(dtype, &[height, width]).unwrap();
-        let bytes = depths(dtype, (height, width), seed, kind);
+        let bytes = depths(dtype, height, width, seed, kind);
         let eps = [1.0, 5.0, 0.001, 0.02, 1e-7][eps];
         let encoded = encode(&format!("depth:abs={eps}"), &frame, &bytes, 1);
         let decoder = codec("depth").unwrap().decoder(&frame, &[]).unwrap();

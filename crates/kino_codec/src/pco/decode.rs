@@ -5,21 +5,18 @@ use std::ops::Range;
 
 use ::pco::FULL_BATCH_N;
 use ::pco::metadata::{ChunkMeta, DeltaEncoding, Mode};
-use ::pco::wrapped::{ChunkDecompressor, FileDecompressor};
-use kino_sync::{Mutex, MutexGuard};
+use ::pco::wrapped::ChunkDecompressor;
+use kino_sync::Mutex;
 
 use crate::codec::{Decoder, Page, page_bytes};
 use crate::error::{CodecError, Result, corrupt};
 use crate::frame::ValueType;
-use crate::scratch::{Scratch, at_least};
+use crate::pco_file::{self, MAX_ANS_SIZE_LOG, padded};
+use crate::scratch::Scratch;
 use crate::varint;
 
+use super::NAME;
 use super::element::Element;
-use super::{MAX_ANS_SIZE_LOG, NAME, PCO_MAJOR};
-
-/// The library reads up to 4.6 KB at a time, and allocates its own buffer where there are fewer bytes:
-/// zeros after a page are cheaper than an allocation per column.
-const PADDING: usize = 8 << 10;
 
 /// Decodes pages of values `T`.
 ///
@@ -57,13 +54,8 @@ impl<T: Element> PcoDecoder<T> {
 
     /// A set of columns that no other thread is using.
     fn take_columns(&self) -> Result<Vec<Column<T>>> {
-        let idle = self.idle().pop();
+        let idle = self.idle.lock().pop();
         idle.map_or_else(|| parse_columns(self.ty.elements(), &self.shared), Ok)
-    }
-
-    fn idle(&self) -> MutexGuard<'_, Vec<Vec<Column<T>>>> {
-        // A set is only ever pushed or popped whole, so a panic elsewhere leaves the list valid.
-        self.idle.lock()
     }
 }
 
@@ -88,10 +80,7 @@ impl<T: Element> Decoder for PcoDecoder<T> {
         let mut body = page.bytes;
         let ends = &mut scratch.offsets;
         take_lengths(&mut body, varying, ends)?;
-        let padded = at_least(&mut scratch.bytes, body.len() + PADDING);
-        padded[..body.len()].copy_from_slice(body);
-        padded[body.len()..].fill(0);
-
+        let padded = padded(&mut scratch.bytes, body);
         let size = self.ty.frame_bytes();
         let (mut start, mut ends) = (0, ends.iter());
         for (element, column) in columns.iter_mut().enumerate() {
@@ -119,7 +108,7 @@ impl<T: Element> Decoder for PcoDecoder<T> {
                 }
             }
         }
-        self.idle().push(columns);
+        self.idle.lock().push(columns);
         Ok(())
     }
 }
@@ -205,17 +194,7 @@ fn take_lengths(body: &mut &[u8], columns: usize, ends: &mut Vec<usize>) -> Resu
 /// Reads what the pages of a run share.
 fn parse_columns<T: Element>(elements: usize, shared: &[u8]) -> Result<Vec<Column<T>>> {
     let cut = || corrupt(NAME, "its shared part is truncated");
-    let (&version, _) = shared.split_first_chunk::<2>().ok_or_else(cut)?;
-    let (file, rest) = FileDecompressor::new(shared).map_err(damaged)?;
-    if version[0] != PCO_MAJOR || file.format_version().can_be_decompressed() != Some(true) {
-        return Err(corrupt(
-            NAME,
-            format!(
-                "it uses pco format {}.{}; upgrade `kinograph` to read it",
-                version[0], version[1]
-            ),
-        ));
-    }
+    let (file, rest) = pco_file::open(NAME, shared)?;
     let (constant, mut rest) = rest
         .split_at_checked(elements.div_ceil(8))
         .ok_or_else(cut)?;

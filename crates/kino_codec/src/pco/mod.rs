@@ -25,6 +25,7 @@ use crate::error::{CodecError, Result, buffer};
 use crate::frame::FrameType;
 use crate::frames::Frames;
 use crate::kind::Kind;
+use crate::pco_file::MAX_RUN_FRAMES;
 use crate::raw::values_only;
 use crate::scratch::Scratch;
 use crate::spec::CodecSpec;
@@ -43,15 +44,6 @@ const PAGE_FRAMES: NonZeroUsize = NonZeroUsize::new(256).unwrap();
 
 /// Each column costs a decoder some kilobytes, so an image is not treated as a vector.
 const MAX_ELEMENTS: usize = 2048;
-
-/// The library's longest column.
-const MAX_RUN_FRAMES: usize = 1 << 24;
-
-/// The major version of the library's format that we read and write.
-const PCO_MAJOR: u8 = 4;
-
-/// Our writer's tables have at most 2¹² states; larger ones would only cost readers memory.
-const MAX_ANS_SIZE_LOG: u32 = 12;
 
 pub(crate) const DESCRIPTION: Description = Description {
     name: NAME,
@@ -183,7 +175,7 @@ mod tests {
     use crate::frame::Dtype;
     use crate::testing::{
         any_values, assert_decodes_to, assert_same_as_raw, assert_survives_damage,
-        assert_survives_empty_frames, decode, encode, encode_long,
+        assert_survives_empty_frames, decode, encode, encode_long, odd_floats,
     };
     use proptest::prelude::*;
 
@@ -213,22 +205,7 @@ mod tests {
 
     #[test]
     fn floats_keep_every_bit() {
-        let bits = [
-            0,
-            0x8000_0000,
-            0x7f80_0000,
-            0xff80_0000,
-            0x7fc0_0000,
-            0x7f80_0001,
-            0xffff_ffff,
-            1,
-            0x7fa5_5a5a,
-            0x3f80_0000,
-            0x3dcc_cccd,
-        ];
-        let bytes: Vec<u8> = (0..700)
-            .flat_map(|idx| u32::to_le_bytes(bits[(idx * idx + idx / 7) % bits.len()]))
-            .collect();
+        let bytes = odd_floats();
         assert_same_as_raw("pco", &f32_frame(1), &bytes, 256);
         assert_same_as_raw(
             "pco",
@@ -334,7 +311,7 @@ mod tests {
             .flat_map(|idx| time(idx).to_le_bytes())
             .collect();
         let sample: Vec<u8> = bytes.chunks(2048).step_by(4).flatten().copied().collect();
-        let long = encode_long("pco", &frame, (&sample, &bytes), 256);
+        let long = encode_long("pco", &frame, &sample, &bytes, 256);
         assert_decodes_to("pco", &frame, &long, &bytes);
         let size = |encoded: &Encoded| -> usize {
             encoded.pages.iter().map(|page| page.bytes.len()).sum()
@@ -351,7 +328,7 @@ mod tests {
             let size = frame.as_values().unwrap().frame_bytes();
             let sample = cut.min(bytes.len() / size) * size;
             let spec = format!("pco:level={level}");
-            let encoded = encode_long(&spec, &frame, (&bytes[..sample], &bytes), page_frames);
+            let encoded = encode_long(&spec, &frame, &bytes[..sample], &bytes, page_frames);
             assert_decodes_to(&spec, &frame, &encoded, &bytes);
         }
     }

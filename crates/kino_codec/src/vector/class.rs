@@ -9,13 +9,11 @@ use ::pco::wrapped::{ChunkDecompressor, FileCompressor, FileDecompressor, PageDe
 use ::pco::{ChunkConfig, DeltaSpec, FULL_BATCH_N, ModeSpec, PagingSpec};
 
 use crate::error::{CodecError, Result, buffer, corrupt};
+use crate::pco_file::MAX_ANS_SIZE_LOG;
 use crate::pco_table::{Escapes, MAX_LEVEL, Table};
 
 use super::NAME;
 use super::layout::take_bytes;
-
-/// Our writer's tables have at most 2¹² states; larger ones would only cost readers memory.
-const MAX_ANS_SIZE_LOG: u32 = 12;
 
 /// The bit width of the integers.
 pub(super) trait Width: Number + Default + Into<i64> + TryFrom<i64> {}

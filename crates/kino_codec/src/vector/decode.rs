@@ -3,24 +3,21 @@
 use std::fmt;
 use std::ops::Range;
 
-use ::pco::wrapped::{ChunkDecompressor, FileDecompressor};
-use kino_sync::{Mutex, MutexGuard};
+use ::pco::wrapped::ChunkDecompressor;
+use kino_sync::Mutex;
 
 use crate::codec::{Decoder, Page, page_bytes};
 use crate::error::{Result, corrupt};
 use crate::frame::ValueType;
-use crate::scratch::{Scratch, at_least};
+use crate::pco_file::{self, padded};
+use crate::scratch::Scratch;
 
 use super::class::{Class, ClassReader, Width};
 use super::columns::Columns;
 use super::layout::{Column, Layout, Stored};
 use super::page::PageScratch;
 use super::value::Value;
-use super::{MAX_PAGE_FRAMES, NAME, PCO_MAJOR};
-
-/// The library reads up to 4.6 KB at a time, and allocates its own buffer where there are fewer bytes:
-/// zeros after a page are cheaper than an allocation per class.
-const PADDING: usize = 8 << 10;
+use super::{MAX_PAGE_FRAMES, NAME};
 
 /// Working memory for decoding vectors.
 #[derive(Debug, Default)]
@@ -76,14 +73,9 @@ impl<T: Value> VectorDecoder<T> {
 
     /// A set of classes that no other thread is using.
     fn take_classes(&self) -> Result<Vec<Class>> {
-        let idle = self.idle().pop();
+        let idle = self.idle.lock().pop();
         let parse = || parse_shared::<T>(self.ty.elements(), &self.shared);
         idle.map_or_else(|| parse().map(|(_, classes)| classes), Ok)
-    }
-
-    fn idle(&self) -> MutexGuard<'_, Vec<Vec<Class>>> {
-        // A set is only ever pushed or popped whole, so a panic elsewhere leaves the list valid.
-        self.idle.lock()
     }
 }
 
@@ -114,10 +106,7 @@ impl<T: Value> Decoder for VectorDecoder<T> {
             marks,
         } = &mut *kept;
         let taken = parts.take(&self.layout, page.frames, page.bytes)?;
-        let padded = at_least(&mut scratch.bytes, taken.classes.len() + PADDING);
-        padded[..taken.classes.len()].copy_from_slice(taken.classes);
-        padded[taken.classes.len()..].fill(0);
-
+        let padded = padded(&mut scratch.bytes, taken.classes);
         let mut classes = self.take_classes()?;
         marks.clear();
         let mut work = Work {
@@ -160,7 +149,7 @@ impl<T: Value> Decoder for VectorDecoder<T> {
                     .correct::<T>(element, frame - range.start, exception.correction);
             }
         })?;
-        self.idle().push(classes);
+        self.idle.lock().push(classes);
         scratch.keep(kept);
         Ok(())
     }
@@ -332,19 +321,7 @@ impl<T: Value> Work<'_, T> {
 
 /// Reads what the pages of a run share.
 fn parse_shared<T: Value>(elements: usize, shared: &[u8]) -> Result<(Layout<T>, Vec<Class>)> {
-    let cut = || corrupt(NAME, "its shared part is truncated");
-    let (&version, _) = shared.split_first_chunk::<2>().ok_or_else(cut)?;
-    let (file, mut rest) =
-        FileDecompressor::new(shared).map_err(|error| corrupt(NAME, format!("pco: {error}")))?;
-    if version[0] != PCO_MAJOR || file.format_version().can_be_decompressed() != Some(true) {
-        return Err(corrupt(
-            NAME,
-            format!(
-                "it uses pco format {}.{}; upgrade `kinograph` to read it",
-                version[0], version[1]
-            ),
-        ));
-    }
+    let (file, mut rest) = pco_file::open(NAME, shared)?;
     let layout = Layout::take(elements, &mut rest)?;
     let classes = (0..layout.classes)
         .map(|_| Class::take(&file, &mut rest))

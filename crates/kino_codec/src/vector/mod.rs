@@ -42,6 +42,7 @@ use crate::error::{CodecError, Result, buffer};
 use crate::frame::{Dtype, FrameType, ValueType};
 use crate::frames::Frames;
 use crate::kind::Kind;
+use crate::pco_file::MAX_RUN_FRAMES;
 use crate::raw::values_only;
 use crate::scratch::Scratch;
 use crate::spec::CodecSpec;
@@ -63,12 +64,6 @@ const MAX_PAGE_FRAMES: usize = 1 << 16;
 
 /// The most elements: an image is not a vector.
 const MAX_ELEMENTS: usize = 2048;
-
-/// The library's longest column.
-const MAX_RUN_FRAMES: usize = 1 << 24;
-
-/// The major version of the library's format that we read and write.
-const PCO_MAJOR: u8 = 4;
 
 pub(crate) const DESCRIPTION: Description = Description {
     name: NAME,

@@ -5,7 +5,7 @@ use crate::codec;
 use crate::codec::Page;
 use crate::testing::{
     any_values, arbitrary_bytes, assert_decodes_to, assert_same_as_raw, assert_survives_damage,
-    assert_survives_empty_frames, decode, encode, encode_frames, encode_long,
+    assert_survives_empty_frames, decode, encode, encode_frames, encode_long, odd_floats,
 };
 use proptest::prelude::*;
 
@@ -111,22 +111,7 @@ fn parameters_that_make_no_sense_are_refused() {
 
 #[test]
 fn floats_keep_every_bit() {
-    let bits = [
-        0,
-        0x8000_0000,
-        0x7f80_0000,
-        0xff80_0000,
-        0x7fc0_0000,
-        0x7f80_0001,
-        0xffff_ffff,
-        1,
-        0x7fa5_5a5a,
-        0x3f80_0000,
-        0x3dcc_cccd,
-    ];
-    let bytes: Vec<u8> = (0..700)
-        .flat_map(|idx| u32::to_le_bytes(bits[(idx * idx + idx / 7) % bits.len()]))
-        .collect();
+    let bytes = odd_floats();
     assert_same_as_raw("vector", &f32_frame(1), &bytes, 256);
     let halves = FrameType::values(Dtype::F16, &[2]).unwrap();
     assert_same_as_raw("vector", &halves, &bytes, 100);
@@ -421,7 +406,7 @@ fn a_long_run_costs_as_much_as_when_encoded_whole() {
         let pages = encoded.pages.iter().map(|page| page.bytes.len());
         encoded.shared.len() + pages.sum::<usize>()
     };
-    let long = encode_long("vector", &frame, (&sample, &bytes), 256);
+    let long = encode_long("vector", &frame, &sample, &bytes, 256);
     assert_decodes_to("vector", &frame, &long, &bytes);
     let whole = size(&encode("vector", &frame, &bytes, 256));
     assert!(size(&long) <= whole + whole / 50, "{} {whole}", size(&long));
@@ -436,7 +421,7 @@ fn values_outside_the_sample_round_trip_and_cost_little_more_than_raw() {
     let others = [every_kind(3000), arbitrary_bytes(3, 3000 * 32)];
     for sample in [&sample, &quiet] {
         for bytes in &others {
-            let encoded = encode_long("vector", &frame, (sample, bytes), 256);
+            let encoded = encode_long("vector", &frame, sample, bytes, 256);
             assert_decodes_to("vector", &frame, &encoded, bytes);
             let len: usize = encoded.pages.iter().map(|page| page.bytes.len()).sum();
             assert!(len < 2 * bytes.len(), "{len} {}", bytes.len());
@@ -496,7 +481,7 @@ proptest! {
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a fraction of the frames")]
         let sample = ((frames as f64 * cut) as usize).clamp(1, frames) * size;
         let spec = format!("vector:level={level}");
-        let encoded = encode_long(&spec, &frame, (&bytes[..sample], &bytes), page_frames);
+        let encoded = encode_long(&spec, &frame, &bytes[..sample], &bytes, page_frames);
         assert_decodes_to(&spec, &frame, &encoded, &bytes);
     }
 }

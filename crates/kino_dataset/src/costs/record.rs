@@ -38,16 +38,6 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// Nanoseconds to encode a byte (before encoding).
-    pub fn encode_ns_per_byte(&self) -> f64 {
-        self.encode_ns / self.frame_bytes.max(1.0)
-    }
-
-    /// Nanoseconds to decode a byte in sequence.
-    pub fn decode_ns_per_byte(&self) -> f64 {
-        self.decode_ns / self.frame_bytes.max(1.0)
-    }
-
     /// The same cost for frames of another size.
     fn scaled_to(&self, frame_bytes: f64) -> Self {
         let factor = frame_bytes / self.frame_bytes.max(1.0);
@@ -220,7 +210,6 @@ mod tests {
         let bytes = std::fs::read(&path).unwrap();
         let read: CostRecord = serde_json::from_slice(&bytes).unwrap();
         assert_eq!(read, record());
-        assert_eq!(read.costs()[0].decode_ns_per_byte(), 2.0);
         assert!(!cpu_name().is_empty());
     }
 }

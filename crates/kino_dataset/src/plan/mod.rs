@@ -32,10 +32,9 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Result, codec_at, invalid};
 use crate::events::EventRule;
 
-pub use bound::PlanBound;
 pub use glob::matches_pattern;
 
-use bound::keeps;
+use bound::{PlanBound, keeps};
 
 /// Which codec, bound and page size each stream gets.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

@@ -121,9 +121,10 @@ fn bytes_of(folder: &Path) -> Vec<(String, Vec<u8>)> {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        match path.is_dir() {
-            true => found.extend(bytes_of(&path)),
-            false => found.push((name, std::fs::read(&path).unwrap())),
+        if path.is_dir() {
+            found.extend(bytes_of(&path));
+        } else {
+            found.push((name, std::fs::read(&path).unwrap()));
         }
     }
     found.sort();

@@ -111,9 +111,10 @@ pub(crate) fn copy_tree(source: &Path, target: &Path) {
     for entry in fs::read_dir(source).unwrap() {
         let path = entry.unwrap().path();
         let target = target.join(path.file_name().unwrap());
-        match path.is_dir() {
-            true => copy_tree(&path, &target),
-            false => drop(fs::copy(&path, &target).unwrap()),
+        if path.is_dir() {
+            copy_tree(&path, &target);
+        } else {
+            fs::copy(&path, &target).unwrap();
         }
     }
 }

@@ -11,6 +11,7 @@ use kino_import::{
 use serde_json::{Value, json};
 
 use crate::damage::read_everything_with;
+use crate::lerobot::copy_tree;
 use crate::pack::{assert_same, pack_all};
 use crate::rlds::with_rate;
 use crate::{defects, fixture, position, read_all};
@@ -158,20 +159,8 @@ fn without_a_rate_the_error_says_how_to_set_one() {
 fn copy(name: &str) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);
-    copy_folder(&fixture(&format!("zarr/{name}")), &path);
+    copy_tree(&fixture(&format!("zarr/{name}")), &path);
     (folder, path)
-}
-
-fn copy_folder(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        match entry.path().is_dir() {
-            true => copy_folder(&entry.path(), &target),
-            false => drop(fs::copy(entry.path(), target).unwrap()),
-        }
-    }
 }
 
 fn write_ends(store: &Path, ends: [i64; 3]) {

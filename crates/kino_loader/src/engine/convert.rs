@@ -263,8 +263,8 @@ impl Floats {
         for (values, place) in row.chunks(period).zip(place.chunks_mut(period * size)) {
             let blocks = values.chunks(BLOCK).zip(place.chunks_mut(BLOCK * size));
             let numbers = self.offset.chunks(BLOCK).zip(self.scale.chunks(BLOCK));
-            for ((values, place), numbers) in blocks.zip(numbers) {
-                self.number.compute(values, numbers, place);
+            for ((values, place), (offset, scale)) in blocks.zip(numbers) {
+                self.number.compute(values, offset, scale, place);
             }
         }
     }
@@ -294,12 +294,10 @@ impl Floats {
                     }
                     &sorted[0][..pixels]
                 };
-                let numbers = (
-                    &self.offset[channel * BLOCK..][..BLOCK],
-                    &self.scale[channel * BLOCK..][..BLOCK],
-                );
+                let offset = &self.offset[channel * BLOCK..][..BLOCK];
+                let scale = &self.scale[channel * BLOCK..][..BLOCK];
                 let place = &mut place[(channel * self.pixels + at) * size..][..pixels * size];
-                self.number.compute(values, numbers, place);
+                self.number.compute(values, offset, scale, place);
             }
         }
     }
@@ -332,7 +330,7 @@ impl FloatDtype {
 
     /// At most a block of values, each with its offset and scale.
     #[inline(always)]
-    fn compute(self, values: &[u8], (offset, scale): (&[f32], &[f32]), place: &mut [u8]) {
+    fn compute(self, values: &[u8], offset: &[f32], scale: &[f32], place: &mut [u8]) {
         let mut floats = [0.0_f32; BLOCK];
         let numbers = values.iter().zip(offset).zip(scale);
         for (float, ((&value, offset), scale)) in floats.iter_mut().zip(numbers) {

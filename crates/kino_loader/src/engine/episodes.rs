@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kino_dataset::{DatasetError, EpisodeSamples};
-use kino_sync::{Condvar, Mutex, MutexGuard};
+use kino_sync::{Condvar, Mutex};
 
 use super::frame_cache::EpisodeKey;
 use super::shared::Shared;
@@ -91,7 +91,7 @@ enum Step {
 impl Opening {
     /// Requests episodes, as far as there is room; returns those that were not requested before.
     fn request(&self, keys: impl Iterator<Item = EpisodeKey>) -> Vec<EpisodeKey> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let mut new = Vec::new();
         for key in keys {
             if state.steps.contains_key(&key) {
@@ -109,7 +109,7 @@ impl Opening {
 
     /// Claims an episode for the caller to open; `false` if it is claimed or no longer wanted.
     pub(super) fn begin(&self, key: EpisodeKey) -> bool {
-        match self.lock().steps.get_mut(&key) {
+        match self.state.lock().steps.get_mut(&key) {
             Some(step @ Step::Requested) => {
                 *step = Step::Started;
                 true
@@ -120,7 +120,7 @@ impl Opening {
 
     /// Stores the result.
     pub(super) fn finish(&self, key: EpisodeKey, opened: Opened) {
-        if let Some(step) = self.lock().steps.get_mut(&key) {
+        if let Some(step) = self.state.lock().steps.get_mut(&key) {
             *step = Step::Done(opened);
         }
         self.opened.notify_all();
@@ -128,7 +128,7 @@ impl Opening {
 
     /// Takes an episode that is open, or waits if a thread is opening it; `None` if the caller must open it.
     fn take(&self, key: EpisodeKey, is_stopped: impl Fn() -> bool) -> Option<Opened> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         while matches!(state.steps.get(&key)?, Step::Started) {
             if is_stopped() {
                 return None;
@@ -141,10 +141,6 @@ impl Opening {
             Step::Done(opened) => Some(opened),
             Step::Requested | Step::Started => None,
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Ahead> {
-        self.state.lock()
     }
 }
 
@@ -251,7 +247,7 @@ mod tests {
             [key(500)]
         );
         assert!(opening.take(key(0), || false).is_none());
-        let state = opening.lock();
+        let state = opening.state.lock();
         assert_eq!(
             (state.steps.len(), state.requested.len()),
             (OPEN_AHEAD, OPEN_AHEAD)

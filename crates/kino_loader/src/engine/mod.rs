@@ -69,11 +69,9 @@ use kino_sync::{Condvar, Mutex};
 
 pub use caching::decoded_bytes;
 pub use cpu::CpuShare;
-pub use fields::{ArrayInfo, ArrayType};
+use fields::ArrayInfo;
 pub use image::{ImageDtype, ImageOptions, Layout, Normal, PerKey};
-pub use meter::{
-    Moment, Report, Stage, StageReport, TraceEvent, TraceLog, WaitBucket, WaitReport, Waits,
-};
+pub use meter::{Moment, Report, Stage, TraceLog, WaitReport, Waits};
 pub use options::{LoaderOptions, OnError, Run, VectorDtype};
 pub use quality::{ShuffleQuality, available_memory};
 pub use resize::Size;

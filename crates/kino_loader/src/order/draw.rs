@@ -54,12 +54,6 @@ impl Draw {
     pub fn next_below(&mut self, end: u64) -> u64 {
         below(self.next_u64(), end)
     }
-
-    /// The next number in [0, 1): 53 random bits.
-    #[expect(clippy::cast_precision_loss, reason = "53 bits fit")]
-    pub fn next_f64(&mut self) -> f64 {
-        (self.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
-    }
 }
 
 #[cfg(test)]
@@ -80,8 +74,6 @@ mod tests {
     #[test]
     fn numbers_stay_in_their_range_and_fill_it() {
         let mut draw = Operation::named("jitter").at(0, 0);
-        let mean = (0..10_000).map(|_| draw.next_f64()).sum::<f64>() / 10_000.0;
-        assert!((mean - 0.5).abs() < 0.02, "{mean}");
         let mut seen = [0; 7];
         (0..7000).for_each(|_| seen[usize::try_from(draw.next_below(7)).unwrap()] += 1);
         assert!(

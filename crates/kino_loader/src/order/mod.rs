@@ -41,17 +41,18 @@ mod state;
 use std::ops::Range;
 use std::sync::Arc;
 
-pub use draw::{Draw, Operation};
+pub(crate) use draw::Draw;
+pub use draw::Operation;
 pub use endless::SampleRef;
 pub use length_settings::{Batching, LengthSettings, Oversize};
-pub use length_state::{LengthRestored, LengthState};
+pub use length_state::LengthState;
 pub use lengths::{Cursor, EpisodeBatch, LengthOrder, LengthReader, Step};
-pub use mixing::{AutoShuffle, Mixing};
+pub use mixing::AutoShuffle;
 pub use ranks::Uneven;
 pub use reader::OrderReader;
 pub use settings::{GroupSize, LastBatch, Settings, Shuffle, Unit};
 pub use source::Source;
-pub use state::{Mismatch, Restored, State};
+pub use state::{Mismatch, State};
 
 use endless::{Endless, Share, total_size};
 use keys::{Key, Purpose};
@@ -65,7 +66,7 @@ use crate::error::{Result, invalid};
 pub(crate) const ALGORITHM: &str = "kino-order-2";
 
 /// Indices end here: no training comes near, and sums of two never overflow.
-pub const MAX_INDEX: u64 = 1 << 62;
+pub(crate) const MAX_INDEX: u64 = 1 << 62;
 
 /// The most samples of an epoch of a mixture.
 const MAX_EPOCH: u64 = 1 << 60;

@@ -28,10 +28,11 @@ use std::time::{Duration, Instant};
 use kino_sync::Mutex;
 use serde::{Deserialize, Serialize};
 
-pub use report::{Report, StageReport};
+pub use report::Report;
+use report::StageReport;
 pub use timeline::Moment;
-pub use trace::{TraceEvent, TraceLog};
-pub use waits::{WaitBucket, WaitReport, Waits};
+pub use trace::TraceLog;
+pub use waits::{WaitReport, Waits};
 
 use timeline::Timeline;
 use trace::Trace;

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use kino_sync::{Mutex, MutexGuard};
+use kino_sync::Mutex;
 use serde::Serialize;
 
 /// Events kept: 40 bytes each, 10 MiB in total.
@@ -73,7 +73,7 @@ impl Trace {
     /// Stops the trace and returns its events.
     pub(super) fn finish(&self) -> TraceLog {
         self.is_on.store(false, Ordering::Relaxed);
-        let ring = std::mem::take(&mut *self.ring());
+        let ring = std::mem::take(&mut *self.ring.lock());
         TraceLog {
             threads: ring.threads,
             events: ring.events.into(),
@@ -92,11 +92,7 @@ impl Trace {
             len_ns: to_ns(len),
             bytes,
         };
-        self.ring().add(event);
-    }
-
-    fn ring(&self) -> MutexGuard<'_, Ring> {
-        self.ring.lock()
+        self.ring.lock().add(event);
     }
 }
 

@@ -1,4 +1,4 @@
-"""The naive twin of windows: slow, obvious, and without a line in common with them.
+"""The reference for windows: slow, obvious, and without a line in common with them.
 
 episode    {stream: Stream(times_ns, values, clock, period_ns)}
 request    the JSON form, as a dict:

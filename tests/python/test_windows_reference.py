@@ -1,10 +1,10 @@
-"""The naive twin of windows, against cases worked out by hand."""
+"""The reference for windows, against cases worked out by hand."""
 
 import mixed_rate
-import naive_windows
 import numpy as np
 import pytest
-from naive_windows import explicit, regular
+import windows_reference
+from windows_reference import explicit, regular
 
 MS = 1_000_000
 
@@ -36,7 +36,7 @@ def times(*offsets_ms):
 def values(stream, time_ms, mode="nearest", limit_ms=None, episode=EPISODE):
     """Give the frame, or pair of frames, that a time comes to, and its state."""
     limit = None if limit_ms is None else round(limit_ms * MS)
-    found = naive_windows.find(
+    found = windows_reference.find(
         episode[stream], round(time_ms * MS), {mode: {"max_staleness_ns": limit}}
     )
     frames = found.frame if found.other is None else (found.frame, found.other)
@@ -44,17 +44,19 @@ def values(stream, time_ms, mode="nearest", limit_ms=None, episode=EPISODE):
 
 
 def test_steps_on_the_anchors_clock_are_frames():
-    (*_, sample) = naive_windows.samples([EPISODE], request(window("slow", steps(-1, 0, 1))))
+    (*_, sample) = windows_reference.samples([EPISODE], request(window("slow", steps(-1, 0, 1))))
     assert sample["slow"].tolist() == [30.0, 40.0, 40.0]
     assert sample["slow_is_pad"].tolist() == [False, False, True]
-    first = naive_windows.samples([EPISODE], request(window("also_slow", steps(-2, -1, 0, 1))))[0]
+    first = windows_reference.samples([EPISODE], request(window("also_slow", steps(-2, -1, 0, 1))))[
+        0
+    ]
     assert first["also_slow"].tolist() == [0, 0, 0, 1]
     assert first["also_slow"].dtype == np.int16
     assert first["also_slow_is_pad"].tolist() == [True, True, False, False]
 
 
 def test_steps_on_another_clock_count_frames_from_the_one_at_the_anchor():
-    found = naive_windows.samples([EPISODE], request(window("fast", steps(-3, 0, 1, 3))))
+    found = windows_reference.samples([EPISODE], request(window("fast", steps(-3, 0, 1, 3))))
     # The anchor at 100 ms is as near to the frame at 80 as to that at 120, which is later; 300 ms is nearest to 280.
     assert [sample["fast"].tolist() for sample in found] == [
         [0, 0, 1, 3],
@@ -67,12 +69,12 @@ def test_steps_on_another_clock_count_frames_from_the_one_at_the_anchor():
     assert padded[:2] == [[True, False, False, False]] * 2
     assert padded[2:] == [[False] * 4, [False] * 4, [False, False, True, True]]
     held = window("fast", steps(-1, 0, 1), resolve={"hold": {}})
-    assert naive_windows.samples([EPISODE], request(held))[3]["fast"].tolist() == [6, 7, 8]
+    assert windows_reference.samples([EPISODE], request(held))[3]["fast"].tolist() == [6, 7, 8]
 
 
 def test_where_a_stream_has_no_frame_at_the_anchor_every_step_is_padding():
     late = {"slow": EPISODE["slow"], "late": regular(10.0, 180 * MS, np.arange(2) + 1.0)}
-    found = naive_windows.samples([late], request(window("late", steps(-1, 0, 1))))
+    found = windows_reference.samples([late], request(window("late", steps(-1, 0, 1))))
     # Frames at 180 and 280 ms stand for 130 to 330 ms; the anchors are at 0, 100, … 400 ms.
     assert [sample["late"].tolist() for sample in found] == [
         [1, 1, 1],
@@ -89,7 +91,7 @@ def test_where_a_stream_has_no_frame_at_the_anchor_every_step_is_padding():
         [True] * 3,
     ]
     stale = window("fast", steps(-1, 0), resolve={"nearest": {"max_staleness_ns": 10 * MS}})
-    found = naive_windows.samples([EPISODE], request(stale))
+    found = windows_reference.samples([EPISODE], request(stale))
     assert [sample["fast_is_pad"].tolist() for sample in found] == [
         [True, False],
         [True, True],
@@ -102,18 +104,20 @@ def test_where_a_stream_has_no_frame_at_the_anchor_every_step_is_padding():
 
 def test_a_constant_is_the_same_at_every_step():
     constant = {"slow": EPISODE["slow"], "once": explicit([50 * MS], ["tidy up"])}
-    for sample in naive_windows.samples([constant], request(window("once", steps(-1, 0, 1)))):
+    for sample in windows_reference.samples([constant], request(window("once", steps(-1, 0, 1)))):
         assert sample["once"] == ["tidy up"] * 3
         assert not sample["once_is_pad"].any()
 
 
 def test_text_is_held_by_default():
-    found = naive_windows.samples([EPISODE], request(window("text", steps(0))))
+    found = windows_reference.samples([EPISODE], request(window("text", steps(0))))
     assert [sample["text"] for sample in found] == [["first"], ["first"], *[["second"]] * 3]
 
 
 def test_times_are_resolved_on_each_streams_clock():
-    sample = naive_windows.samples([EPISODE], request(window("fast", times(-81, -79, 0, 119, 121))))
+    sample = windows_reference.samples(
+        [EPISODE], request(window("fast", times(-81, -79, 0, 119, 121)))
+    )
     assert sample[1]["fast"].tolist() == [0, 1, 2, 5, 6]
 
 
@@ -176,7 +180,7 @@ def test_of_several_frames_at_one_time_the_last_counts():
     assert values("x", 14, "hold", episode=episode) == (3, "real")
     assert values("x", 14, "linear", episode=episode) == ((3, 4), "real")
     # On the anchor's own clock a step is a frame, whatever its time.
-    found = naive_windows.samples([episode], request(window("x", steps(0)), anchor="x"))
+    found = windows_reference.samples([episode], request(window("x", steps(0)), anchor="x"))
     assert [sample["x"].tolist() for sample in found] == [[0.0], [1.0], [2.0], [3.0], [4.0]]
 
 
@@ -188,7 +192,7 @@ def test_a_target_on_a_frame_is_that_frame_however_near_the_others_are():
 def test_a_rounded_period_does_not_move_a_frame():
     camera = {"x": regular(30.0, 0, np.arange(31))}
     sixtieths = {"anchor": {"rate_hz": 60.0}, "windows": [window("x", times(0), stack="single")]}
-    found = [int(sample["x"]) for sample in naive_windows.samples([camera], sixtieths)]
+    found = [int(sample["x"]) for sample in windows_reference.samples([camera], sixtieths)]
     assert found == [anchor // 2 for anchor in range(61)]
 
 
@@ -212,18 +216,20 @@ def test_a_single_frame_is_a_constant_of_the_episode():
 
 def test_a_late_stream_is_looked_for_later():
     late = request(window("fast", steps(0), latency_ns=80 * MS, resolve={"hold": {}}))
-    found = [sample["fast"].tolist() for sample in naive_windows.samples([EPISODE], late)]
+    found = [sample["fast"].tolist() for sample in windows_reference.samples([EPISODE], late)]
     # 80, 180, 280, 380 and 480 ms; the last frame is at 400 ms and lasts until 440.
     assert found == [[2], [4], [7], [9], [10]]
     own = request(window("slow", steps(0), latency_ns=100 * MS))
-    samples = naive_windows.samples([EPISODE], own)
+    samples = windows_reference.samples([EPISODE], own)
     assert [sample["slow"].tolist() for sample in samples] == [[10], [20], [30], [40], [40]]
     assert [bool(sample["slow_is_pad"][0]) for sample in samples] == [False] * 4 + [True]
 
 
 def test_padding_repeats_zeroes_or_drops():
     def of(**options):
-        return naive_windows.samples([EPISODE], request(window("slow", steps(-1, 1), **options)))
+        return windows_reference.samples(
+            [EPISODE], request(window("slow", steps(-1, 1), **options))
+        )
 
     assert of()[0]["slow"].tolist() == [0.0, 10.0]
     assert of(before="zero")[4]["slow"].tolist() == [30.0, 40.0]
@@ -232,7 +238,7 @@ def test_padding_repeats_zeroes_or_drops():
     assert [sample["slow"][1] for sample in of(after="drop")] == [10.0, 20.0, 30.0, 40.0]
     assert len(of(before="drop", after="drop")) == 3
     text = request(window("text", times(-10), before="zero", resolve={"hold": {}}))
-    assert naive_windows.samples([EPISODE], text)[0]["text"] == [""]
+    assert windows_reference.samples([EPISODE], text)[0]["text"] == [""]
 
 
 def test_what_is_stale_is_padded_on_the_side_of_the_frame():
@@ -240,21 +246,23 @@ def test_what_is_stale_is_padded_on_the_side_of_the_frame():
     later = window("slow", times(90), resolve=limit, before="zero", after="drop")
     earlier = window("slow", times(10), resolve=limit, before="drop", after="zero")
     # The last target of each, 490 and 410 ms, is out after.
-    assert [s["slow"][0] for s in naive_windows.samples([EPISODE], request(later))] == [0.0] * 4
-    assert [s["slow"][0] for s in naive_windows.samples([EPISODE], request(earlier))] == [0.0] * 5
+    assert [s["slow"][0] for s in windows_reference.samples([EPISODE], request(later))] == [0.0] * 4
+    assert [s["slow"][0] for s in windows_reference.samples([EPISODE], request(earlier))] == [
+        0.0
+    ] * 5
 
 
 def test_skipped_anchors_are_still_reached_by_steps():
     some = request(window("slow", steps(-1, 1)), skip_first=1, skip_last=2)
-    samples = naive_windows.samples([EPISODE], some)
+    samples = windows_reference.samples([EPISODE], some)
     assert [sample["slow"].tolist() for sample in samples] == [[0.0, 20.0], [10.0, 30.0]]
     assert not any(sample["slow_is_pad"].any() for sample in samples)
-    assert naive_windows.samples([EPISODE], some | {"skip_first": 4}) == []
+    assert windows_reference.samples([EPISODE], some | {"skip_first": 4}) == []
 
 
 def test_a_rate_makes_anchors_from_the_first_time_to_the_last():
     def of(rate_hz, *windows):
-        return naive_windows.samples(
+        return windows_reference.samples(
             [EPISODE], {"anchor": {"rate_hz": rate_hz}, "windows": list(windows)}
         )
 
@@ -282,7 +290,7 @@ def test_a_rate_makes_anchors_from_the_first_time_to_the_last():
 
 
 def test_an_episode_is_one_anchor():
-    (sample,) = naive_windows.samples(
+    (sample,) = windows_reference.samples(
         [EPISODE],
         {
             "anchor": "episode",
@@ -303,7 +311,7 @@ def test_an_episode_is_one_anchor():
 
 
 def test_linear_blends_two_frames():
-    blended = naive_windows.samples(
+    blended = windows_reference.samples(
         [EPISODE], request(window("slow", times(25, -25), resolve={"linear": {}}))
     )
     assert blended[1]["slow"].tolist() == [12.5, 7.5]
@@ -314,10 +322,10 @@ def test_slerp_turns_by_the_shorter_way():
     quarter = np.array([0.0, 0.0, np.sqrt(0.5), np.sqrt(0.5)])
     none = np.array([0.0, 0.0, 0.0, 1.0])
     eighth = np.array([0.0, 0.0, np.sin(np.pi / 8), np.cos(np.pi / 8)])
-    assert naive_windows.slerp(none, quarter, 0.5) == pytest.approx(eighth)
-    assert naive_windows.slerp(none, -quarter, 0.5) == pytest.approx(eighth)
-    assert naive_windows.slerp(none, -none, 0.25) == pytest.approx(none)
-    pair = naive_windows.slerp(np.stack([none, none]), np.stack([quarter, none]), 0.5)
+    assert windows_reference.slerp(none, quarter, 0.5) == pytest.approx(eighth)
+    assert windows_reference.slerp(none, -quarter, 0.5) == pytest.approx(eighth)
+    assert windows_reference.slerp(none, -none, 0.25) == pytest.approx(none)
+    pair = windows_reference.slerp(np.stack([none, none]), np.stack([quarter, none]), 0.5)
     assert pair == pytest.approx(np.stack([eighth, none]))
 
 
@@ -329,7 +337,7 @@ def test_masks_have_the_names_of_their_dialect():
     ]
 
     def of(dialect):
-        last = naive_windows.samples([EPISODE], request(*windows, masks=dialect))[-1]
+        last = windows_reference.samples([EPISODE], request(*windows, masks=dialect))[-1]
         return {key: last[key].tolist() for key in last if "pad" in key}
 
     assert of("is_pad") == {

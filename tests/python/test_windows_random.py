@@ -1,4 +1,4 @@
-"""Samples against their naive twin: random requests on streams that all have their own rate and clock.
+"""Samples against the reference: random requests on streams that all have their own rate and clock.
 
 KINOGRAPH_WINDOW_CASES says how many requests; a case that fails names its number, which is its seed.
 """
@@ -7,11 +7,11 @@ import json
 import os
 
 import mixed_rate
-import naive_windows
 import numpy as np
 import pytest
 import windows_api
-from naive_windows import explicit, regular
+import windows_reference
+from windows_reference import explicit, regular
 
 import kinograph
 
@@ -170,7 +170,7 @@ def random_offsets(rng, anchor, episode, name):
 
 def exact_offsets(rng, anchor, episode, times, count):
     """Make offsets that lead to a frame or between two, or miss by about what counts as one instant."""
-    anchors = naive_windows.anchor_times(episode, {"anchor": anchor})
+    anchors = windows_reference.anchor_times(episode, {"anchor": anchor})
     near_ns = [-1001, -1000, -999, -1, 0, 0, 0, 1, 999, 1000, 1001]
     offsets = []
     for _ in range(count):
@@ -199,7 +199,7 @@ def random_masks(rng, anchor, windows):
     own = [w for w in stacked if isinstance(anchor, dict) and w["stream"] == anchor.get("stream")]
     if len(own) == 1:
         dialects.append("pad_mask")
-    ahead = sum(map(naive_windows.reaches_ahead, stacked))
+    ahead = sum(map(windows_reference.reaches_ahead, stacked))
     if ahead == 1:
         dialects.append("act")
     if 0 < ahead < len(stacked):
@@ -209,7 +209,7 @@ def random_masks(rng, anchor, windows):
 
 def check(dataset, episodes, request, rng):
     """Compare a request's samples with those of the twin."""
-    expected = windows_api.Naive(episodes, request)
+    expected = windows_api.Reference(episodes, request)
     if len(expected) == 0:
         assert windows_api.count(lambda: windows_api.bind(dataset, request)) == 0
         return
@@ -257,7 +257,7 @@ def texts(value):
 
 
 @pytest.mark.parametrize("case", range(CASES))
-def test_windows_are_those_of_the_naive_twin(made, case):
+def test_windows_are_those_of_the_reference(made, case):
     episodes, dataset = made
     rng = np.random.default_rng([4, case])
     request = random_request(rng, episodes[0])
@@ -265,7 +265,7 @@ def test_windows_are_those_of_the_naive_twin(made, case):
 
 
 @pytest.mark.parametrize("case", range(CASES // 2))
-def test_windows_of_even_clocks_are_those_of_the_naive_twin(even, case):
+def test_windows_of_even_clocks_are_those_of_the_reference(even, case):
     episodes, dataset = even
     rng = np.random.default_rng([6, case])
     anchors = [{"stream": name} for name in episodes[0]] + [
@@ -281,7 +281,7 @@ def test_windows_of_even_clocks_are_those_of_the_naive_twin(even, case):
 
 
 @pytest.mark.parametrize("case", range(CASES))
-def test_windows_of_equal_times_are_those_of_the_naive_twin(bursts, case):
+def test_windows_of_equal_times_are_those_of_the_reference(bursts, case):
     episodes, dataset = bursts
     rng = np.random.default_rng([7, case])
     anchors = [{"stream": "anchor"}, {"stream": "half"}, {"rate_hz": 30.0}, "episode"]
@@ -331,7 +331,7 @@ def test_a_half_between_two_is_rounded_once(tmp_path):
 
 
 @pytest.mark.parametrize("case", range(CASES // 5))
-def test_windows_of_recordings_are_those_of_the_naive_twin(recorded, case):
+def test_windows_of_recordings_are_those_of_the_reference(recorded, case):
     episodes, dataset = recorded
     rng = np.random.default_rng([5, case])
     request = random_request(rng, episodes[0])
@@ -407,13 +407,13 @@ def test_random_requests_meet_every_state():
     padded = dropped = streams = 0
     for case in range(60):
         request = random_request(np.random.default_rng([4, case]), episodes[0])
-        windows = windows_api.Naive(episodes, request)
+        windows = windows_api.Reference(episodes, request)
         masks = [
             windows[i][key] for i in range(len(windows)) for key in windows[i] if "_is_pad" in key
         ]
         padded += any(mask.any() for mask in masks) and not all(mask.all() for mask in masks)
         kept = {"windows": [{**w, "before": "edge", "after": "edge"} for w in request["windows"]]}
-        dropped += 0 < len(windows) < len(windows_api.Naive(episodes, request | kept))
+        dropped += 0 < len(windows) < len(windows_api.Reference(episodes, request | kept))
         streams += len(windows) > 0
     assert padded >= 15
     assert dropped >= 8

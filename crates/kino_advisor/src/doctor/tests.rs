@@ -1,15 +1,9 @@
 //! The verdict as a function of the figures, case by case, and the changes that follow.
 
-#![allow(
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a test stops at the first unexpected result"
-)]
-
-use kino_advisor::{
-    Cause, Change, Diagnosis, Differences, Evidence, FedRun, FreeRun, Remedy, Setting, StreamCosts,
-};
 use kino_dataset::Cost;
+
+use super::evidence::FedRun;
+use super::*;
 
 fn run(batch_ms: f64) -> FreeRun {
     FreeRun {
