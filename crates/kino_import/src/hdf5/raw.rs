@@ -103,19 +103,6 @@ impl Raw {
         Ok(bytes)
     }
 
-    /// Reads a structure that ends with its checksum, and returns it without it.
-    pub(crate) fn read_checked(&self, address: u64, len: u64) -> Parsed<Vec<u8>> {
-        let mut bytes = self.read(address, len)?;
-        let Some((body, stored)) = bytes.split_last_chunk::<4>() else {
-            return Err(Fault::Damaged("a structure is too short"));
-        };
-        if lookup3(body) != u32::from_le_bytes(*stored) {
-            return Err(Fault::Damaged("a checksum is wrong"));
-        }
-        bytes.truncate(bytes.len() - 4);
-        Ok(bytes)
-    }
-
     fn fill(&self, address: u64, bytes: &mut [u8]) -> io::Result<()> {
         let mut kept = self.file.lock();
         let mut file = match kept.take() {
@@ -170,10 +157,16 @@ impl<'a> Limited<'a> {
         Ok(bytes)
     }
 
-    /// As [`Raw::read_checked`].
+    /// Reads a structure that ends with its checksum, and returns it without it.
     pub(crate) fn read_checked(&self, address: u64, len: u64) -> Parsed<Vec<u8>> {
-        let bytes = self.raw.read_checked(address, len)?;
-        self.spend(bytes.len())?;
+        let mut bytes = self.read(address, len)?;
+        let Some((body, stored)) = bytes.split_last_chunk::<4>() else {
+            return Err(Fault::Damaged("a structure is too short"));
+        };
+        if lookup3(body) != u32::from_le_bytes(*stored) {
+            return Err(Fault::Damaged("a checksum is wrong"));
+        }
+        bytes.truncate(bytes.len() - 4);
         Ok(bytes)
     }
 }
@@ -347,19 +340,22 @@ fn add(state: &mut [u32; 3], block: &[u8]) {
 
 #[cfg(test)]
 impl Raw {
-    /// The bytes of any file, with addresses of eight bytes.
-    pub(crate) fn of_file(path: &Path) -> Self {
-        Self {
-            path: path.to_owned(),
+    /// Reads a file of these bytes, with addresses of eight bytes and four times its bytes to read.
+    pub(crate) fn of_bytes<T>(bytes: &[u8], read: impl FnOnce(&Limited<'_>) -> T) -> T {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), bytes).unwrap();
+        let raw = Self {
+            path: file.path().to_owned(),
             file: Mutex::new(None),
             between: Between::Open,
             base: 0,
-            len: path.metadata().map_or(0, |file| file.len()),
+            len: bytes.len() as u64,
             offset_size: 8,
             length_size: 8,
             root: 0,
             extension: u64::MAX,
-        }
+        };
+        read(&Limited::new(&raw, 4 * raw.len))
     }
 }
 
