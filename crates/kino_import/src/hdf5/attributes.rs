@@ -23,7 +23,7 @@ const MAX_BYTES: u64 = 4 << 20;
 const NUMBER_BYTES: u64 = size_of::<Value>() as u64;
 
 /// The attributes of one object.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(crate) struct Json {
     pub(crate) attributes: Map<String, Value>,
     /// What they take.

@@ -5,7 +5,6 @@
 //! ```
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::ops::Range;
 use std::sync::Arc;
 
 use crate::defect::{Action, Defect};
@@ -20,10 +19,10 @@ use crate::hdf5::objects::Objects;
 use crate::hdf5::robomimic::{self, Splits};
 use crate::hdf5::setup::Setup;
 use crate::hdf5::spec::{Request, Streams};
-use crate::hdf5::tree::{Leaf, Node, below};
+use crate::hdf5::tree::{Leaf, Node, below, shown};
 use crate::hdf5::{Contents, frames, stem, times};
 use crate::shift::find_shifts;
-use crate::source::{ClockSpec, EpisodeSpec};
+use crate::source::EpisodeSpec;
 
 /// Builds the specs of a file's episodes.
 pub(crate) fn read_episodes(
@@ -51,20 +50,14 @@ pub(crate) fn read_episodes(
     };
     for episode in &found.list {
         let id = builder.id(episode);
-        let known = contents.defects.len();
-        match builder.episode(episode, &mut contents) {
-            Ok(Some(mut spec)) => {
-                spec.splits
-                    .extend(splits.remove(&episode.id).unwrap_or_default());
-                contents.episodes.push(spec);
+        contents.add(file, &id, |contents| {
+            let mut spec = builder.episode(episode, contents)?;
+            if let Some(spec) = &mut spec {
+                let splits = splits.remove(&episode.id);
+                spec.splits.extend(splits.unwrap_or_default());
             }
-            Ok(None) => {}
-            Err(ImportError::Corrupt { object, what, .. }) => {
-                contents.note(file, &object, what, Action::Skipped);
-            }
-            Err(error) => return Err(error),
-        }
-        contents.blame(known, &id);
+            Ok(spec)
+        })?;
     }
     robomimic::note_absent(file, splits, &mut contents);
     builder.keep_the_rest(&found, &mut contents)?;
@@ -134,17 +127,7 @@ impl SpecBuilder<'_, '_> {
             .retain(|defect| self.is_news(&episode.base, defect));
         contents.defects.append(&mut draft.defects);
         if draft.streams.is_empty() {
-            let object = if episode.base.is_empty() {
-                "/"
-            } else {
-                &episode.base
-            };
-            contents.note(
-                self.file,
-                object,
-                "has no frames".to_owned(),
-                Action::Skipped,
-            );
+            contents.note_empty(self.file, shown(&episode.base));
             return Ok(None);
         }
         find_shifts(&mut draft.streams);
@@ -166,10 +149,9 @@ impl SpecBuilder<'_, '_> {
             task: said.task(mapping.task.as_ref()),
             success: said.success(mapping.success.as_ref()),
             licence: mapping.licence.clone(),
-            object: match (&episode.rows, episode.base.as_str()) {
-                (Some(rows), _) => format!("/[{}:{}]", rows.start, rows.end),
-                (None, "") => "/".to_owned(),
-                (None, base) => base.to_owned(),
+            object: match &episode.rows {
+                Some(rows) => format!("/[{}:{}]", rows.start, rows.end),
+                None => shown(&episode.base).to_owned(),
             },
             attributes,
             streams: draft.streams,
@@ -194,10 +176,11 @@ impl SpecBuilder<'_, '_> {
                 }
                 None => self.usual_clock(episode, &stream.leaf, &rows)?,
             };
-            requests.push(request(stream.name.clone(), &stream.leaf, rows, clock));
-            if let Some(last) = requests.last_mut() {
-                last.index = stream.index;
-            }
+            let leaf = stream.leaf.clone();
+            requests.push(Request {
+                index: stream.index,
+                ..Request::new(stream.name.clone(), leaf, rows, clock)
+            });
         }
         self.note_units(&guess, draft);
         match episode.rows {
@@ -361,20 +344,5 @@ impl SpecBuilder<'_, '_> {
         let place = place.rsplit(':').next().unwrap_or_default();
         let key = format!("{place}: {}", defect.what);
         defect.is_fault() || self.setup.noted.insert(key)
-    }
-}
-
-/// A request for a stream of a dataset, unchanged.
-pub(super) fn request(name: String, leaf: &Leaf, rows: Range<u64>, clock: ClockSpec) -> Request {
-    Request {
-        name,
-        leaf: leaf.clone(),
-        first: rows.start,
-        frames: rows.end - rows.start,
-        clock,
-        kind: None,
-        layout: None,
-        index: None,
-        unit: None,
     }
 }

@@ -4,7 +4,7 @@ use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result};
 use crate::hdf5::Contents;
 use crate::hdf5::episodes::Episode;
-use crate::hdf5::generic::{SpecBuilder, request};
+use crate::hdf5::generic::SpecBuilder;
 use crate::hdf5::guess::is_small;
 use crate::hdf5::mapping::StreamRequest;
 use crate::hdf5::spec::{Request, Streams};
@@ -101,7 +101,7 @@ impl SpecBuilder<'_, '_> {
             layout: wanted.layout,
             index: wanted.index,
             unit: wanted.unit.clone(),
-            ..request(name, &leaf, rows, clock)
+            ..Request::new(name, leaf, rows, clock)
         }))
     }
 

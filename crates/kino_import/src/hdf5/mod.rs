@@ -53,7 +53,6 @@ use crate::open::ImportOptions;
 use crate::source::{EpisodeSpec, Source, SourceInfo};
 use crate::specs;
 use file::H5File;
-use follow::Reach;
 use mapping::Mapping;
 use objects::ancestors;
 use setup::Setup;
@@ -76,11 +75,30 @@ impl Contents {
             .push(Defect::new(file.place(object), what, action));
     }
 
-    /// Attributes the defects from `first` on to an episode.
-    fn blame(&mut self, first: usize, episode: &str) {
-        for defect in &mut self.defects[first..] {
-            defect.episode = Some(episode.to_owned());
+    /// Adds the episode that `read` builds, if it has frames. Damage, and whatever `read` notes, are defects of it.
+    fn add(
+        &mut self,
+        file: &H5File,
+        id: &str,
+        read: impl FnOnce(&mut Self) -> Result<Option<EpisodeSpec>>,
+    ) -> Result<()> {
+        let first = self.defects.len();
+        match read(self) {
+            Ok(episode) => self.episodes.extend(episode),
+            Err(ImportError::Corrupt { object, what, .. }) => {
+                self.note(file, &object, what, Action::Skipped);
+            }
+            Err(error) => return Err(error),
         }
+        for defect in &mut self.defects[first..] {
+            defect.episode = Some(id.to_owned());
+        }
+        Ok(())
+    }
+
+    /// Records that an episode is skipped because it is empty.
+    fn note_empty(&mut self, file: &H5File, object: &str) {
+        self.note(file, object, "has no frames".to_owned(), Action::Skipped);
     }
 
     /// Records what the walk lost, as defects of the episodes it would have been in.
@@ -179,7 +197,7 @@ pub(crate) fn open(paths: &[PathBuf], options: &ImportOptions) -> Result<Source>
 fn add(source: &mut Source, path: &Path, files: usize, setup: &mut Setup<'_>) -> Result<()> {
     let options = setup.options;
     let file = Arc::new(H5File::open(path, options.memory_bytes)?);
-    let (root, lost) = walk::walk(&file, Reach::of(options))?;
+    let (root, lost) = walk::walk(&file, options)?;
     let layout = Layout::of(&root, options.mapping.as_deref());
     let info = &mut source.info;
     if !info.format.is_empty() && info.format != layout.name() {

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::folder::glob;
 use crate::hdf5::episodes::Episode;
 use crate::hdf5::follow::Place;
-use crate::hdf5::tree::{GroupAttributes, Leaf, Node, below};
+use crate::hdf5::tree::{GroupAttributes, Leaf, Node, attribute_name, below, shown};
 
 /// The result of a walk, flattened.
 #[derive(Debug)]
@@ -68,11 +68,7 @@ impl Objects {
         };
         for (path, attributes) in self.groups.iter().filter(|(path, _)| is_inside(path)) {
             for (name, value) in attributes {
-                let key = match below(base, path) {
-                    "" => name.clone(),
-                    inside => format!("{inside}@{name}"),
-                };
-                all.insert(key, value.clone());
+                all.insert(attribute_name(below(base, path), name), value.clone());
             }
         }
         all
@@ -110,9 +106,8 @@ impl Objects {
         let is_inside = |path: &str| ancestors(path).any(|group| bases.contains(group));
         let mut all = Map::new();
         for (path, attributes) in self.groups.iter().filter(|(path, _)| !is_inside(path)) {
-            let path = if path.is_empty() { "/" } else { path };
             for (name, value) in attributes {
-                all.insert(format!("{path}@{name}"), value.clone());
+                all.insert(attribute_name(shown(path), name), value.clone());
             }
         }
         all

@@ -111,11 +111,7 @@ impl Node {
         while let Some(node) = nodes.pop() {
             let inside = below(&base, &node.path);
             for (name, value) in node.attributes {
-                let key = match inside {
-                    "" => name,
-                    inside => format!("{inside}@{name}"),
-                };
-                attributes.insert(key, value);
+                attributes.insert(attribute_name(inside, &name), value);
             }
             leaves.extend(node.leaves);
             nodes.extend(node.groups.into_iter().rev());
@@ -187,6 +183,19 @@ impl Leaf {
 pub(crate) fn below<'a>(base: &str, path: &'a str) -> &'a str {
     let rest = path.strip_prefix(base).unwrap_or(path);
     rest.strip_prefix('/').unwrap_or(rest)
+}
+
+/// A path from the root, for messages: the root itself is `/`.
+pub(crate) fn shown(path: &str) -> &str {
+    if path.is_empty() { "/" } else { path }
+}
+
+/// The name of an attribute of the group `inside` an episode, or of the episode itself.
+pub(crate) fn attribute_name(inside: &str, name: &str) -> String {
+    match inside {
+        "" => name.to_owned(),
+        inside => format!("{inside}@{name}"),
+    }
 }
 
 fn last_part(path: &str) -> &str {
