@@ -123,23 +123,14 @@ impl Array {
         self.shape.first().copied().unwrap_or(0)
     }
 
-    /// Elements per row.
-    fn row_elements(&self) -> u64 {
-        let inner = self.shape.iter().skip(1);
-        inner.fold(1, |elements, &dim| elements.saturating_mul(dim))
-    }
-
     /// How many elements it has.
     pub(crate) fn elements(&self) -> u64 {
-        let axes = self.shape.iter();
-        axes.fold(1, |elements, &dim| elements.saturating_mul(dim))
+        product(1, &self.shape)
     }
 
     /// The bytes of a full chunk; for strings, their number.
     fn chunk_bytes(&self) -> u64 {
-        let size = u64::try_from(self.size()).unwrap_or(u64::MAX);
-        let axes = self.chunk.iter();
-        axes.fold(size, |bytes, &dim| bytes.saturating_mul(dim))
+        product(self.size() as u64, &self.chunk)
     }
 
     fn size(&self) -> usize {
@@ -149,7 +140,6 @@ impl Array {
         }
     }
 
-    /// Its dtype.
     pub(crate) fn dtype(&self) -> Option<Dtype> {
         match self.values {
             Values::Fixed(element) => element.dtype(),
@@ -227,7 +217,7 @@ impl Array {
     /// Reads rows of numeric values, packed and little-endian.
     pub(crate) fn read_rows(&self, rows: Range<u64>, chunk: &Chunks<'_>) -> Result<Vec<u8>> {
         let size = self.size();
-        let row_bytes = self.row_elements().saturating_mul(size as u64);
+        let row_bytes = product(size as u64, self.shape.get(1..).unwrap_or_default());
         let bytes = (rows.end - rows.start).saturating_mul(row_bytes);
         if bytes > MAX_READ_BYTES {
             return Err(invalid(format!(
@@ -248,14 +238,7 @@ impl Array {
             if let Some(values) = chunk(&index)? {
                 self.copy(&values, &index, &rows, &mut out);
             }
-            // The next chunk, last axis first.
-            for axis in (0..grid.len()).rev() {
-                index[axis] += 1;
-                if axis == 0 || index[axis] < grid[axis] {
-                    break;
-                }
-                index[axis] = 0;
-            }
+            advance(&mut index, &grid);
         }
         Ok(out)
     }
@@ -319,6 +302,21 @@ impl Array {
     }
 }
 
+fn product(size: u64, axes: &[u64]) -> u64 {
+    axes.iter().fold(size, |all, &dim| all.saturating_mul(dim))
+}
+
+/// The index of the next chunk, last axis first.
+pub(crate) fn advance(index: &mut [u64], grid: &[u64]) {
+    for axis in (0..grid.len()).rev() {
+        index[axis] += 1;
+        if axis == 0 || index[axis] < grid[axis] {
+            break;
+        }
+        index[axis] = 0;
+    }
+}
+
 /// A delta that changes neither type nor byte order.
 fn is_plain_delta(filter: &Value, dtype: &str) -> bool {
     let same = |key: &str| filter.get(key).is_none_or(|value| value == dtype);
@@ -353,27 +351,21 @@ fn fill(value: &Value, values: Values) -> Result<Vec<u8>, String> {
         return Ok(vec![0; element.size()]);
     };
     let wrong = || format!("has the fill value {value}, which is not {}", dtype.name());
-    let float = match value {
-        Value::Null => Some(0.0),
-        Value::Bool(value) => Some(f64::from(u8::from(*value))),
-        Value::String(name) => match name.as_str() {
-            "NaN" => Some(f64::NAN),
-            "Infinity" => Some(f64::INFINITY),
-            "-Infinity" => Some(f64::NEG_INFINITY),
-            _ => None,
-        },
-        value => value.as_f64(),
+    let number = match value {
+        Value::Null => Value::from(0),
+        Value::Bool(value) => Value::from(u8::from(*value)),
+        value => value.clone(),
+    };
+    let float = match number.as_str() {
+        Some("NaN") => Some(f64::NAN),
+        Some("Infinity") => Some(f64::INFINITY),
+        Some("-Infinity") => Some(f64::NEG_INFINITY),
+        _ => number.as_f64(),
     };
     let float = float.ok_or_else(wrong)?;
-    let whole = match value {
-        Value::Number(number) => number
-            .as_u64()
-            .or_else(|| number.as_i64().map(i64::cast_unsigned))
-            .or_else(|| (number.as_f64() == Some(0.0)).then_some(0)),
-        Value::Null => Some(0),
-        Value::Bool(value) => Some(u64::from(*value)),
-        _ => None,
-    };
+    let signed = || number.as_i64().map(i64::cast_unsigned);
+    let whole = number.as_u64().or_else(signed);
+    let whole = whole.or((float == 0.0).then_some(0));
     let mut bytes = match dtype {
         #[expect(
             clippy::cast_possible_truncation,
