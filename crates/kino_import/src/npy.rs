@@ -116,12 +116,19 @@ const MAGIC_LEN: usize = 10;
 /// The dtype of an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Element {
-    /// A number.
-    Number { dtype: Dtype, is_big: bool },
+    Number {
+        dtype: Dtype,
+        is_big: bool,
+    },
     /// Text of at most this many code points of 32 bits, padded with zeros.
-    Wide { chars: usize, is_big: bool },
+    Wide {
+        chars: usize,
+        is_big: bool,
+    },
     /// UTF-8 text of at most this many bytes, padded with zeros.
-    Narrow { bytes: usize },
+    Narrow {
+        bytes: usize,
+    },
 }
 
 impl Element {
@@ -155,7 +162,6 @@ impl Element {
         }
     }
 
-    /// Bytes per element.
     pub(crate) fn size(self) -> usize {
         match self {
             Self::Number { dtype, .. } => dtype.size(),
@@ -225,7 +231,6 @@ impl Element {
     }
 }
 
-/// The header of an npy file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) element: Element,

@@ -38,7 +38,6 @@ impl Cell {
         }
     }
 
-    /// Bytes of a number.
     pub(crate) fn size(self) -> usize {
         self.dtype().map_or(0, Dtype::size)
     }
@@ -152,7 +151,6 @@ impl Seen {
         }
     }
 
-    /// The type of the column.
     pub(crate) fn cell(&self) -> Cell {
         let numbers = self.wholes.or(self.floats);
         let is_mixed = self.bools.is_some() && numbers.or(self.empty).is_some();

@@ -21,7 +21,7 @@ use crate::folder::frames::{Caches, FolderStream};
 use crate::folder::glob;
 use crate::folder::mapping::{Mapping, StreamRequest};
 use crate::source::{EpisodeSpec, StreamSpec};
-use crate::specs;
+use crate::specs::{self, product};
 use crate::values::{self, is_kind, kind_of};
 
 /// An array of at most this many elements can become an attribute.
@@ -304,11 +304,7 @@ fn to_json(field: &Field) -> Result<Option<Value>> {
         return Ok(None);
     };
     let header = &array.header;
-    let elements = header
-        .shape
-        .iter()
-        .fold(1u64, |all, &dim| all.saturating_mul(dim));
-    if elements > SMALL_ELEMENTS {
+    if product(1, &header.shape) > SMALL_ELEMENTS {
         return Ok(None);
     }
     let bytes = array.read_whole()?;

@@ -27,7 +27,6 @@ const MARK_BYTES: u64 = 1 << 20;
 /// How much is read and cached at a time.
 const GROUP_BYTES: u64 = 32 << 20;
 
-/// A scanned table.
 #[derive(Debug)]
 pub(crate) struct Table {
     path: PathBuf,
@@ -38,7 +37,6 @@ pub(crate) struct Table {
     pub(crate) faults: Vec<(String, String, Action)>,
 }
 
-/// A column of a table.
 #[derive(Debug)]
 pub(crate) struct Column {
     pub(crate) name: String,
@@ -68,7 +66,6 @@ enum Found<'a> {
 }
 
 impl Group {
-    /// Bytes held.
     pub(crate) fn len(&self) -> usize {
         let bytes = |values: &Values| match values {
             Values::Numbers(_, bytes) => bytes.len(),

@@ -33,7 +33,6 @@ pub(crate) struct Json {
 }
 
 impl Json {
-    /// Attributes that are too large to read.
     pub(crate) fn too_large() -> Self {
         let why = "are more than 4 MiB of attributes in one object";
         Self {
@@ -43,7 +42,6 @@ impl Json {
     }
 }
 
-/// The attributes of one object as JSON.
 pub(crate) fn to_json(
     values: &HashMap<String, AttrValue>,
     types: &HashMap<String, Datatype>,

@@ -148,14 +148,6 @@ struct Heap {
     length_width: usize,
 }
 
-/// A block that lists other blocks.
-struct Indirect {
-    address: u64,
-    rows: u64,
-    /// The first offset in the space of the heap.
-    start: u64,
-}
-
 #[derive(Debug)]
 struct Block {
     /// The first offset in the space of the heap.
@@ -211,37 +203,31 @@ impl Heap {
         if !is_sound {
             return Err(Fault::Damaged("a heap of links has impossible sizes"));
         }
-        let (start, address) = (0, root);
         let mut heap = Self {
             table,
             blocks: Vec::new(),
             length_width: width(largest_direct.min(max_object)),
         };
-        if raw.is_undefined(address) {
+        let block = Block {
+            start: 0,
+            len: smallest,
+            address: root,
+        };
+        if raw.is_undefined(root) {
             // Nothing was ever stored.
         } else if rows == 0 {
-            let len = smallest;
-            heap.blocks.push(Block {
-                start,
-                len,
-                address,
-            });
+            heap.blocks.push(block);
         } else {
-            let block = Indirect {
-                address,
-                rows,
-                start,
-            };
-            heap.list(raw, block, MAX_LEVELS)?;
+            heap.list(raw, block, rows, MAX_LEVELS)?;
         }
         Ok(heap)
     }
 
-    /// Lists the blocks below an indirect block.
-    fn list(&mut self, raw: &Limited<'_>, block: Indirect, levels: u64) -> Parsed<()> {
+    /// Lists the blocks below an indirect block, which has this many rows.
+    fn list(&mut self, raw: &Limited<'_>, block: Block, rows: u64, levels: u64) -> Parsed<()> {
         let table = self.table;
         let prefix_len = 5 + raw.offset_size + table.offset_width;
-        let entries = block.rows.saturating_mul(table.columns);
+        let entries = rows.saturating_mul(table.columns);
         let entries_len = entries.saturating_mul(raw.offset_size as u64);
         let len = entries_len.saturating_add(prefix_len as u64 + 4);
         let stored = raw.read_checked(block.address, len)?;
@@ -252,24 +238,19 @@ impl Heap {
         for entry in 0..entries {
             let len = table.block_len(entry / table.columns);
             let address = fields.uint(raw.offset_size)?;
+            let block = Block {
+                start,
+                len,
+                address,
+            };
             if raw.is_undefined(address) {
                 // No block here yet.
             } else if len <= table.largest_direct {
-                self.blocks.push(Block {
-                    start,
-                    len,
-                    address,
-                });
+                self.blocks.push(block);
             } else if levels == 0 {
                 return Err(Fault::Damaged("a heap of links is too deep"));
             } else {
-                let rows = table.rows_of(len);
-                let block = Indirect {
-                    address,
-                    rows,
-                    start,
-                };
-                self.list(raw, block, levels - 1)?;
+                self.list(raw, block, table.rows_of(len), levels - 1)?;
             }
             if self.blocks.len() as u64 > raw.len() / 8 {
                 return Err(Fault::Damaged(

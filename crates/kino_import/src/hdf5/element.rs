@@ -4,6 +4,7 @@ use hdf5_pure::{Datatype, DatatypeByteOrder, EnumMember, FloatingPointLayout, St
 use kino_codec::Dtype;
 
 use crate::npy;
+use crate::specs::product;
 
 /// The stored type of a dataset's elements.
 #[derive(Debug, Clone, PartialEq)]
@@ -75,9 +76,7 @@ impl Element {
     /// Bytes of one stored element, or of the reference to it.
     pub(crate) fn size(&self) -> u64 {
         match self {
-            Self::Number { dtype, shape, .. } => shape
-                .iter()
-                .fold(dtype.size() as u64, |size, &dim| size.saturating_mul(dim)),
+            Self::Number { dtype, shape, .. } => product(dtype.size() as u64, shape),
             Self::FixedText { width, .. } => *width,
             Self::Text | Self::Bytes | Self::Other(_) => 16,
         }

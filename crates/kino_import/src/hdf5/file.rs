@@ -51,7 +51,6 @@ const OBJECT_BYTES: u64 = 16;
 /// Deflate's maximum expansion.
 const DEFLATE_RATIO: u64 = 1032;
 
-/// A recording.
 pub(crate) struct H5File {
     path: PathBuf,
     /// The file, then the targets of external links.
@@ -162,7 +161,6 @@ impl H5File {
         }
     }
 
-    /// One of the files.
     pub(crate) fn part(&self, part: usize) -> Arc<Part> {
         Arc::clone(&self.parts.lock()[part])
     }

@@ -54,7 +54,6 @@ impl<'a> Follower<'a> {
         }
     }
 
-    /// The root group of the file.
     pub(crate) fn root(&self) -> Place {
         self.root_of(0)
     }

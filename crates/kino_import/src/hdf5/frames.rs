@@ -92,7 +92,6 @@ pub(crate) fn read_numbers(file: &H5File, leaf: &Leaf, rows: Range<u64>) -> Resu
     Ok(bytes)
 }
 
-/// Reads one text per row.
 pub(crate) fn read_texts(file: &H5File, leaf: &Leaf, rows: Range<u64>) -> Result<Vec<String>> {
     let Element::FixedText {
         width,
@@ -134,7 +133,7 @@ fn to_text(file: &H5File, leaf: &Leaf, row: u64, bytes: Vec<u8>) -> Result<Strin
 }
 
 /// Reads rows of variable-length strings or bytes.
-pub(crate) fn read_long(file: &H5File, leaf: &Leaf, rows: Range<u64>) -> Result<Vec<Vec<u8>>> {
+fn read_long(file: &H5File, leaf: &Leaf, rows: Range<u64>) -> Result<Vec<Vec<u8>>> {
     let part = file.part(leaf.place.part);
     let mut heap = Heap::new(&part.raw);
     let per_row = leaf.row_bytes() / leaf.element.size();
@@ -166,6 +165,17 @@ pub(crate) fn read_long(file: &H5File, leaf: &Leaf, rows: Range<u64>) -> Result<
     Ok(values)
 }
 
+/// Reads one file per row, with its padding.
+pub(crate) fn read_files(file: &H5File, leaf: &Leaf, rows: Range<u64>) -> Result<Vec<Vec<u8>>> {
+    if leaf.element == Element::Bytes {
+        return read_long(file, leaf, rows);
+    }
+    let width = usize::try_from(leaf.row_bytes()).unwrap_or(usize::MAX);
+    let bytes = read_rows(file, leaf, rows)?;
+    let files = bytes.chunks_exact(width.max(1));
+    Ok(files.map(<[u8]>::to_vec).collect())
+}
+
 /// One image file per row: JPEG files without padding, PNG files decoded.
 fn read_images(
     file: &H5File,
@@ -173,17 +183,7 @@ fn read_images(
     encoded: &Encoded,
     rows: Range<u64>,
 ) -> Result<FrameBuf> {
-    let stored = match leaf.element {
-        Element::Bytes => read_long(file, leaf, rows.clone())?,
-        _ => {
-            let width = usize::try_from(leaf.row_bytes()).unwrap_or(usize::MAX);
-            let bytes = read_rows(file, leaf, rows.clone())?;
-            bytes
-                .chunks_exact(width.max(1))
-                .map(<[u8]>::to_vec)
-                .collect()
-        }
-    };
+    let stored = read_files(file, leaf, rows.clone())?;
     let (mut files, mut pixels) = (Vec::new(), Vec::new());
     for (stored, row) in stored.iter().zip(rows.start..) {
         let wrong =

@@ -183,9 +183,13 @@ impl SpecBuilder<'_, '_> {
             });
         }
         self.note_units(&guess, draft);
-        match episode.rows {
-            Some(_) => self.whole = Some(guess),
-            None => self.set_aside(&episode.base, guess, draft)?,
+        if episode.rows.is_some() {
+            self.whole = Some(guess);
+            return Ok(requests);
+        }
+        for leaf in guess.rest {
+            let name = below(&episode.base, &leaf.path).to_owned();
+            self.set_aside(leaf, name, guess.rows, draft)?;
         }
         Ok(requests)
     }
@@ -238,16 +242,22 @@ impl SpecBuilder<'_, '_> {
         ))
     }
 
-    /// A dataset that is not a stream: an attribute if it is small, otherwise a defect.
-    fn set_aside(&mut self, base: &str, guess: Guess, draft: &mut Streams) -> Result<()> {
-        for leaf in guess.rest {
-            let name = below(base, &leaf.path).to_owned();
-            if is_small(&leaf) || leaf.rows() == Some(1) {
-                draft.aside(self.file, leaf, name)?;
-            } else {
-                let what = self.left_over(&leaf, guess.rows);
-                draft.skip(self.file, &leaf, what);
-            }
+    /// A dataset that is not a stream: an attribute if it is small, otherwise a defect or a note.
+    fn set_aside(
+        &mut self,
+        leaf: Leaf,
+        name: String,
+        rows: Option<u64>,
+        draft: &mut Streams,
+    ) -> Result<()> {
+        if is_small(&leaf) || leaf.rows() == Some(1) {
+            return draft.aside(self.file, leaf, name);
+        }
+        if self.setup.mapping.streams.is_empty() {
+            let what = self.left_over(&leaf, rows);
+            draft.skip(self.file, &leaf, what);
+        } else {
+            self.unnamed.insert(leaf.path);
         }
         Ok(())
     }
@@ -308,15 +318,8 @@ impl SpecBuilder<'_, '_> {
             .attributes
             .append(&mut self.objects.attributes_outside(inside));
         let rows = self.whole.take().and_then(|guess| guess.rows);
-        let rest: Vec<Leaf> = match found.by {
-            Episodes::Rows(..) => self.objects.leaves().to_vec(),
-            _ => self
-                .objects
-                .outside(&found.list)
-                .into_iter()
-                .cloned()
-                .collect(),
-        };
+        let rest = self.objects.outside(inside);
+        let rest: Vec<Leaf> = rest.into_iter().cloned().collect();
         let mut aside = Streams::default();
         for leaf in rest {
             let is_marker = matches!(&found.by, Episodes::Rows(_, marker) if *marker == leaf.path);
@@ -324,14 +327,7 @@ impl SpecBuilder<'_, '_> {
                 continue;
             }
             let path = leaf.path.clone();
-            if is_small(&leaf) || leaf.rows() == Some(1) {
-                aside.aside(self.file, leaf, path)?;
-            } else if self.setup.mapping.streams.is_empty() {
-                let what = self.left_over(&leaf, rows);
-                aside.skip(self.file, &leaf, what);
-            } else {
-                self.unnamed.insert(path);
-            }
+            self.set_aside(leaf, path, rows, &mut aside)?;
         }
         contents.attributes.append(&mut aside.attributes);
         contents.defects.append(&mut aside.defects);

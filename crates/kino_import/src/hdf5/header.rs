@@ -24,14 +24,12 @@ pub(crate) const ATTRIBUTE_INFO: u16 = 0x15;
 const DATATYPE: u16 = 0x03;
 const CONTINUATION: u16 = 0x10;
 
-/// A message of an object header.
 #[derive(Debug)]
 pub(crate) struct Message {
     pub(crate) kind: u16,
     pub(crate) body: Vec<u8>,
 }
 
-/// The type of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Group,
@@ -41,7 +39,6 @@ pub(crate) enum Kind {
     Unknown,
 }
 
-/// The kind of the object with these messages.
 pub(crate) fn kind_of(messages: &[Message]) -> Kind {
     let has = |kind| messages.iter().any(|message| message.kind == kind);
     if has(LAYOUT) {

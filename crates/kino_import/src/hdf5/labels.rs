@@ -27,7 +27,6 @@ pub(crate) struct Labels<'a> {
 }
 
 impl Labels<'_> {
-    /// The task.
     pub(crate) fn task(&self, said: Option<&Said>) -> Option<String> {
         match said {
             Some(Said::Text(text)) => Some(text.clone()),
@@ -43,7 +42,6 @@ impl Labels<'_> {
         }
     }
 
-    /// The splits it is in.
     pub(crate) fn splits(&self, said: Option<&Said>) -> Vec<String> {
         let value = match said {
             Some(Said::Text(text)) => return vec![text.clone()],
@@ -56,7 +54,6 @@ impl Labels<'_> {
         }
     }
 
-    /// Whether it succeeded.
     pub(crate) fn success(&self, said: Option<&From>) -> Option<bool> {
         match said {
             Some(from) => is_true(only(self.find(from)?)?),

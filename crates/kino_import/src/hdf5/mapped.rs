@@ -11,7 +11,6 @@ use crate::hdf5::spec::{Request, Streams};
 use crate::hdf5::tree::{Leaf, below};
 
 impl SpecBuilder<'_, '_> {
-    /// The streams named by the mapping.
     pub(super) fn mapped(
         &mut self,
         episode: &Episode,

@@ -69,7 +69,6 @@ struct Contents {
 }
 
 impl Contents {
-    /// Records a defect.
     fn note(&mut self, file: &H5File, object: &str, what: String, action: Action) {
         self.defects
             .push(Defect::new(file.place(object), what, action));
@@ -193,7 +192,6 @@ pub(crate) fn open(paths: &[PathBuf], options: &ImportOptions) -> Result<Source>
     Ok(source)
 }
 
-/// Adds the episodes of a file.
 fn add(source: &mut Source, path: &Path, files: usize, setup: &mut Setup<'_>) -> Result<()> {
     let options = setup.options;
     let file = Arc::new(H5File::open(path, options.memory_bytes)?);

@@ -1,21 +1,21 @@
 //! The datasets and attributes of a file, by path.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use serde_json::{Map, Value};
 
 use crate::folder::glob;
 use crate::hdf5::episodes::Episode;
 use crate::hdf5::follow::Place;
-use crate::hdf5::tree::{GroupAttributes, Leaf, Node, attribute_name, below, shown};
+use crate::hdf5::tree::{Leaf, Node, attribute_name, below, shown};
 
 /// The result of a walk, flattened.
 #[derive(Debug)]
 pub(crate) struct Objects {
     /// Sorted by path.
     leaves: Vec<Leaf>,
-    /// The attributes of groups, sorted by the path of the group.
-    groups: Vec<GroupAttributes>,
+    /// The attributes of groups, by the path of the group.
+    groups: BTreeMap<String, Map<String, Value>>,
 }
 
 impl Objects {
@@ -24,7 +24,6 @@ impl Objects {
         Self { leaves, groups }
     }
 
-    /// The dataset at a path.
     pub(crate) fn leaf(&self, path: &str) -> Option<&Leaf> {
         let found = self
             .leaves
@@ -51,12 +50,8 @@ impl Objects {
         &rest[..end]
     }
 
-    /// The attributes of a group.
     pub(crate) fn attributes_of(&self, group: &str) -> Option<&Map<String, Value>> {
-        let found = self
-            .groups
-            .binary_search_by(|(path, _)| path.as_str().cmp(group));
-        found.ok().map(|idx| &self.groups[idx].1)
+        self.groups.get(group)
     }
 
     /// The attributes of a group by name, and those below it as `<path>@<name>`.
@@ -80,11 +75,6 @@ impl Objects {
         let groups = ancestors(&leaf.path).skip(1);
         all.extend(groups.filter_map(|group| self.attributes_of(group)));
         all
-    }
-
-    /// Every dataset, sorted by path.
-    pub(crate) fn leaves(&self) -> &[Leaf] {
-        &self.leaves
     }
 
     /// The datasets that are not in an episode, nor linked from one.

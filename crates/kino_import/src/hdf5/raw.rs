@@ -35,7 +35,6 @@ pub(crate) enum Fault {
     Damaged(&'static str),
 }
 
-/// The result of parsing bytes.
 pub(crate) type Parsed<T> = Result<T, Fault>;
 
 /// Whether a file stays open between reads. A process may have about a thousand open files, and a recording may link to
@@ -80,7 +79,6 @@ impl Raw {
         }
     }
 
-    /// How many bytes there are.
     pub(crate) fn len(&self) -> u64 {
         self.len
     }
@@ -136,7 +134,6 @@ impl<'a> Limited<'a> {
         raw.len().saturating_mul(TIMES_READ)
     }
 
-    /// How many bytes may still be read.
     pub(crate) fn left(&self) -> u64 {
         self.left.get()
     }

@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 
 use crate::error::{ImportError, Result, invalid};
 use crate::npy::{self, Element};
+use crate::specs::product;
 use crate::zarr::compressor::Compressor;
 use crate::zarr::store::Store;
 
@@ -300,10 +301,6 @@ impl Array {
         }
         Some(texts)
     }
-}
-
-fn product(size: u64, axes: &[u64]) -> u64 {
-    axes.iter().fold(size, |all, &dim| all.saturating_mul(dim))
 }
 
 /// The index of the next chunk, last axis first.

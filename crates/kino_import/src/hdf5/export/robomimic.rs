@@ -59,7 +59,6 @@ fn stream_name(stream: &StreamOutline) -> String {
     }
 }
 
-/// Writes the file.
 pub(crate) fn write(outline: &Outline, reader: &mut FrameReader<'_>, path: &Path) -> Result<()> {
     let mut out = OutFile::create(path)?;
     out.group("data")?;
