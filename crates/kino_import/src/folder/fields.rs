@@ -80,10 +80,12 @@ pub(crate) enum Reading {
 
 impl Reading {
     fn of(header: &Header, member: Option<&Member>) -> Self {
-        match (header.is_fortran, member.is_none_or(Member::is_plain)) {
-            (true, _) => Self::Whole,
-            (false, true) => Self::Rows,
-            (false, false) => Self::Forward,
+        if header.is_fortran {
+            Self::Whole
+        } else if member.is_none_or(Member::is_plain) {
+            Self::Rows
+        } else {
+            Self::Forward
         }
     }
 }

@@ -254,6 +254,14 @@ fn stem(path: &Path) -> String {
     stem.to_string_lossy().into_owned()
 }
 
+/// `a, b, c, …`.
+fn first_three(names: impl IntoIterator<Item = String>) -> String {
+    let mut names = names.into_iter();
+    let mut shown: Vec<_> = names.by_ref().take(3).collect();
+    shown.extend(names.next().map(|_| "…".to_owned()));
+    shown.join(", ")
+}
+
 /// Files sorted by number, `episode_10` after `episode_9`; those without a number last.
 fn in_order(paths: &[PathBuf]) -> Vec<PathBuf> {
     let mut paths = paths.to_vec();

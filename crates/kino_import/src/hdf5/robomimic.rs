@@ -21,7 +21,7 @@ use crate::hdf5::element::Element;
 use crate::hdf5::file::H5File;
 use crate::hdf5::spec::{self, Frame, Streams};
 use crate::hdf5::tree::Node;
-use crate::hdf5::{Contents, frames, number_order};
+use crate::hdf5::{Contents, first_three, frames, number_order};
 use crate::open::ImportOptions;
 use crate::source::EpisodeSpec;
 use crate::specs;
@@ -188,16 +188,10 @@ pub(super) fn note_absent(file: &H5File, splits: Splits, contents: &mut Contents
     }
     for (split, mut demos) in absent {
         demos.sort_by_cached_key(|demo| number_order(demo, "demo_"));
-        let shown = demos.iter().take(3).map(String::as_str).collect::<Vec<_>>();
-        let more = if demos.len() > shown.len() {
-            ", …"
-        } else {
-            ""
-        };
         let what = format!(
-            "names {} demos that are not in the file: {}{more}",
+            "names {} demos that are not in the file: {}",
             demos.len(),
-            shown.join(", ")
+            first_three(demos)
         );
         contents.note(file, &format!("/mask/{split}"), what, Action::Skipped);
     }

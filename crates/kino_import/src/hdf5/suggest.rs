@@ -19,7 +19,7 @@ use crate::hdf5::rows::Form;
 use crate::hdf5::spec::Request;
 use crate::hdf5::times::unit_name;
 use crate::hdf5::tree::{Leaf, below};
-use crate::hdf5::{in_order, labels, walk};
+use crate::hdf5::{first_three, in_order, labels, walk};
 use crate::open::ImportOptions;
 use crate::source::ClockSpec;
 use crate::suggest::{comment, quoted};
@@ -74,22 +74,11 @@ impl Draft<'_> {
         let name = self.file.path().file_name().unwrap_or_default();
         let name = comment(&name.to_string_lossy());
         self.line(format!(
-            "# A draft of a mapping, from {name}. Check it, then:"
+            "# A draft of a mapping, from {name}. Check it, then:\n\
+             #   kinograph pack --mapping THIS_FILE SOURCE TARGET\n\
+             # Every key is described in docs/guide/import.md.\n"
         ));
-        self.line("#   kinograph pack --mapping THIS_FILE SOURCE TARGET");
-        self.line("# Every key is described in docs/guide/import.md.");
-        self.line("");
-        let ids = found
-            .list
-            .iter()
-            .take(3)
-            .map(|episode| comment(&episode.id));
-        let ids: Vec<_> = ids.collect();
-        let more = if found.list.len() > ids.len() {
-            ", …"
-        } else {
-            ""
-        };
+        let ids = found.list.iter().map(|episode| comment(&episode.id));
         let count = found.list.len();
         match &found.by {
             Episodes::File => {
@@ -99,7 +88,7 @@ impl Draft<'_> {
             }
             Episodes::Groups(pattern) => {
                 let noun = if count == 1 { "group" } else { "groups" };
-                self.line(format!("# {count} {noun}: {}{more}", ids.join(", ")));
+                self.line(format!("# {count} {noun}: {}", first_three(ids)));
                 self.line(format!("episodes = {}", quoted(pattern)));
             }
             Episodes::Rows(marker, path) => {
@@ -153,11 +142,13 @@ impl Draft<'_> {
                 ));
             }
             (None, None) => {
-                self.line("# FILL IN: the file does not specify a frame rate.");
-                self.line("# rate_hz = 20.0");
-                self.line("# Or a dataset of timestamps, for all streams with that many rows:");
-                self.line("# timestamps = \"time\"");
-                self.line("# timestamps_unit = \"s\"");
+                self.line(
+                    "# FILL IN: the file does not specify a frame rate.\n\
+                     # rate_hz = 20.0\n\
+                     # Or a dataset of timestamps, for all streams with that many rows:\n\
+                     # timestamps = \"time\"\n\
+                     # timestamps_unit = \"s\"",
+                );
             }
         }
     }
@@ -170,9 +161,10 @@ impl Draft<'_> {
             Some(_) => serde_json::Map::new(),
             None => self.objects.attributes_below(&first.base),
         };
-        self.line("");
-        self.line("# Episode metadata: a fixed text, or where each episode stores it.");
-        self.line("# task = \"open the drawer\"");
+        self.line(
+            "\n# Episode metadata: a fixed text, or where each episode stores it.\n\
+             # task = \"open the drawer\"",
+        );
         let texts = attributes.iter().filter_map(|(name, value)| match value {
             Value::String(text) if text.len() < LONG_TEXT => Some((name, text)),
             _ => None,
@@ -180,15 +172,12 @@ impl Draft<'_> {
         let texts: Vec<_> = texts.take(6).collect();
         for (name, text) in texts {
             let text: String = text.chars().take(40).collect();
-            let from = quoted(name);
-            self.line(format!(
-                "# task = {{ from = {from} }}  # {}",
-                comment(&text)
-            ));
+            let (from, text) = (quoted(name), comment(&text));
+            self.line(format!("# task = {{ from = {from} }}  # {text}"));
         }
-        self.line("# split = \"train\"");
-        self.line("# success = { from = \"success\" }");
-        self.line("# licence = \"CC-BY-4.0\"");
+        self.line(
+            "# split = \"train\"\n# success = { from = \"success\" }\n# licence = \"CC-BY-4.0\"",
+        );
     }
 
     fn streams(&mut self, looked_at: &[LookedAt]) -> Result<()> {
@@ -232,8 +221,7 @@ impl Draft<'_> {
             }
             Err(error) => return Err(error),
         };
-        self.line("[[stream]]");
-        self.line(format!("name = {}", quoted(&stream.name)));
+        self.line(format!("[[stream]]\nname = {}", quoted(&stream.name)));
         self.line(format!("from = {}  # {}", quoted(inside), shape(leaf)));
         let form_note = match &form {
             Form::Files(encoded) if encoded.carried => "  # JPEG files, stored unchanged",
@@ -285,13 +273,14 @@ impl Draft<'_> {
                 }
                 Some(own) => {
                     let rows = rows.map_or(String::new(), |rows| format!(", most have {rows}"));
+                    let quoted = quoted(inside);
                     self.line(format!(
-                        "# {name}, {what}, has {own} rows{rows}. To import it:"
+                        "# {name}, {what}, has {own} rows{rows}. To import it:\n\
+                         # [[stream]]\n\
+                         # name = {quoted}\n\
+                         # from = {quoted}\n\
+                         # rate_hz = 100.0  # FILL IN, or timestamps and timestamps_unit"
                     ));
-                    self.line("# [[stream]]");
-                    self.line(format!("# name = {}", quoted(inside)));
-                    self.line(format!("# from = {}", quoted(inside)));
-                    self.line("# rate_hz = 100.0  # FILL IN, or timestamps and timestamps_unit");
                 }
                 None => self.line(format!("# {name}, {what}: cannot be a stream")),
             }

@@ -264,27 +264,25 @@ impl Array {
         let split = axes - 1 - (1..axes).rev().take_while(is_whole).count();
         let inner: u64 = self.shape[split + 1..].iter().product();
         let run = as_len((part[split].1 - part[split].0) * inner) * size;
-        let mut at: Vec<u64> = part.iter().map(|&(start, _)| start).collect();
-        'runs: loop {
+        let lens: Vec<u64> = part[..split]
+            .iter()
+            .map(|(start, end)| end - start)
+            .collect();
+        let mut at = vec![0; split];
+        for _ in 0..lens.iter().product() {
             let (mut from, mut to) = (0u64, 0u64);
-            for axis in 0..axes {
-                from = from * self.chunk[axis] + at[axis] - index[axis] * self.chunk[axis];
+            for (axis, &(start, _)) in part.iter().enumerate() {
+                let place = start + at.get(axis).copied().unwrap_or(0);
+                from = from * self.chunk[axis] + place - index[axis] * self.chunk[axis];
                 let first = if axis == 0 { rows.start } else { 0 };
-                to = to * self.shape[axis] + at[axis] - first;
+                to = to * self.shape[axis] + place - first;
             }
             let (from, to) = (as_len(from) * size, as_len(to) * size);
             if let (Some(from), Some(to)) = (chunk.get(from..from + run), out.get_mut(to..to + run))
             {
                 to.copy_from_slice(from);
             }
-            for axis in (0..split).rev() {
-                at[axis] += 1;
-                if at[axis] < part[axis].1 {
-                    continue 'runs;
-                }
-                at[axis] = part[axis].0;
-            }
-            return;
+            advance(&mut at, &lens);
         }
     }
 
@@ -303,7 +301,7 @@ impl Array {
     }
 }
 
-/// The index of the next chunk, last axis first.
+/// The next index, last axis first.
 pub(crate) fn advance(index: &mut [u64], grid: &[u64]) {
     for axis in (0..grid.len()).rev() {
         index[axis] += 1;
