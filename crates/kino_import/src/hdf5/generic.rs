@@ -12,7 +12,7 @@ use crate::error::{ImportError, Result};
 use crate::hdf5::element::Element;
 use crate::hdf5::episodes::{self, Episode, Found, summary};
 use crate::hdf5::file::H5File;
-use crate::hdf5::guess::{self, Clocks, Guess, is_small};
+use crate::hdf5::guess::{self, Guess, is_small};
 use crate::hdf5::labels::Labels;
 use crate::hdf5::mapping::Episodes;
 use crate::hdf5::objects::Objects;
@@ -199,21 +199,16 @@ impl SpecBuilder<'_, '_> {
             return Ok(whole);
         }
         let is_given = self.setup.options.rate_hz.is_some() || self.setup.mapping.clock.is_some();
-        let clocks = if is_given {
-            Clocks::Given
+        let leaves = self.objects.of_episode(episode, self.by);
+        let times = if is_given {
+            Vec::new()
         } else {
-            Clocks::Find
+            guess::find_times(self.file, &episode.base, &leaves)?
         };
-        let mut leaves = self.objects.below(&episode.base).to_vec();
-        if let Episodes::Rows(_, marker) = self.by {
-            leaves.retain(|leaf| leaf.path != *marker);
-        }
-        let mut guess = guess::guess(self.file, &episode.base, &leaves, clocks)?;
+        let mut guess = guess::guess(&episode.base, &leaves, times);
         if episode.rows.is_some() {
-            let total = guess
-                .rows
-                .or(guess.streams.first().and_then(|one| one.leaf.rows()));
-            guess.rows = total;
+            let first = guess.streams.first();
+            guess.rows = guess.rows.or(first.and_then(|one| one.leaf.rows()));
         }
         self.check_fit(&leaves, &guess)?;
         Ok(guess)

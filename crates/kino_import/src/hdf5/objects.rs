@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use crate::folder::glob;
 use crate::hdf5::episodes::Episode;
 use crate::hdf5::follow::Place;
+use crate::hdf5::mapping::Episodes;
 use crate::hdf5::tree::{Leaf, Node, attribute_name, below, shown};
 
 /// The result of a walk, flattened.
@@ -48,6 +49,15 @@ impl Objects {
         let rest = &self.leaves[start..];
         let end = rest.partition_point(|leaf| leaf.path.starts_with(&prefix));
         &rest[..end]
+    }
+
+    /// The datasets of an episode, without the one that says which rows it has.
+    pub(crate) fn of_episode(&self, episode: &Episode, by: &Episodes) -> Vec<Leaf> {
+        let mut leaves = self.below(&episode.base).to_vec();
+        if let Episodes::Rows(_, marker) = by {
+            leaves.retain(|leaf| leaf.path != *marker);
+        }
+        leaves
     }
 
     pub(crate) fn attributes_of(&self, group: &str) -> Option<&Map<String, Value>> {

@@ -12,7 +12,7 @@ use crate::hdf5::element::Element;
 use crate::hdf5::episodes::{self, Episode, Found};
 use crate::hdf5::file::H5File;
 use crate::hdf5::frame_type::{Typed, typed};
-use crate::hdf5::guess::{self, Clocks, Guess, Stream, is_small};
+use crate::hdf5::guess::{self, Guess, Stream, is_small};
 use crate::hdf5::mapping::{Episodes, Mapping};
 use crate::hdf5::objects::Objects;
 use crate::hdf5::rows::Form;
@@ -100,21 +100,18 @@ impl Draft<'_> {
 
     /// Guesses the datasets of the first episodes.
     fn look(&self, found: &Found) -> Result<Vec<LookedAt>> {
-        let clocks = match self.options.rate_hz {
-            Some(_) => Clocks::Given,
-            None => Clocks::Find,
-        };
         let count = match found.by {
             Episodes::Rows(..) => 1,
             _ => EPISODES,
         };
         let mut looked_at = Vec::new();
         for episode in found.list.iter().take(count) {
-            let mut leaves = self.objects.below(&episode.base).to_vec();
-            if let Episodes::Rows(_, marker) = &found.by {
-                leaves.retain(|leaf| leaf.path != *marker);
-            }
-            match guess::guess(self.file, &episode.base, &leaves, clocks) {
+            let leaves = self.objects.of_episode(episode, &found.by);
+            let times = match self.options.rate_hz {
+                Some(_) => Ok(Vec::new()),
+                None => guess::find_times(self.file, &episode.base, &leaves),
+            };
+            match times.map(|times| guess::guess(&episode.base, &leaves, times)) {
                 Ok(guess) => looked_at.push((episode.clone(), guess)),
                 // A damaged episode is reported when it is packed.
                 Err(ImportError::Corrupt { .. }) => {}
