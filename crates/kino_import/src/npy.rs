@@ -69,34 +69,28 @@ pub(crate) fn parse(file: &[u8]) -> Result<Npy, String> {
     let Some(shape) = shape.filter(|_| !is_absurd) else {
         return Err(format!("has no values but the shape {:?}", header.shape));
     };
-    let mut values = if header.is_fortran && shape.len() > 1 {
-        from_fortran(values, &header.shape, header.element.size())
-    } else {
-        values.to_vec()
-    };
-    match header.element.dtype() {
-        Some(dtype) => {
-            header.element.to_little(&mut values)?;
-            Ok(Npy::Numbers(Array {
-                dtype,
-                shape,
-                values,
-            }))
-        }
-        None => Ok(Npy::Texts(header.element.texts(&values)?, shape)),
-    }
+    let values = header.arrange(values.to_vec())?;
+    Ok(match header.element.dtype() {
+        Some(dtype) => Npy::Numbers(Array {
+            dtype,
+            shape,
+            values,
+        }),
+        None => Npy::Texts(header.element.texts(&values)?, shape),
+    })
 }
 
 /// NumPy's dtype name with its byte order, which is little-endian.
 pub(crate) fn name_of(dtype: Dtype) -> String {
-    let letter = match dtype {
-        Dtype::Bool => 'b',
-        Dtype::I8 | Dtype::I16 | Dtype::I32 | Dtype::I64 => 'i',
-        dtype if dtype.is_float() => 'f',
-        _ => 'u',
-    };
+    let letter = &dtype.name()[..1];
     let order = if dtype.size() == 1 { '|' } else { '<' };
     format!("{order}{letter}{}", dtype.size())
+}
+
+/// The dtype with this first letter (`b`, `i`, `u`, `f`) and size in bytes.
+pub(crate) fn dtype_of(letter: &str, size: usize) -> Option<Dtype> {
+    let mut all = Dtype::ALL.into_iter();
+    all.find(|dtype| dtype.size() == size && dtype.name()[..1] == *letter)
 }
 
 /// The header of a numeric file, as numpy writes it: the values follow at a multiple of 64 bytes.
@@ -122,12 +116,19 @@ const MAGIC_LEN: usize = 10;
 /// The dtype of an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Element {
-    /// A number.
-    Number { dtype: Dtype, is_big: bool },
+    Number {
+        dtype: Dtype,
+        is_big: bool,
+    },
     /// Text of at most this many code points of 32 bits, padded with zeros.
-    Wide { chars: usize, is_big: bool },
+    Wide {
+        chars: usize,
+        is_big: bool,
+    },
     /// UTF-8 text of at most this many bytes, padded with zeros.
-    Narrow { bytes: usize },
+    Narrow {
+        bytes: usize,
+    },
 }
 
 impl Element {
@@ -148,30 +149,19 @@ impl Element {
         };
         let (kind, size) = rest.split_at_checked(1).ok_or_else(unknown)?;
         let size: usize = size.parse().map_err(|_| unknown())?;
-        let number = |dtype| Ok(Self::Number { dtype, is_big });
         match (kind, size) {
-            ("b", 1) => number(Dtype::Bool),
-            ("i", 1) => number(Dtype::I8),
-            ("i", 2) => number(Dtype::I16),
-            ("i", 4) => number(Dtype::I32),
-            ("i", 8) => number(Dtype::I64),
-            ("u", 1) => number(Dtype::U8),
-            ("u", 2) => number(Dtype::U16),
-            ("u", 4) => number(Dtype::U32),
-            ("u", 8) => number(Dtype::U64),
-            ("f", 2) => number(Dtype::F16),
-            ("f", 4) => number(Dtype::F32),
-            ("f", 8) => number(Dtype::F64),
             ("U", 1..=0xff_ffff) => Ok(Self::Wide {
                 chars: size,
                 is_big,
             }),
             ("S", 1..=0xff_ffff) => Ok(Self::Narrow { bytes: size }),
-            _ => Err(unknown()),
+            (kind, size) => {
+                let dtype = dtype_of(kind, size).ok_or_else(unknown)?;
+                Ok(Self::Number { dtype, is_big })
+            }
         }
     }
 
-    /// Bytes per element.
     pub(crate) fn size(self) -> usize {
         match self {
             Self::Number { dtype, .. } => dtype.size(),
@@ -241,7 +231,6 @@ impl Element {
     }
 }
 
-/// The header of an npy file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) element: Element,
@@ -305,6 +294,17 @@ impl Header {
         self.shape
             .iter()
             .try_fold(size, |bytes, &dim| bytes.checked_mul(dim))
+    }
+
+    /// Values in C order, and numbers little-endian.
+    pub(crate) fn arrange(&self, mut values: Vec<u8>) -> Result<Vec<u8>, String> {
+        if self.is_fortran && self.shape.len() > 1 {
+            values = from_fortran(&values, &self.shape, self.element.size());
+        }
+        if self.element.dtype().is_some() {
+            self.element.to_little(&mut values)?;
+        }
+        Ok(values)
     }
 }
 

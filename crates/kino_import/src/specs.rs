@@ -84,3 +84,8 @@ pub(crate) fn places(frames: &Range<u64>) -> Range<usize> {
     let place = |frame| usize::try_from(frame).unwrap_or(usize::MAX);
     place(frames.start)..place(frames.end)
 }
+
+/// The bytes of an array with elements of this size; the number of elements if it is 1.
+pub(crate) fn product(size: u64, dims: &[u64]) -> u64 {
+    dims.iter().fold(size, |all, &dim| all.saturating_mul(dim))
+}

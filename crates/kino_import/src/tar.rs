@@ -21,7 +21,6 @@ const BLOCK: u64 = 512;
 /// A longer name is damage.
 const MAX_NAME_BYTES: u64 = 1 << 20;
 
-/// A file in a tar.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Member {
     /// Without a leading `./`.
@@ -40,7 +39,6 @@ pub(crate) struct Contents {
     pub(crate) len: u64,
 }
 
-/// Lists a file.
 pub(crate) fn list(path: &Path) -> io::Result<Contents> {
     let (file, len) = files::open_with_len(path)?;
     let mut file = BufReader::new(file);

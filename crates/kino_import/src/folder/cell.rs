@@ -7,6 +7,8 @@
 //! 0.5 nan            float64              anything else: text
 //! ```
 
+use kino_codec::Dtype;
+
 use crate::defect::Action;
 
 /// The type of a column's cells.
@@ -25,32 +27,33 @@ pub(crate) enum Cell {
 }
 
 impl Cell {
-    /// Bytes of a number.
-    pub(crate) fn size(self) -> usize {
+    /// The dtype of a number.
+    pub(crate) fn dtype(self) -> Option<Dtype> {
         match self {
-            Self::Bool => 1,
-            Self::Text => 0,
-            _ => 8,
+            Self::Bool => Some(Dtype::Bool),
+            Self::Whole => Some(Dtype::I64),
+            Self::Unsigned => Some(Dtype::U64),
+            Self::Float => Some(Dtype::F64),
+            Self::Text => None,
         }
     }
 
+    pub(crate) fn size(self) -> usize {
+        self.dtype().map_or(0, Dtype::size)
+    }
+
     /// Converts the bytes of a number to another type; the caller has checked that it fits.
-    pub(crate) fn widen(self, own: Self, bytes: &[u8]) -> Option<Vec<u8>> {
+    pub(crate) fn widen(self, own: Self, bytes: &[u8]) -> Vec<u8> {
         #[expect(
             clippy::cast_precision_loss,
             reason = "only numbers that float64 holds become floats"
         )]
-        Some(match (own, self) {
-            (Self::Whole, Self::Float) => {
-                let number = i64::from_le_bytes(*bytes.first_chunk()?);
-                (number as f64).to_le_bytes().to_vec()
-            }
-            (Self::Unsigned, Self::Float) => {
-                let number = u64::from_le_bytes(*bytes.first_chunk()?);
-                (number as f64).to_le_bytes().to_vec()
-            }
-            _ => bytes.to_vec(),
-        })
+        let float = match (own, self, bytes.first_chunk()) {
+            (Self::Whole, Self::Float, Some(number)) => i64::from_le_bytes(*number) as f64,
+            (Self::Unsigned, Self::Float, Some(number)) => u64::from_le_bytes(*number) as f64,
+            _ => return bytes.to_vec(),
+        };
+        float.to_le_bytes().to_vec()
     }
 
     /// Appends a number, or returns `None` if the cell is not one.
@@ -148,17 +151,21 @@ impl Seen {
         }
     }
 
-    /// The type of the column.
     pub(crate) fn cell(&self) -> Cell {
         let numbers = self.wholes.or(self.floats);
-        match () {
-            () if self.texts.or(self.zeros).is_some() => Cell::Text,
-            () if self.bools.is_some() && numbers.or(self.empty).is_some() => Cell::Text,
-            () if self.bools.is_some() => Cell::Bool,
-            () if self.floats.or(self.empty).is_some() => Cell::Float,
-            () if self.wholes.is_none() => Cell::Text,
-            () if self.large.is_some() => Cell::Unsigned,
-            () => Cell::Whole,
+        let is_mixed = self.bools.is_some() && numbers.or(self.empty).is_some();
+        if is_mixed || self.texts.or(self.zeros).is_some() {
+            Cell::Text
+        } else if self.bools.is_some() {
+            Cell::Bool
+        } else if self.floats.or(self.empty).is_some() {
+            Cell::Float
+        } else if self.wholes.is_none() {
+            Cell::Text
+        } else if self.large.is_some() {
+            Cell::Unsigned
+        } else {
+            Cell::Whole
         }
     }
 

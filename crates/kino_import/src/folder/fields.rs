@@ -36,26 +36,35 @@ pub(crate) struct Field {
 /// The location of a field.
 #[derive(Debug, Clone)]
 pub(crate) enum Place {
-    /// An npy file, or one inside an npz file.
-    Array {
-        path: PathBuf,
-        member: Option<String>,
-        header: Header,
-        reading: Reading,
-    },
-    /// Columns of a csv file.
-    Columns {
-        table: Arc<Table>,
-        columns: Vec<usize>,
-        cell: Cell,
-        is_vector: bool,
-    },
-    /// Image files, one per frame.
-    Images {
-        folder: PathBuf,
-        files: Vec<String>,
-        encoded: Encoded,
-    },
+    Array(StoredArray),
+    Columns(Columns),
+    Images(Images),
+}
+
+/// An npy file, or one inside an npz file.
+#[derive(Debug, Clone)]
+pub(crate) struct StoredArray {
+    pub(crate) path: PathBuf,
+    pub(crate) member: Option<String>,
+    pub(crate) header: Header,
+    pub(crate) reading: Reading,
+}
+
+/// Columns of a csv file.
+#[derive(Debug, Clone)]
+pub(crate) struct Columns {
+    pub(crate) table: Arc<Table>,
+    pub(crate) columns: Vec<usize>,
+    pub(crate) cell: Cell,
+    pub(crate) is_vector: bool,
+}
+
+/// Image files, one per frame.
+#[derive(Debug, Clone)]
+pub(crate) struct Images {
+    pub(crate) folder: PathBuf,
+    pub(crate) files: Vec<String>,
+    pub(crate) encoded: Encoded,
 }
 
 /// How the rows of an array are read.
@@ -71,10 +80,12 @@ pub(crate) enum Reading {
 
 impl Reading {
     fn of(header: &Header, member: Option<&Member>) -> Self {
-        match (header.is_fortran, member.is_none_or(Member::is_plain)) {
-            (true, _) => Self::Whole,
-            (false, true) => Self::Rows,
-            (false, false) => Self::Forward,
+        if header.is_fortran {
+            Self::Whole
+        } else if member.is_none_or(Member::is_plain) {
+            Self::Rows
+        } else {
+            Self::Forward
         }
     }
 }
@@ -143,10 +154,8 @@ impl Found {
 
     fn array(&mut self, path: &Path, name: String) {
         let header = read_range(path, 0, Header::ENOUGH_BYTES as u64, Ending::MayBeNear);
-        let header = header.map_err(|error| error.what());
         let len = fs::metadata(path).map_or(0, |file| file.len());
-        let header = header.and_then(|start| whole_header(&start, len));
-        self.push(name, header, |header| Place::Array {
+        self.push(name, header, len, |header| StoredArray {
             path: path.to_owned(),
             member: None,
             reading: Reading::of(&header, None),
@@ -160,9 +169,7 @@ impl Found {
             let about = zip.member(&member)?;
             let name = format!("{prefix}{}", member.trim_end_matches(".npy"));
             let start = zip.read_start(&member, Header::ENOUGH_BYTES);
-            let start = start.map_err(|error| error.what());
-            let header = start.and_then(|start| whole_header(&start, about.len));
-            self.push(name, header, |header| Place::Array {
+            self.push(name, start, about.len, |header| StoredArray {
                 path: path.to_owned(),
                 member: Some(member),
                 reading: Reading::of(&header, Some(&about)),
@@ -172,20 +179,27 @@ impl Found {
         Ok(())
     }
 
+    /// Adds the array of a file of `len` bytes, by the `start` of it.
     fn push(
         &mut self,
         name: String,
-        header: Result<Header, String>,
-        place: impl FnOnce(Header) -> Place,
+        start: Result<Vec<u8>>,
+        len: u64,
+        array: impl FnOnce(Header) -> StoredArray,
     ) {
-        match header {
+        let start = start.map_err(|error| error.what());
+        match start.and_then(|start| whole_header(&start, len)) {
             Err(what) => self.lose(&name, what),
-            Ok(header) => self.parts.push(Part::Field(Field {
-                name,
-                rows: header.shape.first().copied(),
-                place: place(header),
-            })),
+            Ok(header) => {
+                let rows = header.shape.first().copied();
+                let place = Place::Array(array(header));
+                self.field(name, rows, place);
+            }
         }
+    }
+
+    fn field(&mut self, name: String, rows: Option<u64>, place: Place) {
+        self.parts.push(Part::Field(Field { name, rows, place }));
     }
 
     fn columns(&mut self, path: &Path, prefix: &str) -> Result<()> {
@@ -240,16 +254,16 @@ impl Found {
             }
             let table = Arc::new(table);
             for (number, name) in kept {
-                let cell = table.columns[number].cell;
+                let columns = Columns {
+                    table: Arc::clone(&table),
+                    columns: vec![number],
+                    cell: table.columns[number].cell,
+                    is_vector: false,
+                };
                 fields.push(Field {
                     name,
                     rows: Some(table.rows),
-                    place: Place::Columns {
-                        table: Arc::clone(&table),
-                        columns: vec![number],
-                        cell,
-                        is_vector: false,
-                    },
+                    place: Place::Columns(columns),
                 });
             }
         }
@@ -258,15 +272,10 @@ impl Found {
 
     fn images(&mut self, folder: &Path, name: String) {
         match images(folder) {
-            Ok((files, encoded)) => self.parts.push(Part::Field(Field {
-                name,
-                rows: Some(files.len() as u64),
-                place: Place::Images {
-                    folder: folder.to_owned(),
-                    files,
-                    encoded,
-                },
-            })),
+            Ok(images) => {
+                let rows = Some(images.files.len() as u64);
+                self.field(name, rows, Place::Images(images));
+            }
             Err(what) => self.lose(&name, what),
         }
     }
@@ -288,7 +297,7 @@ fn whole_header(start: &[u8], len: u64) -> Result<Header, String> {
     }
 }
 
-fn images(folder: &Path) -> Result<(Vec<String>, Encoded), String> {
+fn images(folder: &Path) -> Result<Images, String> {
     let ending = |name: &str| {
         let (_, ending) = name.rsplit_once('.')?;
         match ending.to_ascii_lowercase().as_str() {
@@ -306,7 +315,11 @@ fn images(folder: &Path) -> Result<(Vec<String>, Encoded), String> {
     }
     let first = read_image(folder, &files[0]).map_err(|error| error.to_string())?;
     let encoded = image::look(&first).map_err(|what| format!("`{}` {what}", files[0]))?;
-    Ok((files, encoded))
+    Ok(Images {
+        folder: folder.to_owned(),
+        files,
+        encoded,
+    })
 }
 
 impl Field {
@@ -316,38 +329,27 @@ impl Field {
             FrameType::values(dtype, shape).map_err(|error| error.to_string())
         };
         match &self.place {
-            Place::Images { encoded, .. } => match (encoded.ty.dtype(), encoded.ty.shape()) {
+            Place::Images(images) => match (images.encoded.ty.dtype(), images.encoded.ty.shape()) {
                 // Depth has one value per pixel, and no axis for it.
                 (Dtype::U16, &[height, width, 1]) => of(Dtype::U16, &[height, width]),
                 (dtype, shape) => of(dtype, shape),
             },
-            Place::Columns {
-                cell,
-                columns,
-                is_vector,
-                ..
-            } => {
-                let shape = if *is_vector {
-                    vec![columns.len()]
-                } else {
-                    Vec::new()
-                };
-                match cell {
-                    Cell::Bool => of(Dtype::Bool, &shape),
-                    Cell::Whole => of(Dtype::I64, &shape),
-                    Cell::Unsigned => of(Dtype::U64, &shape),
-                    Cell::Float => of(Dtype::F64, &shape),
-                    Cell::Text => Ok(FrameType::Text),
+            Place::Columns(columns) => {
+                let width = [columns.columns.len()];
+                let shape = if columns.is_vector { &width[..] } else { &[] };
+                match columns.cell.dtype() {
+                    Some(dtype) => of(dtype, shape),
+                    None => Ok(FrameType::Text),
                 }
             }
-            Place::Array { header, .. } => {
-                values::frame_type(header.element.dtype(), &header.shape)
+            Place::Array(array) => {
+                values::frame_type(array.header.element.dtype(), &array.header.shape)
             }
         }
     }
 
     /// Whether its frames are JPEG files.
     pub(crate) fn is_carried(&self) -> bool {
-        matches!(&self.place, Place::Images { encoded, .. } if encoded.carried)
+        matches!(&self.place, Place::Images(images) if images.encoded.carried)
     }
 }

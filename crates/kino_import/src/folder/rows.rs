@@ -22,7 +22,6 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// Opens a table.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let io = |source| files::cannot_read(path, source);
         let (file, len) = files::open_with_len(path).map_err(io)?;
@@ -50,7 +49,6 @@ impl Rows {
         self.reader.position().clone()
     }
 
-    /// Seeks to a row.
     pub(crate) fn seek(&mut self, path: &Path, position: csv::Position) -> Result<()> {
         self.reader
             .seek(position)

@@ -16,13 +16,12 @@ use serde_json::{Map, Value};
 use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result};
 use crate::folder::cell::Cell;
-use crate::folder::fields::{Field, Place};
+use crate::folder::fields::{Columns, Field, Place};
 use crate::folder::frames::{Caches, FolderStream};
 use crate::folder::glob;
 use crate::folder::mapping::{Mapping, StreamRequest};
-use crate::folder::table::Table;
 use crate::source::{EpisodeSpec, StreamSpec};
-use crate::specs;
+use crate::specs::{self, product};
 use crate::values::{self, is_kind, kind_of};
 
 /// An array of at most this many elements can become an attribute.
@@ -177,7 +176,7 @@ impl<'a> SpecBuilder<'a> {
             };
             self.found[number] = true;
             let is_vector =
-                request.from.contains(['*', '?']) && matches!(first.place, Place::Columns { .. });
+                request.from.contains(['*', '?']) && matches!(first.place, Place::Columns(_));
             let field = match (is_vector, found.as_slice()) {
                 (false, [one]) => (*one).clone(),
                 (true, many) => match joined(many) {
@@ -257,66 +256,63 @@ impl<'a> SpecBuilder<'a> {
 
 /// Columns of one table as one vector; `None` if no type represents all of them exactly.
 fn joined(fields: &[&Field]) -> Option<Field> {
-    let mut all: Vec<usize> = Vec::new();
-    let mut table: Option<&Arc<Table>> = None;
-    for field in fields {
-        let Place::Columns {
-            table: here,
-            columns,
-            ..
-        } = &field.place
-        else {
-            return None;
-        };
-        if table.is_some_and(|table| !Arc::ptr_eq(table, here)) {
-            return None;
-        }
-        table = Some(here);
-        all.extend(columns);
+    let places = fields.iter().map(|field| match &field.place {
+        Place::Columns(columns) => Some(columns),
+        Place::Array(_) | Place::Images(_) => None,
+    });
+    let places: Vec<_> = places.collect::<Option<_>>()?;
+    let table = &places.first()?.table;
+    if places.iter().any(|place| !Arc::ptr_eq(&place.table, table)) {
+        return None;
     }
-    let table = table?;
+    let all: Vec<_> = places
+        .iter()
+        .flat_map(|place| &place.columns)
+        .copied()
+        .collect();
     let columns = || all.iter().filter_map(|&column| table.columns.get(column));
     let is_all = |cell: Cell| columns().all(|column| column.cell == cell);
     let is_whole = columns().all(|column| matches!(column.cell, Cell::Whole | Cell::Unsigned));
     let is_number = !columns().any(|column| matches!(column.cell, Cell::Bool | Cell::Text));
     let fit = |cell: Cell| columns().all(|column| column.cell == cell || column.seen.fits(cell));
-    let cell = match () {
-        () if is_all(Cell::Bool) => Cell::Bool,
-        () if is_all(Cell::Whole) => Cell::Whole,
-        () if is_whole && fit(Cell::Unsigned) => Cell::Unsigned,
-        () if is_number && fit(Cell::Float) => Cell::Float,
-        () => return None,
+    let cell = if is_all(Cell::Bool) {
+        Cell::Bool
+    } else if is_all(Cell::Whole) {
+        Cell::Whole
+    } else if is_whole && fit(Cell::Unsigned) {
+        Cell::Unsigned
+    } else if is_number && fit(Cell::Float) {
+        Cell::Float
+    } else {
+        return None;
     };
     Some(Field {
         name: fields.first()?.name.clone(),
         rows: fields.first()?.rows,
-        place: Place::Columns {
+        place: Place::Columns(Columns {
             table: Arc::clone(table),
             columns: all,
             cell,
             is_vector: true,
-        },
+        }),
     })
 }
 
 /// A small array or value as JSON; `None` if it is large.
 fn to_json(field: &Field) -> Result<Option<Value>> {
-    let Place::Array { header, path, .. } = &field.place else {
+    let Place::Array(array) = &field.place else {
         return Ok(None);
     };
-    let elements = header
-        .shape
-        .iter()
-        .fold(1u64, |all, &dim| all.saturating_mul(dim));
-    if elements > SMALL_ELEMENTS {
+    let header = &array.header;
+    if product(1, &header.shape) > SMALL_ELEMENTS {
         return Ok(None);
     }
-    let bytes = field.place.read_whole()?;
+    let bytes = array.read_whole()?;
     if let Some(dtype) = header.element.dtype() {
         return Ok(Some(values::numbers(dtype, &bytes, &header.shape)));
     }
     let texts = header.element.texts(&bytes);
-    let texts = texts.map_err(|what| ImportError::corrupt(path, &field.name, what))?;
+    let texts = texts.map_err(|what| ImportError::corrupt(&array.path, &field.name, what))?;
     let texts = texts.into_iter().map(Value::from).collect();
     Ok(Some(values::nest(texts, &header.shape)))
 }

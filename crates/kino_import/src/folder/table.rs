@@ -16,7 +16,10 @@ use std::path::{Path, PathBuf};
 use crate::defect::Action;
 use crate::error::{ImportError, Result};
 use crate::folder::cell::{Cell, Seen};
+use crate::folder::fields::Columns;
 use crate::folder::rows::Rows;
+use crate::recent::Recent;
+use crate::source::{BLOCK_BYTES, FrameBuf};
 
 /// Row offsets are recorded about once in this many bytes.
 const MARK_BYTES: u64 = 1 << 20;
@@ -24,7 +27,6 @@ const MARK_BYTES: u64 = 1 << 20;
 /// How much is read and cached at a time.
 const GROUP_BYTES: u64 = 32 << 20;
 
-/// A scanned table.
 #[derive(Debug)]
 pub(crate) struct Table {
     path: PathBuf,
@@ -35,7 +37,6 @@ pub(crate) struct Table {
     pub(crate) faults: Vec<(String, String, Action)>,
 }
 
-/// A column of a table.
 #[derive(Debug)]
 pub(crate) struct Column {
     pub(crate) name: String,
@@ -53,59 +54,50 @@ pub(crate) struct Group {
 
 #[derive(Debug)]
 enum Values {
-    Numbers(Vec<u8>),
+    Numbers(Cell, Vec<u8>),
     /// All texts, and the end of each.
     Texts(String, Vec<usize>),
 }
 
+/// A cell that was read.
+enum Found<'a> {
+    Number(Cell, &'a [u8]),
+    Text(&'a str),
+}
+
 impl Group {
-    /// Bytes held.
     pub(crate) fn len(&self) -> usize {
         let bytes = |values: &Values| match values {
-            Values::Numbers(bytes) => bytes.len(),
+            Values::Numbers(_, bytes) => bytes.len(),
             Values::Texts(texts, ends) => texts.len() + ends.len() * size_of::<usize>(),
         };
         self.columns.iter().map(bytes).sum()
     }
 
-    fn numbers(&self, column: usize, row: u64, size: usize) -> Option<&[u8]> {
-        match self.columns.get(column.checked_sub(self.first)?)? {
-            Values::Numbers(bytes) => {
-                let at = usize::try_from(row - self.rows.start)
-                    .ok()?
-                    .checked_mul(size)?;
-                bytes.get(at..at.checked_add(size)?)
+    fn cell(&self, column: usize, row: u64) -> Option<Found<'_>> {
+        let at = usize::try_from(row - self.rows.start).ok()?;
+        Some(match self.columns.get(column.checked_sub(self.first)?)? {
+            Values::Numbers(cell, bytes) => {
+                let start = at.checked_mul(cell.size())?;
+                Found::Number(*cell, bytes.get(start..)?.get(..cell.size())?)
             }
-            Values::Texts(..) => None,
-        }
-    }
-
-    fn text(&self, column: usize, row: u64) -> Option<&str> {
-        match self.columns.get(column.checked_sub(self.first)?)? {
             Values::Texts(texts, ends) => {
-                let at = usize::try_from(row - self.rows.start).ok()?;
                 let start = at
                     .checked_sub(1)
-                    .map_or(Some(0), |at| ends.get(at).copied())?;
-                texts.get(start..*ends.get(at)?)
+                    .map_or(Some(&0), |before| ends.get(before))?;
+                Found::Text(texts.get(*start..*ends.get(at)?)?)
             }
-            Values::Numbers(_) => None,
-        }
+        })
     }
 }
 
 /// The key of a group: its column index and row index.
-pub(crate) type GroupKey = (usize, u64);
+type GroupKey = (usize, u64);
 
-/// Returns the group of a key, cached or read now.
-type KeepGroup<'a, G> = dyn FnMut(GroupKey, &dyn Fn() -> Result<Group>) -> Result<G> + 'a;
+/// Groups that were read last, by the address of their table in memory.
+pub(crate) type Groups = Recent<(usize, GroupKey), Group>;
 
 impl Table {
-    /// Its file.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Scans the whole file, and keeps the column types.
     pub(crate) fn scan(path: &Path) -> Result<Self> {
         let mut reader = Rows::open(path)?;
@@ -178,72 +170,66 @@ impl Table {
         (column..column + 1, self.rows.max(1))
     }
 
-    /// Reads rows of some columns, through groups cached in `kept`, until `push` wants no more.
-    pub(crate) fn read<G: AsRef<Group>>(
+    /// Reads rows of some columns, through cached groups.
+    pub(crate) fn read(
         &self,
-        columns: &[usize],
+        read: &Columns,
         rows: Range<u64>,
-        kept: &mut KeepGroup<'_, G>,
-        push: &mut dyn FnMut(Found<'_>) -> Option<bool>,
-    ) -> Result<()> {
-        let gone = || ImportError::corrupt(&self.path, "/", "changed while it was being read");
-        let groups: Vec<_> = columns.iter().map(|&column| self.group(column)).collect();
-        let mut held: Vec<(GroupKey, G)> = Vec::new();
+        cache: &Groups,
+    ) -> Result<FrameBuf> {
+        let columns = read
+            .columns
+            .iter()
+            .map(|&column| (column, self.group(column), None));
+        let mut columns: Vec<_> = columns.collect();
+        let (mut values, mut texts, mut text_bytes) = (Vec::new(), Vec::new(), 0);
         for row in rows {
-            for (&column, (group, span)) in columns.iter().zip(&groups) {
-                let key = (group.start, row / span);
-                if held.iter().all(|(known, _)| *known != key) {
-                    held.retain(|((_, known), _)| *known == key.1);
-                    let rows = key.1 * span..(key.1 + 1).saturating_mul(*span).min(self.rows);
-                    let load = || self.load(group.clone(), rows.clone());
-                    held.push((key, kept(key, &load)?));
+            for (column, (group, span), held) in &mut columns {
+                let part = row / *span;
+                if held.as_ref().is_none_or(|(known, _)| *known != part) {
+                    let rows = part * *span..(part + 1).saturating_mul(*span).min(self.rows);
+                    let key = (std::ptr::from_ref(self).addr(), (group.start, part));
+                    *held = Some((part, cache.get(key, || self.load(group.clone(), rows))?));
                 }
-                let (_, found) = held
-                    .iter()
-                    .find(|(known, _)| *known == key)
-                    .ok_or_else(gone)?;
-                let cell = self
-                    .columns
-                    .get(column)
-                    .map_or(Cell::Text, |column| column.cell);
-                let found = match cell {
-                    Cell::Text => found.as_ref().text(column, row).map(Found::Text),
-                    cell => found
-                        .as_ref()
-                        .numbers(column, row, cell.size())
-                        .map(|bytes| Found::Number(cell, bytes)),
-                };
-                let goes_on = found.and_then(&mut *push).ok_or_else(gone)?;
-                if !goes_on {
-                    return Ok(());
+                let found = held
+                    .as_ref()
+                    .and_then(|(_, group)| group.cell(*column, row));
+                match found.ok_or_else(|| self.changed())? {
+                    Found::Text(text) => {
+                        text_bytes += text.len();
+                        texts.push(text.as_bytes().to_vec());
+                    }
+                    Found::Number(own, bytes) => values.extend(read.cell.widen(own, bytes)),
                 }
             }
+            // Texts may have any length: the rest is for the next read.
+            if text_bytes >= BLOCK_BYTES {
+                break;
+            }
         }
-        Ok(())
+        Ok(match read.cell {
+            Cell::Text => FrameBuf::Bytes(texts),
+            _ => FrameBuf::Values(values),
+        })
+    }
+
+    fn changed(&self) -> ImportError {
+        ImportError::corrupt(&self.path, "/", "changed while it was being read")
     }
 
     /// Reads a group from the file.
     fn load(&self, columns: Range<usize>, rows: Range<u64>) -> Result<Group> {
         let mut reader = Rows::open(&self.path)?;
         let mark = self.marks.partition_point(|(row, _)| *row <= rows.start);
-        let Some((mut number, position)) = mark
-            .checked_sub(1)
-            .and_then(|mark| self.marks.get(mark))
-            .cloned()
-        else {
-            return Err(ImportError::corrupt(
-                &self.path,
-                "/",
-                "changed while it was being read",
-            ));
-        };
+        let mark = mark.checked_sub(1).and_then(|mark| self.marks.get(mark));
+        let (mut number, position) = mark.cloned().ok_or_else(|| self.changed())?;
         reader.seek(&self.path, position)?;
         let cells = self.columns.get(columns.clone()).unwrap_or_default();
         let mut values: Vec<_> = cells
             .iter()
             .map(|column| match column.cell {
                 Cell::Text => Values::Texts(String::new(), Vec::new()),
-                _ => Values::Numbers(Vec::new()),
+                cell => Values::Numbers(cell, Vec::new()),
             })
             .collect();
         let mut row = csv::StringRecord::new();
@@ -256,15 +242,15 @@ impl Table {
                             texts.push_str(text);
                             ends.push(texts.len());
                         }
-                        Values::Numbers(bytes) => {
-                            let what = || {
-                                format!(
-                                    "has {text:?} in column `{}`, row {number}: it changed while it was being read",
-                                    column.name.escape_debug()
-                                )
-                            };
-                            let pushed = column.cell.push(text, bytes);
-                            pushed.ok_or_else(|| ImportError::corrupt(&self.path, "/", what()))?;
+                        Values::Numbers(cell, bytes) => {
+                            let pushed = cell.push(text, bytes);
+                            pushed.ok_or_else(|| {
+                                let name = column.name.escape_debug();
+                                let what = format!(
+                                    "has {text:?} in column `{name}`, row {number}: it changed while it was being read"
+                                );
+                                ImportError::corrupt(&self.path, "/", what)
+                            })?;
                         }
                     }
                 }
@@ -279,29 +265,16 @@ impl Table {
     }
 
     /// All values of one column, read separately; `None` if it is text.
-    pub(crate) fn read_column(&self, column: usize) -> Result<Option<(Cell, Vec<u8>)>> {
-        let Some(cell) = self.columns.get(column).map(|column| column.cell) else {
-            return Ok(None);
-        };
-        if self.rows == 0 || cell == Cell::Text {
+    pub(crate) fn read_column(&self, column: usize) -> Result<Option<Vec<u8>>> {
+        if self.rows == 0 {
             return Ok(None);
         }
-        let group = self.load(column..column + 1, 0..self.rows)?;
-        Ok(group
-            .columns
-            .into_iter()
-            .next()
-            .and_then(|values| match values {
-                Values::Numbers(bytes) => Some((cell, bytes)),
-                Values::Texts(..) => None,
-            }))
+        let mut group = self.load(column..column + 1, 0..self.rows)?;
+        Ok(match group.columns.pop() {
+            Some(Values::Numbers(_, bytes)) => Some(bytes),
+            _ => None,
+        })
     }
-}
-
-/// A cell that was read.
-pub(crate) enum Found<'a> {
-    Number(Cell, &'a [u8]),
-    Text(&'a str),
 }
 
 /// The names of the columns, unique and non-empty, and their oddities.
@@ -314,44 +287,40 @@ fn names(row: &csv::StringRecord) -> (Vec<String>, Vec<(String, String, Action)>
     let (mut seen, mut faults) = (HashSet::new(), Vec::new());
     let mut names = Vec::with_capacity(given.len());
     for (number, &name) in given.iter().enumerate() {
+        if !name.is_empty() && seen.insert(name) {
+            names.push(name.to_owned());
+            continue;
+        }
         let base = match (name, number) {
             ("", 0) => "index".to_owned(),
             ("", number) => format!("column_{number}"),
             (name, _) => name.to_owned(),
         };
-        let is_free = |name: &String| !taken.contains(name);
-        let numbered = |base: &str| {
-            (1u64..)
-                .map(|number| format!("{base}.{number}"))
-                .find(is_free)
+        // Like pandas.
+        let numbered = (1u64..).map(|number| format!("{base}.{number}"));
+        let mut free = std::iter::once(base.clone()).chain(numbered);
+        let new = free.find(|name| !taken.contains(name)).unwrap_or(base);
+        let fault = match (name, number) {
+            ("", 0) => {
+                let what =
+                    format!("has no name, like the index that pandas writes; it is named `{new}`");
+                (new.clone(), what, Action::Noted)
+            }
+            ("", number) => {
+                let what = format!("is column {number} and has no name; it is named `{new}`");
+                (new.clone(), what, Action::Noted)
+            }
+            (name, _) => {
+                let what = format!(
+                    "is the name of two columns; the second is renamed to `{}`",
+                    new.escape_debug()
+                );
+                (name.to_owned(), what, Action::Kept)
+            }
         };
-        if name.is_empty() {
-            let name = Some(base.clone())
-                .filter(is_free)
-                .or_else(|| numbered(&base));
-            let name = name.unwrap_or(base);
-            let what = match number {
-                0 => {
-                    format!("has no name, like the index that pandas writes; it is named `{name}`")
-                }
-                number => format!("is column {number} and has no name; it is named `{name}`"),
-            };
-            taken.insert(name.clone());
-            faults.push((name.clone(), what, Action::Noted));
-            names.push(name);
-        } else if seen.insert(name) {
-            names.push(base);
-        } else {
-            // Like pandas.
-            let new = numbered(&base).unwrap_or(base);
-            let what = format!(
-                "is the name of two columns; the second is renamed to `{}`",
-                new.escape_debug()
-            );
-            taken.insert(new.clone());
-            faults.push((name.to_owned(), what, Action::Kept));
-            names.push(new);
-        }
+        faults.push(fault);
+        taken.insert(new.clone());
+        names.push(new);
     }
     (names, faults)
 }

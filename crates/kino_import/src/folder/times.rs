@@ -89,11 +89,12 @@ fn read_times(field: &Field, unit_ns: i64) -> Option<Arc<[i64]>> {
     let frame = field.frame().ok()?;
     let ty = frame.as_values().filter(|ty| ty.elements() == 1)?;
     let bytes = match &field.place {
-        Place::Columns { table, columns, .. } => {
-            let (_, bytes) = table.read_column(*columns.first()?).ok()??;
-            bytes
+        Place::Columns(columns) => {
+            let column = columns.columns.first()?;
+            columns.table.read_column(*column).ok()??
         }
-        place => place.read_whole().ok()?,
+        Place::Array(array) => array.read_whole().ok()?,
+        Place::Images(_) => return None,
     };
     clock::to_times(ty.dtype(), &bytes, unit_ns)
 }

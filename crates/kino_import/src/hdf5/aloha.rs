@@ -36,14 +36,9 @@ pub(crate) fn read_episodes(
     options: &ImportOptions,
 ) -> Result<Contents> {
     let mut contents = Contents::default();
-    match episode(file, root, options, &mut contents) {
-        Ok(()) => {}
-        Err(ImportError::Corrupt { object, what, .. }) => {
-            contents.note(file, &object, what, Action::Skipped);
-        }
-        Err(error) => return Err(error),
-    }
-    contents.blame(0, &stem(file.path()));
+    contents.add(file, &stem(file.path()), |contents| {
+        episode(file, root, options, contents)
+    })?;
     Ok(contents)
 }
 
@@ -52,12 +47,12 @@ fn episode(
     root: Node,
     options: &ImportOptions,
     contents: &mut Contents,
-) -> Result<()> {
+) -> Result<Option<EpisodeSpec>> {
     let says = root.leaf("action").and_then(|action| action.shape.first());
     let frames = says.copied().unwrap_or(0);
     if frames == 0 {
-        contents.note(file, "/action", "has no frames".to_owned(), Action::Skipped);
-        return Ok(());
+        contents.note_empty(file, "/action");
+        return Ok(None);
     }
     let fps = root.attributes.get("fps").and_then(Value::as_f64);
     let fps = fps.filter(specs::is_rate);
@@ -72,45 +67,27 @@ fn episode(
     let is_compressed = root.attributes.get("compress").is_some_and(|value| {
         value == &Value::Bool(true) || value.as_i64().is_some_and(|value| value != 0)
     });
-    let (leaves, mut attributes) = root.into_parts();
-    let mut draft = spec::streams(&frame, leaves)?;
-    for stream in &draft.streams {
-        let is_camera = stream.name.starts_with("observations/images/");
-        if is_compressed
-            && is_camera
-            && !stream.carried
-            && stream
-                .frame
-                .as_values()
-                .is_some_and(|ty| ty.shape().len() < 2)
-        {
+    let (episode, mut defects) = frame.episode(root)?;
+    for stream in &episode.streams {
+        let object = format!("/{}", stream.name);
+        let ty = stream.frame.as_values().filter(|_| !stream.carried);
+        let is_row = ty.is_some_and(|ty| ty.shape().len() < 2);
+        if is_compressed && stream.name.starts_with("observations/images/") && is_row {
             let what = "does not start with a JPEG file, although `compress` is true";
-            let object = format!("/{}", stream.name);
             return Err(ImportError::incomplete(file.path(), &object, what));
         }
         if stream.carried {
             let what =
                 "is stored as JPEG files, which decode to RGB; `cv2.imdecode` returns BGR instead";
-            contents.note(
-                file,
-                &format!("/{}", stream.name),
-                what.to_owned(),
-                Action::Noted,
-            );
+            contents.note(file, &object, what.to_owned(), Action::Noted);
         }
     }
-    contents.defects.append(&mut draft.defects);
-    attributes.append(&mut draft.attributes);
-    contents.episodes.push(EpisodeSpec {
+    contents.defects.append(&mut defects);
+    Ok(Some(EpisodeSpec {
         id: stem(file.path()),
-        task: spec::text_of(&attributes, TASK_KEYS),
-        success: spec::success_of(&attributes),
-        attributes,
-        object: "/".to_owned(),
-        streams: draft.streams,
-        ..EpisodeSpec::default()
-    });
-    Ok(())
+        task: spec::text_of(&episode.attributes, TASK_KEYS),
+        ..episode
+    }))
 }
 
 /// Where ACT stores one row per frame.

@@ -23,7 +23,7 @@ const MAX_BYTES: u64 = 4 << 20;
 const NUMBER_BYTES: u64 = size_of::<Value>() as u64;
 
 /// The attributes of one object.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(crate) struct Json {
     pub(crate) attributes: Map<String, Value>,
     /// What they take.
@@ -33,7 +33,6 @@ pub(crate) struct Json {
 }
 
 impl Json {
-    /// Attributes that are too large to read.
     pub(crate) fn too_large() -> Self {
         let why = "are more than 4 MiB of attributes in one object";
         Self {
@@ -43,7 +42,6 @@ impl Json {
     }
 }
 
-/// The attributes of one object as JSON.
 pub(crate) fn to_json(
     values: &HashMap<String, AttrValue>,
     types: &HashMap<String, Datatype>,

@@ -143,8 +143,8 @@ fn width(max: u64) -> usize {
 /// A fractal heap: its blocks by their first offset.
 #[derive(Debug)]
 struct Heap {
+    table: Table,
     blocks: Vec<Block>,
-    offset_width: usize,
     length_width: usize,
 }
 
@@ -204,56 +204,53 @@ impl Heap {
             return Err(Fault::Damaged("a heap of links has impossible sizes"));
         }
         let mut heap = Self {
+            table,
             blocks: Vec::new(),
-            offset_width: table.offset_width,
             length_width: width(largest_direct.min(max_object)),
         };
-        if !raw.is_undefined(root) {
-            match rows {
-                0 => heap.blocks.push(Block {
-                    start: 0,
-                    len: smallest,
-                    address: root,
-                }),
-                rows => heap.list(raw, table, (root, rows, 0), MAX_LEVELS)?,
-            }
+        let block = Block {
+            start: 0,
+            len: smallest,
+            address: root,
+        };
+        if raw.is_undefined(root) {
+            // Nothing was ever stored.
+        } else if rows == 0 {
+            heap.blocks.push(block);
+        } else {
+            heap.list(raw, block, rows, MAX_LEVELS)?;
         }
         Ok(heap)
     }
 
-    /// Lists the blocks below the indirect block at an address, which has this many rows starting at an offset.
-    fn list(
-        &mut self,
-        raw: &Limited<'_>,
-        table: Table,
-        (address, rows, mut start): (u64, u64, u64),
-        levels: u64,
-    ) -> Parsed<()> {
+    /// Lists the blocks below an indirect block, which has this many rows.
+    fn list(&mut self, raw: &Limited<'_>, block: Block, rows: u64, levels: u64) -> Parsed<()> {
+        let table = self.table;
         let prefix_len = 5 + raw.offset_size + table.offset_width;
         let entries = rows.saturating_mul(table.columns);
         let entries_len = entries.saturating_mul(raw.offset_size as u64);
         let len = entries_len.saturating_add(prefix_len as u64 + 4);
-        let block = raw.read_checked(address, len)?;
-        let mut fields = Fields(&block);
+        let stored = raw.read_checked(block.address, len)?;
+        let mut fields = Fields(&stored);
         fields.expect(b"FHIB")?;
         fields.take(prefix_len - 4)?;
+        let mut start = block.start;
         for entry in 0..entries {
             let len = table.block_len(entry / table.columns);
             let address = fields.uint(raw.offset_size)?;
-            let is_direct = len <= table.largest_direct;
+            let block = Block {
+                start,
+                len,
+                address,
+            };
             if raw.is_undefined(address) {
                 // No block here yet.
-            } else if is_direct {
-                self.blocks.push(Block {
-                    start,
-                    len,
-                    address,
-                });
+            } else if len <= table.largest_direct {
+                self.blocks.push(block);
             } else if levels == 0 {
                 return Err(Fault::Damaged("a heap of links is too deep"));
             } else {
-                let rows = table.rows_of(len);
-                self.list(raw, table, (address, rows, start), levels - 1)?;
+                self.list(raw, block, table.rows_of(len), levels - 1)?;
             }
             if self.blocks.len() as u64 > raw.len() / 8 {
                 return Err(Fault::Damaged(
@@ -275,7 +272,7 @@ impl Heap {
         if fields.u8()? & 0x30 != 0 {
             return Err(Fault::Damaged("a link is too long to follow"));
         }
-        let offset = fields.uint(self.offset_width)?;
+        let offset = fields.uint(self.table.offset_width)?;
         let len = fields.uint(self.length_width)?;
         let after = self.blocks.partition_point(|block| block.start <= offset);
         let block = after.checked_sub(1).and_then(|at| self.blocks.get(at));
@@ -359,11 +356,8 @@ mod tests {
     }
 
     fn read_file(file: &[u8], heap: u64, tree: u64) -> Parsed<Vec<Vec<u8>>> {
-        let place = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(place.path(), file).unwrap();
-        let raw = Raw::of_file(place.path());
         let info = [&[0, 0][..], &le(heap), &le(tree)].concat();
-        read(&Limited::new(&raw, 4 * file.len() as u64), &info)
+        Raw::of_bytes(file, |raw| read(raw, &info))
     }
 
     fn is_over_and_over(found: &Parsed<Vec<Vec<u8>>>) -> bool {

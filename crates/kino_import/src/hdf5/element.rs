@@ -3,13 +3,16 @@
 use hdf5_pure::{Datatype, DatatypeByteOrder, EnumMember, FloatingPointLayout, StringPadding};
 use kino_codec::Dtype;
 
+use crate::npy;
+use crate::specs::product;
+
 /// The stored type of a dataset's elements.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Element {
     /// Numeric; an array type adds `shape` to every element.
     Number {
         dtype: Dtype,
-        order: ByteOrder,
+        is_big: bool,
         shape: Vec<u64>,
     },
     /// Fixed-length strings, padded.
@@ -20,13 +23,6 @@ pub(crate) enum Element {
     Bytes,
     /// Something that cannot be a frame.
     Other(&'static str),
-}
-
-/// The byte order of a value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ByteOrder {
-    Little,
-    Big,
 }
 
 pub(crate) const IEEE754_BINARY16: FloatingPointLayout = FloatingPointLayout {
@@ -60,53 +56,47 @@ impl Element {
             Datatype::Array {
                 base_type,
                 dimensions,
-            } => array(base_type, dimensions),
-            scalar => match number(scalar) {
-                Some((dtype, order)) => Self::Number {
-                    dtype,
-                    order,
-                    shape: Vec::new(),
-                },
-                None => Self::Other("numbers in an uncommon format"),
-            },
+            } => Self::numeric(base_type, dimensions)
+                .unwrap_or(Self::Other("arrays of non-numeric elements")),
+            scalar => {
+                Self::numeric(scalar, &[]).unwrap_or(Self::Other("numbers in an uncommon format"))
+            }
         }
+    }
+
+    fn numeric(base: &Datatype, dimensions: &[u32]) -> Option<Self> {
+        let (dtype, is_big) = number(base)?;
+        Some(Self::Number {
+            dtype,
+            is_big,
+            shape: dimensions.iter().copied().map(u64::from).collect(),
+        })
     }
 
     /// Bytes of one stored element, or of the reference to it.
     pub(crate) fn size(&self) -> u64 {
         match self {
-            Self::Number { dtype, shape, .. } => shape
-                .iter()
-                .fold(dtype.size() as u64, |size, &dim| size.saturating_mul(dim)),
+            Self::Number { dtype, shape, .. } => product(dtype.size() as u64, shape),
             Self::FixedText { width, .. } => *width,
             Self::Text | Self::Bytes | Self::Other(_) => 16,
         }
     }
 }
 
-fn array(base: &Datatype, dimensions: &[u32]) -> Element {
-    match number(base) {
-        Some((dtype, order)) => Element::Number {
-            dtype,
-            order,
-            shape: dimensions.iter().copied().map(u64::from).collect(),
-        },
-        None => Element::Other("arrays of non-numeric elements"),
-    }
-}
-
-fn number(datatype: &Datatype) -> Option<(Dtype, ByteOrder)> {
-    match datatype {
+/// The dtype of a number, and whether it is big-endian.
+fn number(datatype: &Datatype) -> Option<(Dtype, bool)> {
+    let (dtype, order) = match datatype {
         Datatype::FixedPoint {
             size,
             byte_order,
             layout,
         } => {
-            let dtype = integer(*size, layout.signed)?;
+            let letter = if layout.signed { "i" } else { "u" };
+            let dtype = npy::dtype_of(letter, usize::try_from(*size).ok()?)?;
             if layout.bit_offset != 0 || usize::from(layout.bit_precision) != dtype.size() * 8 {
                 return None;
             }
-            Some((dtype, order(*byte_order)?))
+            (dtype, byte_order)
         }
         Datatype::FloatingPoint {
             size,
@@ -119,41 +109,20 @@ fn number(datatype: &Datatype) -> Option<(Dtype, ByteOrder)> {
                 (8, FloatingPointLayout::IEEE754_BINARY64) => Dtype::F64,
                 _ => return None,
             };
-            Some((dtype, order(*byte_order)?))
+            (dtype, byte_order)
         }
         Datatype::Enumeration {
             base_type, members, ..
         } => {
-            let (dtype, order) = number(base_type)?;
-            let dtype = if dtype.size() == 1 && is_bool(members) {
-                Dtype::Bool
-            } else {
-                dtype
-            };
-            Some((dtype, order))
+            let (dtype, is_big) = number(base_type)?;
+            let is_bool = dtype.size() == 1 && is_bool(members);
+            return Some((if is_bool { Dtype::Bool } else { dtype }, is_big));
         }
-        _ => None,
-    }
-}
-
-fn integer(size: u32, signed: bool) -> Option<Dtype> {
-    Some(match (size, signed) {
-        (1, false) => Dtype::U8,
-        (2, false) => Dtype::U16,
-        (4, false) => Dtype::U32,
-        (8, false) => Dtype::U64,
-        (1, true) => Dtype::I8,
-        (2, true) => Dtype::I16,
-        (4, true) => Dtype::I32,
-        (8, true) => Dtype::I64,
         _ => return None,
-    })
-}
-
-fn order(order: DatatypeByteOrder) -> Option<ByteOrder> {
+    };
     match order {
-        DatatypeByteOrder::LittleEndian => Some(ByteOrder::Little),
-        DatatypeByteOrder::BigEndian => Some(ByteOrder::Big),
+        DatatypeByteOrder::LittleEndian => Some((dtype, false)),
+        DatatypeByteOrder::BigEndian => Some((dtype, true)),
         DatatypeByteOrder::Vax => None,
     }
 }

@@ -4,12 +4,13 @@
 //! large a stored chunk may be, and how much a file of its size can hold.
 
 use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hdf5_pure::{
-    ChunkCacheConfig, Dataset, DatasetAccessProperties, Error, File, FileAccessProperties,
+    Chunk, ChunkCacheConfig, Dataset, DatasetAccessProperties, Error, File, FileAccessProperties,
     FormatError, Group, MetadataCacheConfig,
 };
 use kino_sync::{Mutex, MutexGuard};
@@ -50,7 +51,6 @@ const OBJECT_BYTES: u64 = 16;
 /// Deflate's maximum expansion.
 const DEFLATE_RATIO: u64 = 1032;
 
-/// A recording.
 pub(crate) struct H5File {
     path: PathBuf,
     /// The file, then the targets of external links.
@@ -154,18 +154,13 @@ impl H5File {
     /// The error for bytes that cannot be parsed.
     pub(crate) fn damaged(&self, object: &str, fault: Fault) -> ImportError {
         match fault {
-            Fault::Io(source) => ImportError::Io {
-                path: self.path.clone(),
-                source,
-            },
+            Fault::Io(source) => io_error(&self.path, source),
             Fault::Damaged(what) => {
-                let what = format!("is damaged: {what}");
-                ImportError::corrupt(&self.path, object, what)
+                ImportError::corrupt(&self.path, object, format!("is damaged: {what}"))
             }
         }
     }
 
-    /// One of the files.
     pub(crate) fn part(&self, part: usize) -> Arc<Part> {
         Arc::clone(&self.parts.lock()[part])
     }
@@ -281,8 +276,10 @@ impl H5File {
     }
 
     fn open_dataset(&self, leaf: &Leaf) -> Result<Dataset> {
-        self.check_index(leaf)
-            .map_err(|fault| self.damaged(&leaf.path, fault))?;
+        if leaf.is_chunked() {
+            let checked = self.check_index(leaf);
+            checked.map_err(|fault| self.damaged(&leaf.path, fault))?;
+        }
         let bytes = usize::try_from(self.kept_bytes(leaf)).unwrap_or(usize::MAX);
         let cache = ChunkCacheConfig::new()
             .with_max_bytes(bytes)
@@ -293,15 +290,14 @@ impl H5File {
             .view(leaf.place, &unlimited)
             .and_then(|file| file.dataset_with_options("/", access))
             .map_err(|error| self.wrong(&leaf.path, error))?;
-        self.check_chunks(leaf, &dataset)?;
+        if leaf.is_chunked() {
+            self.check_chunks(leaf, &dataset)?;
+        }
         Ok(dataset)
     }
 
     /// Refuses an index of chunks that the library could not walk to its end.
     fn check_index(&self, leaf: &Leaf) -> Parsed<()> {
-        if !leaf.is_chunked() {
-            return Ok(());
-        }
         let raw = &self.part(leaf.place.part).raw;
         let raw = Limited::new(raw, Limited::whole(raw));
         let messages = header::read(&raw, leaf.place.address)?;
@@ -311,30 +307,24 @@ impl H5File {
     /// Refuses chunks that are outside the file: the library allocates what the index claims, up to 4 GiB, before it
     /// reads.
     fn check_chunks(&self, leaf: &Leaf, dataset: &Dataset) -> Result<()> {
-        if !leaf.is_chunked() {
-            return Ok(());
-        }
         let chunks = dataset.chunks();
         let chunks = chunks.map_err(|error| self.wrong(&leaf.path, error))?;
         let file_len = self.part(leaf.place.part).raw.len();
-        let lies_outside = |address: u64, len: u64| {
-            let end = address.checked_add(len);
+        let lies_outside = |chunk: &&Chunk| {
+            let end = chunk.address.checked_add(chunk.storage_size);
             end.is_none_or(|end| end > file_len)
         };
-        match chunks
-            .iter()
-            .find(|chunk| lies_outside(chunk.address, chunk.storage_size))
-        {
-            Some(chunk) => {
-                let what = format!(
-                    "is damaged: the chunk at {:?} is outside the file",
-                    chunk.offset
-                );
-                Err(ImportError::corrupt(&self.path, &leaf.path, what))
-            }
-            None => Ok(()),
+        if let Some(Chunk { offset, .. }) = chunks.iter().find(lies_outside) {
+            let what = format!("is damaged: the chunk at {offset:?} is outside the file");
+            return Err(ImportError::corrupt(&self.path, &leaf.path, what));
         }
+        Ok(())
     }
+}
+
+fn io_error(path: &Path, source: io::Error) -> ImportError {
+    let path = path.to_owned();
+    ImportError::Io { path, source }
 }
 
 fn wrong(path: &Path, object: &str, error: Error) -> ImportError {
@@ -343,17 +333,9 @@ fn wrong(path: &Path, object: &str, error: Error) -> ImportError {
         return ImportError::corrupt(path, object, "has a header that is too large to read");
     }
     let known = match &error {
-        Error::Io(io) => {
-            return ImportError::Io {
-                path: path.to_owned(),
-                source: std::io::Error::new(io.kind(), io.to_string()),
-            };
-        }
+        Error::Io(error) => return io_error(path, io::Error::new(error.kind(), error.to_string())),
         Error::Format(FormatError::Source(text)) => {
-            return ImportError::Io {
-                path: path.to_owned(),
-                source: std::io::Error::other(text.clone()),
-            };
+            return io_error(path, io::Error::other(text.clone()));
         }
         Error::FileMarkedInUse(_) => unsupported(
             "is marked as being written",

@@ -3,7 +3,7 @@
 //! A link that cannot be followed is a defect with the reason. It is never ignored.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::error::{ImportError, Result};
@@ -32,47 +32,28 @@ pub(crate) struct Object {
     pub(crate) links: Vec<Named>,
 }
 
-/// Whether external links may leave the recording's folder.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reach {
-    Folder,
-    Anywhere,
-}
-
-impl Reach {
-    /// As the user decided.
-    pub(crate) fn of(options: &ImportOptions) -> Self {
-        if options.follow_links {
-            Self::Anywhere
-        } else {
-            Self::Folder
-        }
-    }
-}
-
 /// The target of a link, or why it has none.
 pub(crate) type Target = Result<Place, String>;
 
 /// Follows links, and caches the groups on the way.
 pub(crate) struct Follower<'a> {
     file: &'a H5File,
-    reach: Reach,
+    options: &'a ImportOptions,
     objects: HashMap<Place, Arc<Object>>,
     /// How many bytes of the groups of each file may still be read.
     left: HashMap<usize, u64>,
 }
 
 impl<'a> Follower<'a> {
-    pub(crate) fn new(file: &'a H5File, reach: Reach) -> Self {
+    pub(crate) fn new(file: &'a H5File, options: &'a ImportOptions) -> Self {
         Self {
             file,
-            reach,
+            options,
             objects: HashMap::new(),
             left: HashMap::new(),
         }
     }
 
-    /// The root group of the file.
     pub(crate) fn root(&self) -> Place {
         self.root_of(0)
     }
@@ -176,16 +157,22 @@ impl<'a> Follower<'a> {
     fn open(&self, from: usize, name: &str) -> Result<Result<usize, String>> {
         let from = self.file.part(from);
         let folder = from.path.parent().unwrap_or(Path::new(""));
-        let path = folder.join(name);
-        if name.is_empty() || !path.exists() {
+        // One name per file, however a link spells it.
+        let path = folder.join(name).canonicalize().ok();
+        let Some(path) = path.filter(|_| !name.is_empty()) else {
             return Ok(Err("which does not exist".to_owned()));
-        }
-        if self.reach == Reach::Folder && !is_inside(&path, self.file.path()) {
+        };
+        let recording = self.file.part(0);
+        let is_inside = recording
+            .path
+            .parent()
+            .is_some_and(|it| path.starts_with(it));
+        if !is_inside && !self.options.follow_links {
             let why = "which is outside the folder of the recording; follow it if you trust the source: \
                        `--follow-links` (in Python follow_links=True)";
             return Ok(Err(why.to_owned()));
         }
-        match self.file.part_at(known_name(path)) {
+        match self.file.part_at(path) {
             Ok(part) => Ok(Ok(part)),
             Err(ImportError::Corrupt { what, .. } | ImportError::Unsupported { what, .. }) => {
                 Ok(Err(format!("which {what}")))
@@ -195,19 +182,5 @@ impl<'a> Follower<'a> {
             }
             Err(error) => Err(error),
         }
-    }
-}
-
-/// One name per file, however a link spells it.
-fn known_name(path: PathBuf) -> PathBuf {
-    path.canonicalize().unwrap_or(path)
-}
-
-/// Whether a file is in the folder of another, or below it.
-fn is_inside(path: &Path, file: &Path) -> bool {
-    let folder = |file: &Path| Some(file.canonicalize().ok()?.parent()?.to_owned());
-    match (path.canonicalize(), folder(file)) {
-        (Ok(path), Some(folder)) => path.starts_with(folder),
-        _ => false,
     }
 }

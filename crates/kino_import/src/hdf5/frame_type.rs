@@ -62,17 +62,15 @@ fn frame_type(request: &Request) -> Result<(FrameType, Form), String> {
     let leaf = &request.leaf;
     let mut inner = leaf.shape.get(1..).unwrap_or_default();
     if let Some(index) = request.index {
-        let (entries, rest) = inner
-            .split_first()
-            .filter(|(entries, _)| index < **entries)
-            .ok_or_else(|| {
-                format!(
-                    "has no index {index} on its second axis: its shape is {:?}",
-                    leaf.shape
-                )
-            })?;
-        debug_assert!(index < *entries, "the index was checked");
-        inner = rest;
+        inner = match inner.split_first() {
+            Some((entries, rest)) if index < *entries => rest,
+            _ => {
+                let shape = &leaf.shape;
+                return Err(format!(
+                    "has no index {index} on its second axis: its shape is {shape:?}"
+                ));
+            }
+        };
     }
     match &leaf.element {
         Element::Number { dtype, shape, .. } => {
@@ -149,10 +147,7 @@ fn encoded(file: &H5File, leaf: &Leaf, row: u64) -> Result<Option<Encoded>> {
     if !is_bytes || leaf.rows().is_none_or(|rows| row >= rows) {
         return Ok(None);
     }
-    let first = match leaf.element {
-        Element::Bytes => frames::read_long(file, leaf, row..row + 1)?.concat(),
-        _ => frames::read_rows(file, leaf, row..row + 1)?,
-    };
+    let first = frames::read_files(file, leaf, row..row + 1)?.concat();
     let corrupt = |what: &str| ImportError::corrupt(file.path(), &leaf.path, what);
     if png::is_png(&first) {
         let ty = png::header(&first).map_err(|what| corrupt(&format!("row {row} {what}")))?;

@@ -2,18 +2,18 @@
 
 use std::ops::Range;
 
-use kino_codec::{Dtype, FrameType};
+use kino_codec::FrameType;
 use serde_json::Value;
 
 use crate::error::{ImportError, Result, invalid};
-use crate::hdf5::element::{ByteOrder, Element};
+use crate::hdf5::element::Element;
 use crate::hdf5::file::H5File;
 use crate::hdf5::heap::Heap;
 use crate::hdf5::rows::{Form, Rows};
 use crate::hdf5::tree::Leaf;
 use crate::image::Encoded;
 use crate::source::{FrameBuf, ReadFrames, Wanted};
-use crate::{jpeg, png, values};
+use crate::{jpeg, npy, png, values};
 
 /// At most this much is read in one call.
 const MAX_READ_BYTES: u64 = 1 << 30;
@@ -82,27 +82,16 @@ pub(crate) fn read_rows(file: &H5File, leaf: &Leaf, rows: Range<u64>) -> Result<
 
 /// Reads numeric rows, packed and little-endian.
 pub(crate) fn read_numbers(file: &H5File, leaf: &Leaf, rows: Range<u64>) -> Result<Vec<u8>> {
-    let Element::Number { dtype, order, .. } = leaf.element else {
-        return Err(ImportError::corrupt(
-            file.path(),
-            &leaf.path,
-            "is not numeric",
-        ));
+    let wrong = |what: String| ImportError::corrupt(file.path(), &leaf.path, what);
+    let Element::Number { dtype, is_big, .. } = leaf.element else {
+        return Err(wrong("is not numeric".to_owned()));
     };
     let mut bytes = read_rows(file, leaf, rows)?;
-    if order == ByteOrder::Big && dtype.size() > 1 {
-        for number in bytes.chunks_exact_mut(dtype.size()) {
-            number.reverse();
-        }
-    }
-    if dtype == Dtype::Bool && bytes.iter().any(|&byte| byte > 1) {
-        let what = "contains a bool that is neither 0 nor 1";
-        return Err(ImportError::corrupt(file.path(), &leaf.path, what));
-    }
+    let numbers = npy::Element::Number { dtype, is_big };
+    numbers.to_little(&mut bytes).map_err(wrong)?;
     Ok(bytes)
 }
 
-/// Reads one text per row.
 pub(crate) fn read_texts(file: &H5File, leaf: &Leaf, rows: Range<u64>) -> Result<Vec<String>> {
     let Element::FixedText {
         width,
@@ -117,19 +106,13 @@ pub(crate) fn read_texts(file: &H5File, leaf: &Leaf, rows: Range<u64>) -> Result
     texts
         .map(|(text, row)| {
             let end = if space_padded {
-                text.iter()
-                    .rposition(|&byte| byte != b' ')
-                    .map_or(0, |at| at + 1)
+                let last = text.iter().rposition(|&byte| byte != b' ');
+                last.map_or(0, |last| last + 1)
             } else {
-                text.iter()
-                    .position(|&byte| byte == 0)
-                    .unwrap_or(text.len())
+                let end = text.iter().position(|&byte| byte == 0);
+                end.unwrap_or(text.len())
             };
-            let text = std::str::from_utf8(&text[..end]).map_err(|error| {
-                let what = format!("row {row} is not UTF-8 text");
-                ImportError::corrupt(file.path(), &leaf.path, what).because(error)
-            })?;
-            Ok(text.to_owned())
+            to_text(file, leaf, row, text[..end].to_vec())
         })
         .collect()
 }
@@ -138,18 +121,19 @@ fn read_long_texts(file: &H5File, leaf: &Leaf, rows: Range<u64>) -> Result<Vec<S
     let per_row = (leaf.row_bytes() / leaf.element.size()).max(1);
     let texts = read_long(file, leaf, rows.clone())?.into_iter().zip(0..);
     texts
-        .map(|(bytes, idx)| {
-            let row = rows.start + idx / per_row;
-            String::from_utf8(bytes).map_err(|error| {
-                let what = format!("row {row} is not UTF-8 text");
-                ImportError::corrupt(file.path(), &leaf.path, what).because(error.utf8_error())
-            })
-        })
+        .map(|(bytes, idx)| to_text(file, leaf, rows.start + idx / per_row, bytes))
         .collect()
 }
 
+fn to_text(file: &H5File, leaf: &Leaf, row: u64, bytes: Vec<u8>) -> Result<String> {
+    String::from_utf8(bytes).map_err(|error| {
+        let what = format!("row {row} is not UTF-8 text");
+        ImportError::corrupt(file.path(), &leaf.path, what).because(error.utf8_error())
+    })
+}
+
 /// Reads rows of variable-length strings or bytes.
-pub(crate) fn read_long(file: &H5File, leaf: &Leaf, rows: Range<u64>) -> Result<Vec<Vec<u8>>> {
+fn read_long(file: &H5File, leaf: &Leaf, rows: Range<u64>) -> Result<Vec<Vec<u8>>> {
     let part = file.part(leaf.place.part);
     let mut heap = Heap::new(&part.raw);
     let per_row = leaf.row_bytes() / leaf.element.size();
@@ -181,6 +165,17 @@ pub(crate) fn read_long(file: &H5File, leaf: &Leaf, rows: Range<u64>) -> Result<
     Ok(values)
 }
 
+/// Reads one file per row, with its padding.
+pub(crate) fn read_files(file: &H5File, leaf: &Leaf, rows: Range<u64>) -> Result<Vec<Vec<u8>>> {
+    if leaf.element == Element::Bytes {
+        return read_long(file, leaf, rows);
+    }
+    let width = usize::try_from(leaf.row_bytes()).unwrap_or(usize::MAX);
+    let bytes = read_rows(file, leaf, rows)?;
+    let files = bytes.chunks_exact(width.max(1));
+    Ok(files.map(<[u8]>::to_vec).collect())
+}
+
 /// One image file per row: JPEG files without padding, PNG files decoded.
 fn read_images(
     file: &H5File,
@@ -188,17 +183,7 @@ fn read_images(
     encoded: &Encoded,
     rows: Range<u64>,
 ) -> Result<FrameBuf> {
-    let stored = match leaf.element {
-        Element::Bytes => read_long(file, leaf, rows.clone())?,
-        _ => {
-            let width = usize::try_from(leaf.row_bytes()).unwrap_or(usize::MAX);
-            let bytes = read_rows(file, leaf, rows.clone())?;
-            bytes
-                .chunks_exact(width.max(1))
-                .map(<[u8]>::to_vec)
-                .collect()
-        }
-    };
+    let stored = read_files(file, leaf, rows.clone())?;
     let (mut files, mut pixels) = (Vec::new(), Vec::new());
     for (stored, row) in stored.iter().zip(rows.start..) {
         let wrong =

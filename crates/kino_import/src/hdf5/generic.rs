@@ -5,7 +5,6 @@
 //! ```
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::ops::Range;
 use std::sync::Arc;
 
 use crate::defect::{Action, Defect};
@@ -13,17 +12,17 @@ use crate::error::{ImportError, Result};
 use crate::hdf5::element::Element;
 use crate::hdf5::episodes::{self, Episode, Found, summary};
 use crate::hdf5::file::H5File;
-use crate::hdf5::guess::{self, Clocks, Guess, is_small};
+use crate::hdf5::guess::{self, Guess, is_small};
 use crate::hdf5::labels::Labels;
 use crate::hdf5::mapping::Episodes;
 use crate::hdf5::objects::Objects;
 use crate::hdf5::robomimic::{self, Splits};
 use crate::hdf5::setup::Setup;
 use crate::hdf5::spec::{Request, Streams};
-use crate::hdf5::tree::{Leaf, Node, below};
+use crate::hdf5::tree::{Leaf, Node, below, shown};
 use crate::hdf5::{Contents, frames, stem, times};
 use crate::shift::find_shifts;
-use crate::source::{ClockSpec, EpisodeSpec};
+use crate::source::EpisodeSpec;
 
 /// Builds the specs of a file's episodes.
 pub(crate) fn read_episodes(
@@ -51,20 +50,14 @@ pub(crate) fn read_episodes(
     };
     for episode in &found.list {
         let id = builder.id(episode);
-        let known = contents.defects.len();
-        match builder.episode(episode, &mut contents) {
-            Ok(Some(mut spec)) => {
-                spec.splits
-                    .extend(splits.remove(&episode.id).unwrap_or_default());
-                contents.episodes.push(spec);
+        contents.add(file, &id, |contents| {
+            let mut spec = builder.episode(episode, contents)?;
+            if let Some(spec) = &mut spec {
+                let splits = splits.remove(&episode.id);
+                spec.splits.extend(splits.unwrap_or_default());
             }
-            Ok(None) => {}
-            Err(ImportError::Corrupt { object, what, .. }) => {
-                contents.note(file, &object, what, Action::Skipped);
-            }
-            Err(error) => return Err(error),
-        }
-        contents.blame(known, &id);
+            Ok(spec)
+        })?;
     }
     robomimic::note_absent(file, splits, &mut contents);
     builder.keep_the_rest(&found, &mut contents)?;
@@ -134,17 +127,7 @@ impl SpecBuilder<'_, '_> {
             .retain(|defect| self.is_news(&episode.base, defect));
         contents.defects.append(&mut draft.defects);
         if draft.streams.is_empty() {
-            let object = if episode.base.is_empty() {
-                "/"
-            } else {
-                &episode.base
-            };
-            contents.note(
-                self.file,
-                object,
-                "has no frames".to_owned(),
-                Action::Skipped,
-            );
+            contents.note_empty(self.file, shown(&episode.base));
             return Ok(None);
         }
         find_shifts(&mut draft.streams);
@@ -166,10 +149,9 @@ impl SpecBuilder<'_, '_> {
             task: said.task(mapping.task.as_ref()),
             success: said.success(mapping.success.as_ref()),
             licence: mapping.licence.clone(),
-            object: match (&episode.rows, episode.base.as_str()) {
-                (Some(rows), _) => format!("/[{}:{}]", rows.start, rows.end),
-                (None, "") => "/".to_owned(),
-                (None, base) => base.to_owned(),
+            object: match &episode.rows {
+                Some(rows) => format!("/[{}:{}]", rows.start, rows.end),
+                None => shown(&episode.base).to_owned(),
             },
             attributes,
             streams: draft.streams,
@@ -194,15 +176,20 @@ impl SpecBuilder<'_, '_> {
                 }
                 None => self.usual_clock(episode, &stream.leaf, &rows)?,
             };
-            requests.push(request(stream.name.clone(), &stream.leaf, rows, clock));
-            if let Some(last) = requests.last_mut() {
-                last.index = stream.index;
-            }
+            let leaf = stream.leaf.clone();
+            requests.push(Request {
+                index: stream.index,
+                ..Request::new(stream.name.clone(), leaf, rows, clock)
+            });
         }
         self.note_units(&guess, draft);
-        match episode.rows {
-            Some(_) => self.whole = Some(guess),
-            None => self.set_aside(&episode.base, guess, draft)?,
+        if episode.rows.is_some() {
+            self.whole = Some(guess);
+            return Ok(requests);
+        }
+        for leaf in guess.rest {
+            let name = below(&episode.base, &leaf.path).to_owned();
+            self.set_aside(leaf, name, guess.rows, draft)?;
         }
         Ok(requests)
     }
@@ -212,21 +199,16 @@ impl SpecBuilder<'_, '_> {
             return Ok(whole);
         }
         let is_given = self.setup.options.rate_hz.is_some() || self.setup.mapping.clock.is_some();
-        let clocks = if is_given {
-            Clocks::Given
+        let leaves = self.objects.of_episode(episode, self.by);
+        let times = if is_given {
+            Vec::new()
         } else {
-            Clocks::Find
+            guess::find_times(self.file, &episode.base, &leaves)?
         };
-        let mut leaves = self.objects.below(&episode.base).to_vec();
-        if let Episodes::Rows(_, marker) = self.by {
-            leaves.retain(|leaf| leaf.path != *marker);
-        }
-        let mut guess = guess::guess(self.file, &episode.base, &leaves, clocks)?;
+        let mut guess = guess::guess(&episode.base, &leaves, times);
         if episode.rows.is_some() {
-            let total = guess
-                .rows
-                .or(guess.streams.first().and_then(|one| one.leaf.rows()));
-            guess.rows = total;
+            let first = guess.streams.first();
+            guess.rows = guess.rows.or(first.and_then(|one| one.leaf.rows()));
         }
         self.check_fit(&leaves, &guess)?;
         Ok(guess)
@@ -255,16 +237,22 @@ impl SpecBuilder<'_, '_> {
         ))
     }
 
-    /// A dataset that is not a stream: an attribute if it is small, otherwise a defect.
-    fn set_aside(&mut self, base: &str, guess: Guess, draft: &mut Streams) -> Result<()> {
-        for leaf in guess.rest {
-            let name = below(base, &leaf.path).to_owned();
-            if is_small(&leaf) || leaf.rows() == Some(1) {
-                draft.aside(self.file, leaf, name)?;
-            } else {
-                let what = self.left_over(&leaf, guess.rows);
-                draft.skip(self.file, &leaf, what);
-            }
+    /// A dataset that is not a stream: an attribute if it is small, otherwise a defect or a note.
+    fn set_aside(
+        &mut self,
+        leaf: Leaf,
+        name: String,
+        rows: Option<u64>,
+        draft: &mut Streams,
+    ) -> Result<()> {
+        if is_small(&leaf) || leaf.rows() == Some(1) {
+            return draft.aside(self.file, leaf, name);
+        }
+        if self.setup.mapping.streams.is_empty() {
+            let what = self.left_over(&leaf, rows);
+            draft.skip(self.file, &leaf, what);
+        } else {
+            self.unnamed.insert(leaf.path);
         }
         Ok(())
     }
@@ -325,15 +313,8 @@ impl SpecBuilder<'_, '_> {
             .attributes
             .append(&mut self.objects.attributes_outside(inside));
         let rows = self.whole.take().and_then(|guess| guess.rows);
-        let rest: Vec<Leaf> = match found.by {
-            Episodes::Rows(..) => self.objects.leaves().to_vec(),
-            _ => self
-                .objects
-                .outside(&found.list)
-                .into_iter()
-                .cloned()
-                .collect(),
-        };
+        let rest = self.objects.outside(inside);
+        let rest: Vec<Leaf> = rest.into_iter().cloned().collect();
         let mut aside = Streams::default();
         for leaf in rest {
             let is_marker = matches!(&found.by, Episodes::Rows(_, marker) if *marker == leaf.path);
@@ -341,14 +322,7 @@ impl SpecBuilder<'_, '_> {
                 continue;
             }
             let path = leaf.path.clone();
-            if is_small(&leaf) || leaf.rows() == Some(1) {
-                aside.aside(self.file, leaf, path)?;
-            } else if self.setup.mapping.streams.is_empty() {
-                let what = self.left_over(&leaf, rows);
-                aside.skip(self.file, &leaf, what);
-            } else {
-                self.unnamed.insert(path);
-            }
+            self.set_aside(leaf, path, rows, &mut aside)?;
         }
         contents.attributes.append(&mut aside.attributes);
         contents.defects.append(&mut aside.defects);
@@ -361,20 +335,5 @@ impl SpecBuilder<'_, '_> {
         let place = place.rsplit(':').next().unwrap_or_default();
         let key = format!("{place}: {}", defect.what);
         defect.is_fault() || self.setup.noted.insert(key)
-    }
-}
-
-/// A request for a stream of a dataset, unchanged.
-pub(super) fn request(name: String, leaf: &Leaf, rows: Range<u64>, clock: ClockSpec) -> Request {
-    Request {
-        name,
-        leaf: leaf.clone(),
-        first: rows.start,
-        frames: rows.end - rows.start,
-        clock,
-        kind: None,
-        layout: None,
-        index: None,
-        unit: None,
     }
 }

@@ -53,19 +53,8 @@ pub(crate) struct Stream {
     pub(crate) times: Option<usize>,
 }
 
-/// Whether to look for timestamps, or use a rate that was passed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Clocks {
-    Find,
-    Given,
-}
-
-/// Guesses the datasets below `base`.
-pub(crate) fn guess(file: &H5File, base: &str, leaves: &[Leaf], clocks: Clocks) -> Result<Guess> {
-    let all = match clocks {
-        Clocks::Find => find_times(file, base, leaves)?,
-        Clocks::Given => Vec::new(),
-    };
+/// Guesses the datasets below `base`, of which `all` are timestamps: none if the user or a mapping sets a rate.
+pub(crate) fn guess(base: &str, leaves: &[Leaf], all: Vec<Times>) -> Guess {
     let is_time = |leaf: &Leaf| all.iter().any(|times| times.leaf.path == leaf.path);
     let values: Vec<_> = leaves.iter().filter(|leaf| !is_time(leaf)).collect();
     let clock_of: Vec<_> = values.iter().map(|leaf| clock(leaf, base, &all)).collect();
@@ -99,7 +88,7 @@ pub(crate) fn guess(file: &H5File, base: &str, leaves: &[Leaf], clocks: Clocks) 
     guess.streams.sort_by(|a, b| a.name.cmp(&b.name));
     guess.rest.sort_by(|a, b| a.path.cmp(&b.path));
     guess.times = all;
-    Ok(guess)
+    guess
 }
 
 /// Whether an array is too small to be the frames of an episode.
@@ -138,7 +127,8 @@ fn is_of_rows(leaf: &Leaf, rows: Option<u64>) -> bool {
     }
 }
 
-fn find_times(file: &H5File, base: &str, leaves: &[Leaf]) -> Result<Vec<Times>> {
+/// The timestamps among the datasets below `base`.
+pub(crate) fn find_times(file: &H5File, base: &str, leaves: &[Leaf]) -> Result<Vec<Times>> {
     let mut found = Vec::new();
     for leaf in leaves {
         let inside = below(base, &leaf.path);

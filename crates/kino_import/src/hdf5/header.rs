@@ -24,14 +24,12 @@ pub(crate) const ATTRIBUTE_INFO: u16 = 0x15;
 const DATATYPE: u16 = 0x03;
 const CONTINUATION: u16 = 0x10;
 
-/// A message of an object header.
 #[derive(Debug)]
 pub(crate) struct Message {
     pub(crate) kind: u16,
     pub(crate) body: Vec<u8>,
 }
 
-/// The type of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Group,
@@ -41,7 +39,6 @@ pub(crate) enum Kind {
     Unknown,
 }
 
-/// The kind of the object with these messages.
 pub(crate) fn kind_of(messages: &[Message]) -> Kind {
     let has = |kind| messages.iter().any(|message| message.kind == kind);
     if has(LAYOUT) {
@@ -66,39 +63,37 @@ pub(crate) fn read(raw: &Limited<'_>, address: u64) -> Parsed<Vec<Message>> {
 
 fn read_v1(raw: &Limited<'_>, address: u64) -> Parsed<Vec<Message>> {
     let prefix = raw.read(address, 16)?;
-    let mut fields = Fields(&prefix[8..]);
-    let mut chunks = vec![(address + 16, fields.uint(4)?)];
-    collect(raw, &mut chunks, |raw, address, len| {
+    let first_len = Fields(&prefix[8..]).uint(4)?;
+    collect(raw, address + 16, first_len, |address, len| {
         let chunk = raw.read(address, len)?;
         let (mut messages, mut fields) = (Vec::new(), Fields(&chunk));
         while fields.0.len() >= 8 {
             let (kind, len) = (fields.u16()?, fields.len(2)?);
             fields.take(4)?;
-            messages.push((kind, fields.take(len)?.to_vec()));
+            let body = fields.take(len)?.to_vec();
+            messages.push(Message { kind, body });
         }
         Ok(messages)
     })
 }
 
-fn read_v2(raw: &Limited<'_>, address: u64) -> Parsed<Vec<Message>> {
+fn read_v2(raw: &Limited<'_>, first: u64) -> Parsed<Vec<Message>> {
     // Signature, version, flags, times, limits and the length of the first chunk are at most 34 bytes.
-    let start = raw.read(address, 34.min(raw.len().saturating_sub(address)))?;
+    let start = raw.read(first, 34.min(raw.len().saturating_sub(first)))?;
     let mut fields = Fields(&start);
     fields.expect(b"OHDR")?;
     let (_version, flags) = (fields.u8()?, fields.u8()?);
     fields.take(if flags & 0x20 == 0 { 0 } else { 16 })?;
     fields.take(if flags & 0x10 == 0 { 0 } else { 4 })?;
     let first_len = fields.uint(1 << (flags & 3))?;
-    let prefix_len = (start.len() - fields.0.len()) as u64;
+    let prefix_len = start.len() - fields.0.len();
     let order_len = if flags & 4 == 0 { 0 } else { 2 };
-    let whole = first_len.saturating_add(prefix_len).saturating_add(4);
-    let mut chunks = vec![(address, whole)];
-    let first = address;
-    collect(raw, &mut chunks, move |raw, address, len| {
+    let whole = first_len.saturating_add(prefix_len as u64 + 4);
+    collect(raw, first, whole, |address, len| {
         let chunk = raw.read_checked(address, len)?;
         let mut fields = Fields(&chunk);
         if address == first {
-            fields.take(usize::try_from(prefix_len).unwrap_or(usize::MAX))?;
+            fields.take(prefix_len)?;
         } else {
             fields.expect(b"OCHK")?;
         }
@@ -106,18 +101,21 @@ fn read_v2(raw: &Limited<'_>, address: u64) -> Parsed<Vec<Message>> {
         while fields.0.len() >= 4 + order_len {
             let (kind, len) = (u16::from(fields.u8()?), fields.len(2)?);
             fields.take(1 + order_len)?;
-            messages.push((kind, fields.take(len)?.to_vec()));
+            let body = fields.take(len)?.to_vec();
+            messages.push(Message { kind, body });
         }
         Ok(messages)
     })
 }
 
-/// Reads all chunks, following continuation messages.
+/// Reads the first chunk, and those that continuation messages lead to.
 fn collect(
     raw: &Limited<'_>,
-    chunks: &mut Vec<(u64, u64)>,
-    read_chunk: impl Fn(&Limited<'_>, u64, u64) -> Parsed<Vec<(u16, Vec<u8>)>>,
+    address: u64,
+    len: u64,
+    read_chunk: impl Fn(u64, u64) -> Parsed<Vec<Message>>,
 ) -> Parsed<Vec<Message>> {
+    let mut chunks = vec![(address, len)];
     let (mut messages, mut total) = (Vec::new(), 0u64);
     while let Some((address, len)) = chunks.pop() {
         // Chunks that reference each other would loop forever.
@@ -125,22 +123,19 @@ fn collect(
         if total > raw.len() {
             return Err(Fault::Damaged("an object header is longer than the file"));
         }
-        for (kind, body) in read_chunk(raw, address, len)? {
-            match kind {
+        for mut message in read_chunk(address, len)? {
+            match message.kind {
                 CONTINUATION => {
-                    let mut fields = Fields(&body);
+                    let mut fields = Fields(&message.body);
                     let address = fields.uint(raw.offset_size)?;
                     chunks.push((address, fields.uint(raw.length_size)?));
+                    continue;
                 }
-                LINK_INFO | LINK | SYMBOL_TABLE | LAYOUT | ATTRIBUTE_INFO => {
-                    messages.push(Message { kind, body });
-                }
-                DATATYPE => messages.push(Message {
-                    kind,
-                    body: Vec::new(),
-                }),
-                _ => {}
+                LINK_INFO | LINK | SYMBOL_TABLE | LAYOUT | ATTRIBUTE_INFO => {}
+                DATATYPE => message.body.clear(),
+                _ => continue,
             }
+            messages.push(message);
         }
     }
     Ok(messages)

@@ -8,7 +8,7 @@
 //!
 //! The HDF5 library reads strings too, but replaces invalid UTF-8.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::hdf5::raw::{Fault, Fields, Parsed, Raw};
 
@@ -20,7 +20,7 @@ pub(crate) struct Heap<'a> {
     raw: &'a Raw,
     /// Address and length of each object, by collection and index.
     objects: HashMap<(u64, u32), (u64, u64)>,
-    collections: HashMap<u64, ()>,
+    collections: HashSet<u64>,
 }
 
 impl<'a> Heap<'a> {
@@ -28,7 +28,7 @@ impl<'a> Heap<'a> {
         Self {
             raw,
             objects: HashMap::new(),
-            collections: HashMap::new(),
+            collections: HashSet::new(),
         }
     }
 
@@ -47,7 +47,7 @@ impl<'a> Heap<'a> {
         if len == 0 && (collection == 0 || self.raw.is_undefined(collection)) {
             return Ok((0, 0));
         }
-        if !self.collections.contains_key(&collection) {
+        if !self.collections.contains(&collection) {
             self.read_collection(collection)?;
         }
         let object = self.objects.get(&(collection, idx));
@@ -62,7 +62,7 @@ impl<'a> Heap<'a> {
             self.objects.clear();
             self.collections.clear();
         }
-        self.collections.insert(address, ());
+        self.collections.insert(address);
         let header_len = (8 + self.raw.length_size) as u64;
         let header = self.raw.read(address, header_len)?;
         let mut fields = Fields(&header);

@@ -6,13 +6,14 @@
 //! ```
 //!
 //! The library follows a tree as high as its header says, which can overflow the stack, and visits nodes that share
-//! their children as often as there are ways to them, which can take years.
+//! their children as often as there are ways to them, which can take years. The links of old-style groups are in such a
+//! tree too.
 
 use crate::hdf5::dense;
 use crate::hdf5::header::{ATTRIBUTE_INFO, LAYOUT, Message};
 use crate::hdf5::raw::{Fault, Fields, Limited, Parsed};
 
-/// No tree of chunks is this high.
+/// No tree of chunks or links is this high.
 const MAX_LEVELS: usize = 16;
 
 /// The class of a layout in chunks.
@@ -51,10 +52,14 @@ pub(crate) fn check_chunks(raw: &Limited<'_>, messages: &[Message]) -> Parsed<()
             _ => continue,
         };
         if class == CHUNKED {
-            let tree = fields.uint(raw.offset_size)?;
-            let key_len = 8 + 8 * usize::from(axes);
-            if !raw.is_undefined(tree) {
-                walk(raw, tree, key_len, MAX_LEVELS)?;
+            let address = fields.uint(raw.offset_size)?;
+            let tree = Tree {
+                signature: b"TREE\x01",
+                key_len: 8 + 8 * usize::from(axes),
+                too_high: "a tree of chunks is too high",
+            };
+            if !raw.is_undefined(address) {
+                tree.leaves(raw, address)?;
             }
         }
     }
@@ -65,29 +70,56 @@ fn of_kind(messages: &[Message], kind: u16) -> impl Iterator<Item = &Message> {
     messages.iter().filter(move |message| message.kind == kind)
 }
 
-fn walk(raw: &Limited<'_>, address: u64, key_len: usize, levels: usize) -> Parsed<()> {
-    let start_len = 8 + 2 * raw.offset_size;
-    let start = raw.read(address, start_len as u64)?;
-    let mut fields = Fields(&start);
-    fields.expect(b"TREE\x01")?;
-    let (level, children) = (fields.u8()?, fields.u16()?);
-    let child_len = key_len + raw.offset_size;
-    let children_len = u64::from(children) * child_len as u64;
-    let children = raw.read(address + start_len as u64, children_len)?;
-    if level == 0 {
-        return Ok(());
+/// A kind of version 1 B-tree.
+pub(crate) struct Tree {
+    pub(crate) signature: &'static [u8],
+    pub(crate) key_len: usize,
+    /// What is wrong if there are too many levels.
+    pub(crate) too_high: &'static str,
+}
+
+impl Tree {
+    /// The addresses that the leaves of the tree at `address` hold, in order.
+    pub(crate) fn leaves(&self, raw: &Limited<'_>, address: u64) -> Parsed<Vec<u64>> {
+        let mut found = Vec::new();
+        self.list(raw, address, MAX_LEVELS, &mut found)?;
+        Ok(found)
     }
-    let below = levels.checked_sub(1);
-    let below = below.ok_or(Fault::Damaged("a tree of chunks is too high"))?;
-    for child in children.chunks_exact(child_len) {
-        let child = Fields(&child[key_len..]).uint(raw.offset_size)?;
-        walk(raw, child, key_len, below)?;
+
+    fn list(
+        &self,
+        raw: &Limited<'_>,
+        address: u64,
+        levels: usize,
+        found: &mut Vec<u64>,
+    ) -> Parsed<()> {
+        let start_len = 8 + 2 * raw.offset_size;
+        let start = raw.read(address, start_len as u64)?;
+        let mut fields = Fields(&start);
+        fields.expect(self.signature)?;
+        let (level, children) = (fields.u8()?, fields.u16()?);
+        let child_len = self.key_len + raw.offset_size;
+        let children_len = u64::from(children) * child_len as u64;
+        let children = raw.read(address + start_len as u64, children_len)?;
+        for child in children.chunks_exact(child_len) {
+            let child = Fields(&child[self.key_len..]).uint(raw.offset_size)?;
+            match (level, levels) {
+                (0, _) => found.push(child),
+                (_, 0) => return Err(Fault::Damaged(self.too_high)),
+                _ => self.list(raw, child, levels - 1, found)?,
+            }
+            if found.len() as u64 > raw.len() / 8 {
+                return Err(Fault::Damaged(
+                    "a tree has more nodes than the file can hold",
+                ));
+            }
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::hdf5::raw::{Raw, lookup3};
 
@@ -97,30 +129,27 @@ mod tests {
         body: &[&[u8]],
         check: fn(&Limited<'_>, &[Message]) -> Parsed<()>,
     ) -> Parsed<()> {
-        let place = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(place.path(), file).unwrap();
-        let raw = Raw::of_file(place.path());
         let body = body.concat();
-        let raw = Limited::new(&raw, 4 * file.len() as u64);
-        check(&raw, &[Message { kind, body }])
+        Raw::of_bytes(file, |raw| check(raw, &[Message { kind, body }]))
     }
 
-    fn node(level: u8, children: &[u64]) -> Vec<u8> {
-        let mut node = b"TREE\x01".to_vec();
-        node.push(level);
+    /// A node of a tree of this type (0: links, 1: chunks), with keys of this length.
+    pub(in crate::hdf5) fn node(kind: u8, key_len: usize, level: u8, children: &[u64]) -> Vec<u8> {
+        let mut node = [b"TREE", &[kind, level][..]].concat();
         node.extend(u16::try_from(children.len()).unwrap().to_le_bytes());
         node.extend([0xff; 16]);
         for child in children {
-            node.extend([0; 24]);
+            node.resize(node.len() + key_len, 0);
             node.extend(child.to_le_bytes());
         }
-        node.extend([0; 24]);
+        node.resize(node.len() + key_len, 0);
         node
     }
 
     #[test]
     fn chunks_that_share_their_nodes_are_damage() {
         let layout: [&[u8]; 2] = [&[3, CHUNKED, 2], &0_u64.to_le_bytes()];
+        let node = |level, children: &[u64]| node(1, 24, level, children);
         let honest = [node(1, &[80]), node(0, &[0])].concat();
         assert!(check(&honest, LAYOUT, &layout, check_chunks).is_ok());
         // Eight levels of 40 links, each to the same node below: 40 to the eighth ways down.

@@ -4,8 +4,8 @@ use serde_json::{Map, Value};
 
 use crate::hdf5::aloha::TASK_KEYS;
 use crate::hdf5::mapping::{From, Said};
-use crate::hdf5::robomimic::task_of;
-use crate::hdf5::spec::success_of;
+use crate::hdf5::robomimic::{control_freq, task_of};
+use crate::hdf5::spec::{is_true, success_of};
 use crate::specs::{INSTRUCTIONS, RATES, is_rate};
 
 /// Names of the rate in addition to [`RATES`].
@@ -27,7 +27,6 @@ pub(crate) struct Labels<'a> {
 }
 
 impl Labels<'_> {
-    /// The task.
     pub(crate) fn task(&self, said: Option<&Said>) -> Option<String> {
         match said {
             Some(Said::Text(text)) => Some(text.clone()),
@@ -43,7 +42,6 @@ impl Labels<'_> {
         }
     }
 
-    /// The splits it is in.
     pub(crate) fn splits(&self, said: Option<&Said>) -> Vec<String> {
         let value = match said {
             Some(Said::Text(text)) => return vec![text.clone()],
@@ -56,10 +54,9 @@ impl Labels<'_> {
         }
     }
 
-    /// Whether it succeeded.
     pub(crate) fn success(&self, said: Option<&From>) -> Option<bool> {
         match said {
-            Some(from) => is_true(self.find(from)?),
+            Some(from) => is_true(only(self.find(from)?)?),
             None => success_of(self.attributes),
         }
     }
@@ -73,22 +70,17 @@ impl Labels<'_> {
     }
 }
 
-/// A text, or the only one in a list.
-fn text(value: &Value) -> Option<String> {
-    let value = match value {
-        Value::Array(all) => all.first().filter(|_| all.len() == 1)?,
-        value => value,
-    };
-    let text = value.as_str()?;
-    (!text.is_empty()).then(|| text.to_owned())
+/// A value, or the only one in a list.
+fn only(value: &Value) -> Option<&Value> {
+    match value {
+        Value::Array(all) => all.first().filter(|_| all.len() == 1),
+        value => Some(value),
+    }
 }
 
-fn is_true(value: &Value) -> Option<bool> {
-    let value = match value {
-        Value::Array(all) => all.first().filter(|_| all.len() == 1)?,
-        value => value,
-    };
-    value.as_bool().or_else(|| Some(value.as_f64()? != 0.0))
+fn text(value: &Value) -> Option<String> {
+    let text = only(value)?.as_str()?;
+    (!text.is_empty()).then(|| text.to_owned())
 }
 
 /// The frame rate in attributes: a rate, the seconds between frames, or robosuite's `env_args`.
@@ -96,11 +88,7 @@ pub(crate) fn rate_hz(attributes: &Map<String, Value>) -> Option<f64> {
     let number = |key: &str| attributes.get(key).and_then(Value::as_f64);
     let rates = RATES.iter().chain(MORE_RATES);
     let rate = rates.filter_map(|key| number(key)).find(is_rate);
-    let control_freq = || {
-        let kwargs = attributes.get("env_args")?.get("env_kwargs")?;
-        kwargs.get("control_freq")?.as_f64()
-    };
     rate.or_else(|| Some(1.0 / number("dt")?))
-        .or_else(control_freq)
+        .or_else(|| control_freq(attributes))
         .filter(is_rate)
 }

@@ -11,10 +11,8 @@
 
 use crate::hdf5::dense;
 use crate::hdf5::header::{LINK, LINK_INFO, Message, SYMBOL_TABLE};
+use crate::hdf5::index::Tree;
 use crate::hdf5::raw::{Fault, Fields, Limited, Parsed};
-
-/// No tree of an old-style group is this high.
-const MAX_LEVELS: usize = 16;
 
 /// The target of a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,10 +104,13 @@ fn symbols(raw: &Limited<'_>, table: &[u8]) -> Parsed<Vec<Named>> {
     let mut fields = Fields(table);
     let (tree, heap) = (fields.uint(raw.offset_size)?, fields.uint(raw.offset_size)?);
     let names = read_names(raw, heap)?;
-    let mut nodes = Vec::new();
-    read_tree(raw, tree, MAX_LEVELS, &mut nodes)?;
+    let nodes = Tree {
+        signature: b"TREE\0",
+        key_len: raw.length_size,
+        too_high: "a tree is too high",
+    };
     let mut links = Vec::new();
-    for node in nodes {
+    for node in nodes.leaves(raw, tree)? {
         let start = raw.read(node, 8)?;
         let mut fields = Fields(&start);
         fields.expect(b"SNOD")?;
@@ -167,65 +168,20 @@ fn read_names(raw: &Limited<'_>, heap: u64) -> Parsed<Vec<u8>> {
     raw.read(fields.uint(raw.offset_size)?, len)
 }
 
-/// The addresses of the nodes that hold a group's entries, in order.
-fn read_tree(raw: &Limited<'_>, address: u64, levels: usize, nodes: &mut Vec<u64>) -> Parsed<()> {
-    let start_len = 8 + 2 * raw.offset_size;
-    let start = raw.read(address, start_len as u64)?;
-    let mut fields = Fields(&start);
-    fields.expect(b"TREE")?;
-    let (_type, level, children) = (fields.u8()?, fields.u8()?, fields.u16()?);
-    let child_len = raw.length_size + raw.offset_size;
-    let children = raw.read(
-        address + start_len as u64,
-        u64::from(children) * child_len as u64,
-    )?;
-    for child in children.chunks_exact(child_len) {
-        let child = Fields(&child[raw.length_size..]).uint(raw.offset_size)?;
-        match (level, levels) {
-            (0, _) => nodes.push(child),
-            (_, 0) => return Err(Fault::Damaged("a tree is too high")),
-            _ => read_tree(raw, child, levels - 1, nodes)?,
-        }
-        if nodes.len() as u64 > raw.len() / 8 {
-            return Err(Fault::Damaged(
-                "a tree has more nodes than the file can hold",
-            ));
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
-    use crate::hdf5::header::Message;
+    use crate::hdf5::index::tests::node;
     use crate::hdf5::raw::Raw;
 
-    /// The links of a group whose tree is at 0, with four times the bytes of the file to read.
+    /// The links of a group whose tree is at 0.
     fn list_symbols(bytes: &[u8], heap: u64) -> Parsed<Vec<Named>> {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        fs::write(file.path(), bytes).unwrap();
-        let raw = Raw::of_file(file.path());
         let body = [0, heap].map(u64::to_le_bytes).concat();
         let table = Message {
             kind: SYMBOL_TABLE,
             body,
         };
-        list(&Limited::new(&raw, 4 * bytes.len() as u64), &[table])
-    }
-
-    fn tree_node(level: u8, children: &[u64]) -> Vec<u8> {
-        let mut node = b"TREE\0".to_vec();
-        node.push(level);
-        node.extend(u16::try_from(children.len()).unwrap().to_le_bytes());
-        node.extend([0xff; 16]);
-        for child in children {
-            node.extend([0; 8]);
-            node.extend(child.to_le_bytes());
-        }
-        node
+        Raw::of_bytes(bytes, |raw| list(raw, &[table]))
     }
 
     /// A heap at `at`, with its names right behind it.
@@ -241,13 +197,13 @@ mod tests {
     #[test]
     fn a_tree_whose_nodes_share_their_children_is_damage() {
         // Ten levels of 60 links, each to the same node below: 60 to the ninth ways down, and no link at the end.
-        let len = tree_node(0, &[0; 60]).len() as u64;
+        let len = node(0, 8, 0, &[0; 60]).len() as u64;
         let mut file = Vec::new();
         for level in (1..10).rev() {
             let below = (10 - u64::from(level)) * len;
-            file.extend(tree_node(level, &[below; 60]));
+            file.extend(node(0, 8, level, &[below; 60]));
         }
-        file.extend(tree_node(0, &[]));
+        file.extend(node(0, 8, 0, &[]));
         let names = file.len();
         file.extend(heap(names, &[0; 8]));
         let found = list_symbols(&file, names as u64);
@@ -256,8 +212,7 @@ mod tests {
 
     #[test]
     fn a_long_name_that_many_links_share_is_damage() {
-        let node = tree_node(0, &[40]);
-        let mut file = node;
+        let mut file = node(0, 8, 0, &[48]);
         file.extend(b"SNOD\x01\0");
         file.extend(500_u16.to_le_bytes());
         file.resize(file.len() + 500 * 40, 0);

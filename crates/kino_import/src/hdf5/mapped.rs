@@ -4,14 +4,13 @@ use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result};
 use crate::hdf5::Contents;
 use crate::hdf5::episodes::Episode;
-use crate::hdf5::generic::{SpecBuilder, request};
+use crate::hdf5::generic::SpecBuilder;
 use crate::hdf5::guess::is_small;
 use crate::hdf5::mapping::StreamRequest;
 use crate::hdf5::spec::{Request, Streams};
 use crate::hdf5::tree::{Leaf, below};
 
 impl SpecBuilder<'_, '_> {
-    /// The streams named by the mapping.
     pub(super) fn mapped(
         &mut self,
         episode: &Episode,
@@ -101,7 +100,7 @@ impl SpecBuilder<'_, '_> {
             layout: wanted.layout,
             index: wanted.index,
             unit: wanted.unit.clone(),
-            ..request(name, &leaf, rows, clock)
+            ..Request::new(name, leaf, rows, clock)
         }))
     }
 

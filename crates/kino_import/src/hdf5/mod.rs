@@ -53,7 +53,6 @@ use crate::open::ImportOptions;
 use crate::source::{EpisodeSpec, Source, SourceInfo};
 use crate::specs;
 use file::H5File;
-use follow::Reach;
 use mapping::Mapping;
 use objects::ancestors;
 use setup::Setup;
@@ -70,17 +69,35 @@ struct Contents {
 }
 
 impl Contents {
-    /// Records a defect.
     fn note(&mut self, file: &H5File, object: &str, what: String, action: Action) {
         self.defects
             .push(Defect::new(file.place(object), what, action));
     }
 
-    /// Attributes the defects from `first` on to an episode.
-    fn blame(&mut self, first: usize, episode: &str) {
-        for defect in &mut self.defects[first..] {
-            defect.episode = Some(episode.to_owned());
+    /// Adds the episode that `read` builds, if it has frames. Damage, and whatever `read` notes, are defects of it.
+    fn add(
+        &mut self,
+        file: &H5File,
+        id: &str,
+        read: impl FnOnce(&mut Self) -> Result<Option<EpisodeSpec>>,
+    ) -> Result<()> {
+        let first = self.defects.len();
+        match read(self) {
+            Ok(episode) => self.episodes.extend(episode),
+            Err(ImportError::Corrupt { object, what, .. }) => {
+                self.note(file, &object, what, Action::Skipped);
+            }
+            Err(error) => return Err(error),
         }
+        for defect in &mut self.defects[first..] {
+            defect.episode = Some(id.to_owned());
+        }
+        Ok(())
+    }
+
+    /// Records that an episode is skipped because it is empty.
+    fn note_empty(&mut self, file: &H5File, object: &str) {
+        self.note(file, object, "has no frames".to_owned(), Action::Skipped);
     }
 
     /// Records what the walk lost, as defects of the episodes it would have been in.
@@ -175,11 +192,10 @@ pub(crate) fn open(paths: &[PathBuf], options: &ImportOptions) -> Result<Source>
     Ok(source)
 }
 
-/// Adds the episodes of a file.
 fn add(source: &mut Source, path: &Path, files: usize, setup: &mut Setup<'_>) -> Result<()> {
     let options = setup.options;
     let file = Arc::new(H5File::open(path, options.memory_bytes)?);
-    let (root, lost) = walk::walk(&file, Reach::of(options))?;
+    let (root, lost) = walk::walk(&file, options)?;
     let layout = Layout::of(&root, options.mapping.as_deref());
     let info = &mut source.info;
     if !info.format.is_empty() && info.format != layout.name() {
@@ -236,6 +252,14 @@ fn add(source: &mut Source, path: &Path, files: usize, setup: &mut Setup<'_>) ->
 fn stem(path: &Path) -> String {
     let stem = path.file_stem().unwrap_or_default();
     stem.to_string_lossy().into_owned()
+}
+
+/// `a, b, c, …`.
+fn first_three(names: impl IntoIterator<Item = String>) -> String {
+    let mut names = names.into_iter();
+    let mut shown: Vec<_> = names.by_ref().take(3).collect();
+    shown.extend(names.next().map(|_| "…".to_owned()));
+    shown.join(", ")
 }
 
 /// Files sorted by number, `episode_10` after `episode_9`; those without a number last.

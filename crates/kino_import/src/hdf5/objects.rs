@@ -1,21 +1,22 @@
 //! The datasets and attributes of a file, by path.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use serde_json::{Map, Value};
 
 use crate::folder::glob;
 use crate::hdf5::episodes::Episode;
 use crate::hdf5::follow::Place;
-use crate::hdf5::tree::{GroupAttributes, Leaf, Node, below};
+use crate::hdf5::mapping::Episodes;
+use crate::hdf5::tree::{Leaf, Node, attribute_name, below, shown};
 
 /// The result of a walk, flattened.
 #[derive(Debug)]
 pub(crate) struct Objects {
     /// Sorted by path.
     leaves: Vec<Leaf>,
-    /// The attributes of groups, sorted by the path of the group.
-    groups: Vec<GroupAttributes>,
+    /// The attributes of groups, by the path of the group.
+    groups: BTreeMap<String, Map<String, Value>>,
 }
 
 impl Objects {
@@ -24,7 +25,6 @@ impl Objects {
         Self { leaves, groups }
     }
 
-    /// The dataset at a path.
     pub(crate) fn leaf(&self, path: &str) -> Option<&Leaf> {
         let found = self
             .leaves
@@ -51,12 +51,17 @@ impl Objects {
         &rest[..end]
     }
 
-    /// The attributes of a group.
+    /// The datasets of an episode, without the one that says which rows it has.
+    pub(crate) fn of_episode(&self, episode: &Episode, by: &Episodes) -> Vec<Leaf> {
+        let mut leaves = self.below(&episode.base).to_vec();
+        if let Episodes::Rows(_, marker) = by {
+            leaves.retain(|leaf| leaf.path != *marker);
+        }
+        leaves
+    }
+
     pub(crate) fn attributes_of(&self, group: &str) -> Option<&Map<String, Value>> {
-        let found = self
-            .groups
-            .binary_search_by(|(path, _)| path.as_str().cmp(group));
-        found.ok().map(|idx| &self.groups[idx].1)
+        self.groups.get(group)
     }
 
     /// The attributes of a group by name, and those below it as `<path>@<name>`.
@@ -68,11 +73,7 @@ impl Objects {
         };
         for (path, attributes) in self.groups.iter().filter(|(path, _)| is_inside(path)) {
             for (name, value) in attributes {
-                let key = match below(base, path) {
-                    "" => name.clone(),
-                    inside => format!("{inside}@{name}"),
-                };
-                all.insert(key, value.clone());
+                all.insert(attribute_name(below(base, path), name), value.clone());
             }
         }
         all
@@ -84,11 +85,6 @@ impl Objects {
         let groups = ancestors(&leaf.path).skip(1);
         all.extend(groups.filter_map(|group| self.attributes_of(group)));
         all
-    }
-
-    /// Every dataset, sorted by path.
-    pub(crate) fn leaves(&self) -> &[Leaf] {
-        &self.leaves
     }
 
     /// The datasets that are not in an episode, nor linked from one.
@@ -110,9 +106,8 @@ impl Objects {
         let is_inside = |path: &str| ancestors(path).any(|group| bases.contains(group));
         let mut all = Map::new();
         for (path, attributes) in self.groups.iter().filter(|(path, _)| !is_inside(path)) {
-            let path = if path.is_empty() { "/" } else { path };
             for (name, value) in attributes {
-                all.insert(format!("{path}@{name}"), value.clone());
+                all.insert(attribute_name(shown(path), name), value.clone());
             }
         }
         all

@@ -35,7 +35,6 @@ pub(crate) enum Fault {
     Damaged(&'static str),
 }
 
-/// The result of parsing bytes.
 pub(crate) type Parsed<T> = Result<T, Fault>;
 
 /// Whether a file stays open between reads. A process may have about a thousand open files, and a recording may link to
@@ -80,7 +79,6 @@ impl Raw {
         }
     }
 
-    /// How many bytes there are.
     pub(crate) fn len(&self) -> u64 {
         self.len
     }
@@ -100,19 +98,6 @@ impl Raw {
         let len = usize::try_from(len).map_err(|_| Fault::Damaged("a structure is too long"))?;
         let mut bytes = vec![0; len];
         self.fill(address, &mut bytes).map_err(Fault::Io)?;
-        Ok(bytes)
-    }
-
-    /// Reads a structure that ends with its checksum, and returns it without it.
-    pub(crate) fn read_checked(&self, address: u64, len: u64) -> Parsed<Vec<u8>> {
-        let mut bytes = self.read(address, len)?;
-        let Some((body, stored)) = bytes.split_last_chunk::<4>() else {
-            return Err(Fault::Damaged("a structure is too short"));
-        };
-        if lookup3(body) != u32::from_le_bytes(*stored) {
-            return Err(Fault::Damaged("a checksum is wrong"));
-        }
-        bytes.truncate(bytes.len() - 4);
         Ok(bytes)
     }
 
@@ -149,7 +134,6 @@ impl<'a> Limited<'a> {
         raw.len().saturating_mul(TIMES_READ)
     }
 
-    /// How many bytes may still be read.
     pub(crate) fn left(&self) -> u64 {
         self.left.get()
     }
@@ -170,10 +154,16 @@ impl<'a> Limited<'a> {
         Ok(bytes)
     }
 
-    /// As [`Raw::read_checked`].
+    /// Reads a structure that ends with its checksum, and returns it without it.
     pub(crate) fn read_checked(&self, address: u64, len: u64) -> Parsed<Vec<u8>> {
-        let bytes = self.raw.read_checked(address, len)?;
-        self.spend(bytes.len())?;
+        let mut bytes = self.read(address, len)?;
+        let Some((body, stored)) = bytes.split_last_chunk::<4>() else {
+            return Err(Fault::Damaged("a structure is too short"));
+        };
+        if lookup3(body) != u32::from_le_bytes(*stored) {
+            return Err(Fault::Damaged("a checksum is wrong"));
+        }
+        bytes.truncate(bytes.len() - 4);
         Ok(bytes)
     }
 }
@@ -347,19 +337,22 @@ fn add(state: &mut [u32; 3], block: &[u8]) {
 
 #[cfg(test)]
 impl Raw {
-    /// The bytes of any file, with addresses of eight bytes.
-    pub(crate) fn of_file(path: &Path) -> Self {
-        Self {
-            path: path.to_owned(),
+    /// Reads a file of these bytes, with addresses of eight bytes and four times its bytes to read.
+    pub(crate) fn of_bytes<T>(bytes: &[u8], read: impl FnOnce(&Limited<'_>) -> T) -> T {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), bytes).unwrap();
+        let raw = Self {
+            path: file.path().to_owned(),
             file: Mutex::new(None),
             between: Between::Open,
             base: 0,
-            len: path.metadata().map_or(0, |file| file.len()),
+            len: bytes.len() as u64,
             offset_size: 8,
             length_size: 8,
             root: 0,
             extension: u64::MAX,
-        }
+        };
+        read(&Limited::new(&raw, 4 * raw.len))
     }
 }
 

@@ -21,7 +21,7 @@ use crate::hdf5::element::Element;
 use crate::hdf5::file::H5File;
 use crate::hdf5::spec::{self, Frame, Streams};
 use crate::hdf5::tree::Node;
-use crate::hdf5::{Contents, frames, number_order};
+use crate::hdf5::{Contents, first_three, frames, number_order};
 use crate::open::ImportOptions;
 use crate::source::EpisodeSpec;
 use crate::specs;
@@ -54,20 +54,15 @@ pub(crate) fn read_episodes(
     for demo in demos {
         let rate_hz = rate_hz(file, &data.attributes, options)?;
         let splits = splits.remove(demo.name()).unwrap_or_default();
-        let (id, known) = (demo.name().to_owned(), contents.defects.len());
-        match episode(file, demo, rate_hz, &mut contents) {
-            Ok(Some(mut episode)) => {
-                episode.splits = splits;
-                episode.task = episode.task.or_else(|| task.clone());
-                contents.episodes.push(episode);
-            }
-            Ok(None) => {}
-            Err(ImportError::Corrupt { object, what, .. }) => {
-                contents.note(file, &object, what, Action::Skipped);
-            }
-            Err(error) => return Err(error),
-        }
-        contents.blame(known, &id);
+        let id = demo.name().to_owned();
+        contents.add(file, &id, |contents| {
+            let episode = episode(file, demo, rate_hz, contents)?;
+            Ok(episode.map(|episode| EpisodeSpec {
+                splits,
+                task: episode.task.or_else(|| task.clone()),
+                ..episode
+            }))
+        })?;
     }
     note_absent(file, splits, &mut contents);
     check_total(file, &data.attributes, &mut contents);
@@ -101,7 +96,7 @@ fn episode(
         None => "`actions` has",
     };
     if frames == 0 {
-        contents.note(file, &object, "has no frames".to_owned(), Action::Skipped);
+        contents.note_empty(file, &object);
         return Ok(None);
     }
     let frame = Frame {
@@ -112,18 +107,12 @@ fn episode(
         rate_hz,
         is_per_frame,
     };
-    let (leaves, mut attributes) = demo.into_parts();
-    let mut draft = spec::streams(&frame, leaves)?;
-    contents.defects.append(&mut draft.defects);
-    attributes.append(&mut draft.attributes);
+    let (episode, mut defects) = frame.episode(demo)?;
+    contents.defects.append(&mut defects);
     Ok(Some(EpisodeSpec {
         id,
-        task: task_of(&attributes),
-        success: spec::success_of(&attributes),
-        attributes,
-        object,
-        streams: draft.streams,
-        ..EpisodeSpec::default()
+        task: task_of(&episode.attributes),
+        ..episode
     }))
 }
 
@@ -136,17 +125,20 @@ fn is_per_frame(name: &str) -> bool {
 }
 
 fn rate_hz(file: &H5File, data: &Map<String, Value>, options: &ImportOptions) -> Result<f64> {
-    let control_freq = || {
-        let kwargs = data.get("env_args")?.get("env_kwargs")?;
-        kwargs.get("control_freq")?.as_f64().filter(specs::is_rate)
-    };
-    options.rate_hz.or_else(control_freq).ok_or_else(|| {
+    let said = control_freq(data).filter(specs::is_rate);
+    options.rate_hz.or(said).ok_or_else(|| {
         invalid(format!(
             "{}: the control rate is not in the file (`env_args` of `/data` has no `env_kwargs.control_freq`); \
              pass --rate HZ (in Python rate_hz=), which is 20 for robosuite's robots",
             file.path().display()
         ))
     })
+}
+
+/// The rate in robosuite's `env_args`.
+pub(super) fn control_freq(attributes: &Map<String, Value>) -> Option<f64> {
+    let kwargs = attributes.get("env_args")?.get("env_kwargs")?;
+    kwargs.get("control_freq")?.as_f64()
 }
 
 /// The task: robocasa's `ep_meta`, LIBERO's `problem_info`, or the environment's name.
@@ -196,16 +188,10 @@ pub(super) fn note_absent(file: &H5File, splits: Splits, contents: &mut Contents
     }
     for (split, mut demos) in absent {
         demos.sort_by_cached_key(|demo| number_order(demo, "demo_"));
-        let shown = demos.iter().take(3).map(String::as_str).collect::<Vec<_>>();
-        let more = if demos.len() > shown.len() {
-            ", …"
-        } else {
-            ""
-        };
         let what = format!(
-            "names {} demos that are not in the file: {}{more}",
+            "names {} demos that are not in the file: {}",
             demos.len(),
-            shown.join(", ")
+            first_three(demos)
         );
         contents.note(file, &format!("/mask/{split}"), what, Action::Skipped);
     }

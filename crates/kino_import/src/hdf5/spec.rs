@@ -9,6 +9,7 @@
 //! | first axis not N elsewhere, large | defect, skipped |
 //! | elements that cannot be frames (compound types, references) | defect, skipped |
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use kino_dataset::{Kind, MAX_FRAMES, MAX_STREAMS};
@@ -21,9 +22,9 @@ use crate::hdf5::file::H5File;
 use crate::hdf5::frame_type::{Typed, advice, typed};
 use crate::hdf5::frames;
 use crate::hdf5::rows::{Form, Rows};
-use crate::hdf5::tree::{Leaf, below};
+use crate::hdf5::tree::{Leaf, Node, below, shown};
 use crate::shift::find_shifts;
-use crate::source::{ClockSpec, StreamSpec};
+use crate::source::{ClockSpec, EpisodeSpec, StreamSpec};
 
 /// A dataset of at most this many values or strings can become an attribute.
 const SMALL_ELEMENTS: u64 = 4096;
@@ -82,84 +83,79 @@ pub(crate) enum ImageLayout {
     Chw,
 }
 
-/// Sorts an episode's datasets into streams, attributes and defects.
-pub(crate) fn streams(frame: &Frame<'_>, leaves: Vec<Leaf>) -> Result<Streams> {
-    frame.check_frames()?;
-    let mut out = Streams::default();
-    for leaf in leaves {
-        let name = below(frame.object, &leaf.path).to_owned();
-        if let Element::Other(what) = leaf.element {
-            out.skip(frame.file, &leaf, format!("contains {what}"));
-        } else if leaf.shape.first() == Some(&frame.frames) {
-            out.stream(frame, leaf, name)?;
-        } else if (frame.is_per_frame)(&name) {
-            let what = match leaf.shape.first() {
-                Some(len) => format!("has {len} frames, but {} {}", frame.says, frame.frames),
-                None => format!("is a scalar, but {} {} frames", frame.says, frame.frames),
-            };
-            return Err(ImportError::incomplete(frame.file.path(), &leaf.path, what));
-        } else {
-            out.aside(frame.file, leaf, name)?;
-        }
-    }
-    if out.streams.len() > MAX_STREAMS {
-        let what = format!(
-            "has {} streams; the limit is {MAX_STREAMS} per episode",
-            out.streams.len()
-        );
-        return Err(ImportError::incomplete(
-            frame.file.path(),
-            frame.shown(),
-            what,
-        ));
-    }
-    find_shifts(&mut out.streams);
-    Ok(out)
-}
-
 impl Frame<'_> {
-    fn shown(&self) -> &str {
-        match self.object {
-            "" => "/",
-            object => object,
-        }
+    /// The episode of a group, without id and task, and its defects.
+    pub(crate) fn episode(&self, group: Node) -> Result<(EpisodeSpec, Vec<Defect>)> {
+        let (leaves, mut attributes) = group.into_parts();
+        let mut found = self.streams(leaves)?;
+        attributes.append(&mut found.attributes);
+        let episode = EpisodeSpec {
+            success: success_of(&attributes),
+            attributes,
+            object: shown(self.object).to_owned(),
+            streams: found.streams,
+            ..EpisodeSpec::default()
+        };
+        Ok((episode, found.defects))
     }
 
-    /// Refuses more frames than a stream can have.
-    fn check_frames(&self) -> Result<()> {
-        if self.frames <= u64::from(MAX_FRAMES) {
-            return Ok(());
+    /// Sorts an episode's datasets into streams, attributes and defects.
+    fn streams(&self, leaves: Vec<Leaf>) -> Result<Streams> {
+        let Self {
+            file, frames, says, ..
+        } = *self;
+        let wrong = |object: &str, what| Err(ImportError::incomplete(file.path(), object, what));
+        if frames > u64::from(MAX_FRAMES) {
+            let what = format!("has {frames} frames; the limit is {MAX_FRAMES} per stream");
+            return wrong(shown(self.object), what);
         }
-        let what = format!(
-            "has {} frames; the limit is {MAX_FRAMES} per stream",
-            self.frames
-        );
-        Err(ImportError::incomplete(
-            self.file.path(),
-            self.shown(),
-            what,
-        ))
+        let mut out = Streams::default();
+        for leaf in leaves {
+            let name = below(self.object, &leaf.path).to_owned();
+            if let Element::Other(what) = leaf.element {
+                out.skip(file, &leaf, format!("contains {what}"));
+            } else if leaf.rows() == Some(frames) {
+                let rate_hz = self.rate_hz;
+                let clock = ClockSpec::Regular { rate_hz };
+                out.add(file, Request::new(name, leaf, 0..frames, clock))?;
+            } else if (self.is_per_frame)(&name) {
+                let what = match leaf.rows() {
+                    Some(len) => format!("has {len} frames, but {says} {frames}"),
+                    None => format!("is a scalar, but {says} {frames} frames"),
+                };
+                return wrong(&leaf.path, what);
+            } else {
+                out.aside(file, leaf, name)?;
+            }
+        }
+        let count = out.streams.len();
+        if count > MAX_STREAMS {
+            let what = format!("has {count} streams; the limit is {MAX_STREAMS} per episode");
+            return wrong(shown(self.object), what);
+        }
+        find_shifts(&mut out.streams);
+        Ok(out)
     }
 }
 
-impl Streams {
-    fn stream(&mut self, frame: &Frame<'_>, leaf: Leaf, name: String) -> Result<()> {
-        let request = Request {
+impl Request {
+    /// Rows of a dataset, unchanged.
+    pub(crate) fn new(name: String, leaf: Leaf, rows: Range<u64>, clock: ClockSpec) -> Self {
+        Self {
             name,
             leaf,
-            first: 0,
-            frames: frame.frames,
-            clock: ClockSpec::Regular {
-                rate_hz: frame.rate_hz,
-            },
+            first: rows.start,
+            frames: rows.end - rows.start,
+            clock,
             kind: None,
             layout: None,
             index: None,
             unit: None,
-        };
-        self.add(frame.file, request)
+        }
     }
+}
 
+impl Streams {
     /// Adds a stream, or the defect that prevents it.
     pub(crate) fn add(&mut self, file: &Arc<H5File>, request: Request) -> Result<()> {
         let leaf = &request.leaf;
@@ -239,6 +235,10 @@ pub(crate) fn text_of(attributes: &Map<String, Value>, keys: &[&str]) -> Option<
 
 /// Whether the attributes say that the episode succeeded.
 pub(crate) fn success_of(attributes: &Map<String, Value>) -> Option<bool> {
-    let value = attributes.get("success")?;
+    is_true(attributes.get("success")?)
+}
+
+/// A bool, or a number that is not zero.
+pub(crate) fn is_true(value: &Value) -> Option<bool> {
     value.as_bool().or_else(|| Some(value.as_f64()? != 0.0))
 }

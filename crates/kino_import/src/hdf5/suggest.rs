@@ -11,16 +11,15 @@ use crate::error::{ImportError, Result};
 use crate::hdf5::element::Element;
 use crate::hdf5::episodes::{self, Episode, Found};
 use crate::hdf5::file::H5File;
-use crate::hdf5::follow::Reach;
-use crate::hdf5::frame_type::typed;
-use crate::hdf5::generic::request;
-use crate::hdf5::guess::{self, Clocks, Guess, Stream, is_small};
+use crate::hdf5::frame_type::{Typed, typed};
+use crate::hdf5::guess::{self, Guess, Stream, is_small};
 use crate::hdf5::mapping::{Episodes, Mapping};
 use crate::hdf5::objects::Objects;
 use crate::hdf5::rows::Form;
+use crate::hdf5::spec::Request;
 use crate::hdf5::times::unit_name;
 use crate::hdf5::tree::{Leaf, below};
-use crate::hdf5::{in_order, labels, walk};
+use crate::hdf5::{first_three, in_order, labels, walk};
 use crate::open::ImportOptions;
 use crate::source::ClockSpec;
 use crate::suggest::{comment, quoted};
@@ -38,7 +37,7 @@ pub(crate) fn suggest(paths: &[PathBuf], options: &ImportOptions) -> Result<Stri
         return Ok(String::new());
     };
     let file = H5File::open(path, options.memory_bytes)?;
-    let (root, _) = walk::walk(&file, Reach::of(options))?;
+    let (root, _) = walk::walk(&file, options)?;
     let found = episodes::find(&file, &root, &Mapping::default())?;
     let mut draft = Draft {
         file: &file,
@@ -66,67 +65,53 @@ struct Draft<'a> {
 type LookedAt = (Episode, Guess);
 
 impl Draft<'_> {
-    fn line(&mut self, line: &str) {
-        self.text.push_str(line);
+    fn line(&mut self, line: impl AsRef<str>) {
+        self.text.push_str(line.as_ref());
         self.text.push('\n');
     }
 
     fn head(&mut self, files: usize, found: &Found) {
         let name = self.file.path().file_name().unwrap_or_default();
         let name = comment(&name.to_string_lossy());
-        self.line(&format!(
-            "# A draft of a mapping, from {name}. Check it, then:"
+        self.line(format!(
+            "# A draft of a mapping, from {name}. Check it, then:\n\
+             #   kinograph pack --mapping THIS_FILE SOURCE TARGET\n\
+             # Every key is described in docs/guide/import.md.\n"
         ));
-        self.line("#   kinograph pack --mapping THIS_FILE SOURCE TARGET");
-        self.line("# Every key is described in docs/guide/import.md.");
-        self.line("");
-        let ids = found
-            .list
-            .iter()
-            .take(3)
-            .map(|episode| comment(&episode.id));
-        let ids: Vec<_> = ids.collect();
-        let more = if found.list.len() > ids.len() {
-            ", …"
-        } else {
-            ""
-        };
+        let ids = found.list.iter().map(|episode| comment(&episode.id));
         let count = found.list.len();
         match &found.by {
             Episodes::File => {
                 let noun = if files == 1 { "file" } else { "files" };
-                self.line(&format!("# Each file is one episode ({files} {noun})."));
+                self.line(format!("# Each file is one episode ({files} {noun})."));
                 self.line("episodes = \"/\"");
             }
             Episodes::Groups(pattern) => {
                 let noun = if count == 1 { "group" } else { "groups" };
-                self.line(&format!("# {count} {noun}: {}{more}", ids.join(", ")));
-                self.line(&format!("episodes = {}", quoted(pattern)));
+                self.line(format!("# {count} {noun}: {}", first_three(ids)));
+                self.line(format!("episodes = {}", quoted(pattern)));
             }
             Episodes::Rows(marker, path) => {
-                self.line(&format!("# {count} episodes in rows of the arrays."));
-                self.line(&format!("{} = {}", marker.key(), quoted(path)));
+                self.line(format!("# {count} episodes in rows of the arrays."));
+                self.line(format!("{} = {}", marker.key(), quoted(path)));
             }
         }
     }
 
     /// Guesses the datasets of the first episodes.
     fn look(&self, found: &Found) -> Result<Vec<LookedAt>> {
-        let clocks = match self.options.rate_hz {
-            Some(_) => Clocks::Given,
-            None => Clocks::Find,
-        };
         let count = match found.by {
             Episodes::Rows(..) => 1,
             _ => EPISODES,
         };
         let mut looked_at = Vec::new();
         for episode in found.list.iter().take(count) {
-            let mut leaves = self.objects.below(&episode.base).to_vec();
-            if let Episodes::Rows(_, marker) = &found.by {
-                leaves.retain(|leaf| leaf.path != *marker);
-            }
-            match guess::guess(self.file, &episode.base, &leaves, clocks) {
+            let leaves = self.objects.of_episode(episode, &found.by);
+            let times = match self.options.rate_hz {
+                Some(_) => Ok(Vec::new()),
+                None => guess::find_times(self.file, &episode.base, &leaves),
+            };
+            match times.map(|times| guess::guess(&episode.base, &leaves, times)) {
                 Ok(guess) => looked_at.push((episode.clone(), guess)),
                 // A damaged episode is reported when it is packed.
                 Err(ImportError::Corrupt { .. }) => {}
@@ -147,18 +132,20 @@ impl Draft<'_> {
         let above = self.objects.attributes_above(first);
         let said = above.into_iter().find_map(labels::rate_hz);
         match (self.options.rate_hz, said) {
-            (Some(rate_hz), _) => self.line(&format!("rate_hz = {rate_hz:?}")),
+            (Some(rate_hz), _) => self.line(format!("rate_hz = {rate_hz:?}")),
             (None, Some(rate_hz)) => {
-                self.line(&format!(
+                self.line(format!(
                     "rate_hz = {rate_hz:?}  # from an attribute of the file"
                 ));
             }
             (None, None) => {
-                self.line("# FILL IN: the file does not specify a frame rate.");
-                self.line("# rate_hz = 20.0");
-                self.line("# Or a dataset of timestamps, for all streams with that many rows:");
-                self.line("# timestamps = \"time\"");
-                self.line("# timestamps_unit = \"s\"");
+                self.line(
+                    "# FILL IN: the file does not specify a frame rate.\n\
+                     # rate_hz = 20.0\n\
+                     # Or a dataset of timestamps, for all streams with that many rows:\n\
+                     # timestamps = \"time\"\n\
+                     # timestamps_unit = \"s\"",
+                );
             }
         }
     }
@@ -171,9 +158,10 @@ impl Draft<'_> {
             Some(_) => serde_json::Map::new(),
             None => self.objects.attributes_below(&first.base),
         };
-        self.line("");
-        self.line("# Episode metadata: a fixed text, or where each episode stores it.");
-        self.line("# task = \"open the drawer\"");
+        self.line(
+            "\n# Episode metadata: a fixed text, or where each episode stores it.\n\
+             # task = \"open the drawer\"",
+        );
         let texts = attributes.iter().filter_map(|(name, value)| match value {
             Value::String(text) if text.len() < LONG_TEXT => Some((name, text)),
             _ => None,
@@ -181,15 +169,12 @@ impl Draft<'_> {
         let texts: Vec<_> = texts.take(6).collect();
         for (name, text) in texts {
             let text: String = text.chars().take(40).collect();
-            let from = quoted(name);
-            self.line(&format!(
-                "# task = {{ from = {from} }}  # {}",
-                comment(&text)
-            ));
+            let (from, text) = (quoted(name), comment(&text));
+            self.line(format!("# task = {{ from = {from} }}  # {text}"));
         }
-        self.line("# split = \"train\"");
-        self.line("# success = { from = \"success\" }");
-        self.line("# licence = \"CC-BY-4.0\"");
+        self.line(
+            "# split = \"train\"\n# success = { from = \"success\" }\n# licence = \"CC-BY-4.0\"",
+        );
     }
 
     fn streams(&mut self, looked_at: &[LookedAt]) -> Result<()> {
@@ -214,44 +199,38 @@ impl Draft<'_> {
         let (episode, guess) = looked;
         let leaf = &stream.leaf;
         let clock = ClockSpec::Regular { rate_hz: 1.0 };
-        let mut request = request(stream.name.clone(), leaf, 0..1, clock);
-        request.index = stream.index;
+        let request = Request {
+            index: stream.index,
+            ..Request::new(stream.name.clone(), leaf.clone(), 0..1, clock)
+        };
         self.line("");
         let inside = below(&episode.base, &leaf.path);
-        let (form, kind) = match typed(self.file, &request) {
-            Ok(Ok(typed)) => (typed.form, typed.kind),
+        let shown = comment(inside);
+        let Typed { form, kind, .. } = match typed(self.file, &request) {
+            Ok(Ok(typed)) => typed,
             Ok(Err(what)) => {
-                self.line(&format!(
-                    "# Not a stream: {}: {}",
-                    comment(inside),
-                    comment(&what)
-                ));
+                self.line(format!("# Not a stream: {shown}: {}", comment(&what)));
                 return Ok(());
             }
             Err(ImportError::Corrupt { what, .. }) => {
-                self.line(&format!(
-                    "# Damaged: {}: {}",
-                    comment(inside),
-                    comment(&what)
-                ));
+                self.line(format!("# Damaged: {shown}: {}", comment(&what)));
                 return Ok(());
             }
             Err(error) => return Err(error),
         };
-        self.line("[[stream]]");
-        self.line(&format!("name = {}", quoted(&stream.name)));
-        self.line(&format!("from = {}  # {}", quoted(inside), shape(leaf)));
+        self.line(format!("[[stream]]\nname = {}", quoted(&stream.name)));
+        self.line(format!("from = {}  # {}", quoted(inside), shape(leaf)));
         let form_note = match &form {
             Form::Files(encoded) if encoded.carried => "  # JPEG files, stored unchanged",
             Form::Files(_) => "  # PNG files",
             _ => "",
         };
-        self.line(&format!("kind = {}{form_note}", quoted(kind.name())));
+        self.line(format!("kind = {}{form_note}", quoted(kind.name())));
         if let Form::ChannelsFirst(_) = form {
             self.line("layout = \"chw\"");
         }
         if let Some(index) = stream.index {
-            self.line(&format!("index = {index}  # on the second axis"));
+            self.line(format!("index = {index}  # on the second axis"));
         }
         if let Some(times) = stream.times.map(|idx| &guess.times[idx]) {
             let from = below(&episode.base, &times.leaf.path);
@@ -261,8 +240,8 @@ impl Draft<'_> {
             } else {
                 ""
             };
-            self.line(&format!("timestamps = {}", quoted(from)));
-            self.line(&format!("timestamps_unit = {unit}{guessed}"));
+            self.line(format!("timestamps = {}", quoted(from)));
+            self.line(format!("timestamps_unit = {unit}{guessed}"));
         }
         if is_optional {
             self.line("optional = true  # not every episode has it");
@@ -287,19 +266,20 @@ impl Draft<'_> {
             self.line("");
             match leaf.rows() {
                 _ if is_small(leaf) => {
-                    self.line(&format!("# {name}, {what}: an attribute of the episode"));
+                    self.line(format!("# {name}, {what}: an attribute of the episode"));
                 }
                 Some(own) => {
                     let rows = rows.map_or(String::new(), |rows| format!(", most have {rows}"));
-                    self.line(&format!(
-                        "# {name}, {what}, has {own} rows{rows}. To import it:"
+                    let quoted = quoted(inside);
+                    self.line(format!(
+                        "# {name}, {what}, has {own} rows{rows}. To import it:\n\
+                         # [[stream]]\n\
+                         # name = {quoted}\n\
+                         # from = {quoted}\n\
+                         # rate_hz = 100.0  # FILL IN, or timestamps and timestamps_unit"
                     ));
-                    self.line("# [[stream]]");
-                    self.line(&format!("# name = {}", quoted(inside)));
-                    self.line(&format!("# from = {}", quoted(inside)));
-                    self.line("# rate_hz = 100.0  # FILL IN, or timestamps and timestamps_unit");
                 }
-                None => self.line(&format!("# {name}, {what}: cannot be a stream")),
+                None => self.line(format!("# {name}, {what}: cannot be a stream")),
             }
         }
     }

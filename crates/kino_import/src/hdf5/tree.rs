@@ -1,13 +1,13 @@
 //! The result of a walk: groups and datasets with their attributes, without values.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use serde_json::{Map, Value};
 
 use crate::hdf5::element::Element;
 use crate::hdf5::follow::Place;
+use crate::specs::product;
 
-/// A group.
 #[derive(Debug, Default)]
 pub(crate) struct Node {
     /// From the root: `/data/demo_0`.
@@ -18,10 +18,6 @@ pub(crate) struct Node {
     pub(crate) place: Place,
 }
 
-/// The path of a group, and its attributes.
-pub(crate) type GroupAttributes = (String, Map<String, Value>);
-
-/// A dataset.
 #[derive(Debug, Clone)]
 pub(crate) struct Leaf {
     /// From the root: `/data/demo_0/actions`.
@@ -37,7 +33,6 @@ pub(crate) struct Leaf {
 }
 
 impl Node {
-    /// The last part of the path.
     pub(crate) fn name(&self) -> &str {
         last_part(&self.path)
     }
@@ -68,19 +63,18 @@ impl Node {
         leaves
     }
 
-    /// Every dataset at or below this group, by path, and the groups that have attributes.
-    pub(crate) fn flatten(self) -> (Vec<Leaf>, Vec<GroupAttributes>) {
-        let (mut leaves, mut groups) = (Vec::new(), Vec::new());
+    /// Every dataset at or below this group, by path, and the attributes of the groups that have any.
+    pub(crate) fn flatten(self) -> (Vec<Leaf>, BTreeMap<String, Map<String, Value>>) {
+        let (mut leaves, mut groups) = (Vec::new(), BTreeMap::new());
         let mut nodes = vec![self];
         while let Some(node) = nodes.pop() {
             leaves.extend(node.leaves);
             nodes.extend(node.groups);
             if !node.attributes.is_empty() {
-                groups.push((node.path, node.attributes));
+                groups.insert(node.path, node.attributes);
             }
         }
         leaves.sort_by(|a, b| a.path.cmp(&b.path));
-        groups.sort_by(|(a, _), (b, _)| a.cmp(b));
         (leaves, groups)
     }
 
@@ -111,11 +105,7 @@ impl Node {
         while let Some(node) = nodes.pop() {
             let inside = below(&base, &node.path);
             for (name, value) in node.attributes {
-                let key = match inside {
-                    "" => name,
-                    inside => format!("{inside}@{name}"),
-                };
-                attributes.insert(key, value);
+                attributes.insert(attribute_name(inside, &name), value);
             }
             leaves.extend(node.leaves);
             nodes.extend(node.groups.into_iter().rev());
@@ -126,7 +116,6 @@ impl Node {
 }
 
 impl Leaf {
-    /// The last part of the path.
     pub(crate) fn name(&self) -> &str {
         last_part(&self.path)
     }
@@ -138,15 +127,12 @@ impl Leaf {
 
     /// The number of values or strings.
     pub(crate) fn elements(&self) -> u64 {
-        self.shape
-            .iter()
-            .fold(1, |count, &dim| count.saturating_mul(dim))
+        product(1, &self.shape)
     }
 
     /// The bytes of one row, everything with the same first index.
     pub(crate) fn row_bytes(&self) -> u64 {
-        let dims = self.shape.iter().skip(1);
-        dims.fold(self.element.size(), |bytes, &dim| bytes.saturating_mul(dim))
+        product(self.element.size(), self.shape.get(1..).unwrap_or_default())
     }
 
     /// What must stay decoded between two consecutive reads so that no chunk is decoded twice: nothing if every row has
@@ -176,10 +162,7 @@ impl Leaf {
     }
 
     fn chunk_bytes(&self, chunk: &[u64]) -> u64 {
-        let size = self.element.size();
-        chunk
-            .iter()
-            .fold(size, |bytes, &dim| bytes.saturating_mul(dim))
+        product(self.element.size(), chunk)
     }
 }
 
@@ -187,6 +170,19 @@ impl Leaf {
 pub(crate) fn below<'a>(base: &str, path: &'a str) -> &'a str {
     let rest = path.strip_prefix(base).unwrap_or(path);
     rest.strip_prefix('/').unwrap_or(rest)
+}
+
+/// A path from the root, for messages: the root itself is `/`.
+pub(crate) fn shown(path: &str) -> &str {
+    if path.is_empty() { "/" } else { path }
+}
+
+/// The name of an attribute of the group `inside` an episode, or of the episode itself.
+pub(crate) fn attribute_name(inside: &str, name: &str) -> String {
+    match inside {
+        "" => name.to_owned(),
+        inside => format!("{inside}@{name}"),
+    }
 }
 
 fn last_part(path: &str) -> &str {

@@ -10,16 +10,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hdf5_pure::{ChunkIndex, Dataset};
-use serde_json::{Map, Value};
+use serde_json::Map;
 
 use crate::error::{ImportError, Result};
 use crate::hdf5::attributes::{self, Json};
 use crate::hdf5::element::Element;
 use crate::hdf5::file::H5File;
-use crate::hdf5::follow::{Follower, Place, Reach};
+use crate::hdf5::follow::{Follower, Place};
 use crate::hdf5::header::Kind;
 use crate::hdf5::raw;
-use crate::hdf5::tree::{Leaf, Node};
+use crate::hdf5::tree::{Leaf, Node, shown};
+use crate::open::ImportOptions;
 
 /// Deeper groups are skipped.
 const MAX_DEPTH: usize = 16;
@@ -37,8 +38,8 @@ const MAX_ATTRIBUTE_BYTES: u64 = 4 << 20;
 const FILTERS: [u16; 5] = [1, 2, 3, 6, 32000];
 
 /// Lists a file: its root group, and what cannot be followed or represented.
-pub(crate) fn walk(file: &H5File, reach: Reach) -> Result<(Node, Vec<Lost>)> {
-    let mut follower = Follower::new(file, reach);
+pub(crate) fn walk(file: &H5File, options: &ImportOptions) -> Result<(Node, Vec<Lost>)> {
+    let mut follower = Follower::new(file, options);
     let root = follower.root();
     let kind = follower.object(root, "/")?.kind;
     if kind != Kind::Group {
@@ -77,21 +78,18 @@ struct Walk<'a> {
 /// What is known about an object, regardless of its name.
 #[derive(Clone)]
 struct Known {
-    attributes: Map<String, Value>,
-    bytes: u64,
-    /// Attributes that cannot be represented, and why.
-    left_out: Vec<(String, &'static str)>,
+    json: Json,
+    /// Without its attributes.
     dataset: Option<Leaf>,
 }
 
 impl Walk<'_> {
     fn group(&mut self, place: Place, path: String) -> Result<Node> {
-        let shown = if path.is_empty() { "/" } else { &path };
-        let known = self.look_at(place, shown, Kind::Group)?;
-        let object = self.follower.object(place, shown)?;
+        let known = self.look_at(place, shown(&path), Kind::Group)?;
+        let object = self.follower.object(place, shown(&path))?;
         self.above.push(place);
         let mut node = Node {
-            attributes: known.attributes,
+            attributes: known.json.attributes,
             place,
             ..Node::default()
         };
@@ -127,9 +125,12 @@ impl Walk<'_> {
             }
             Kind::Group => node.groups.push(self.group(place, path)?),
             Kind::Dataset => {
-                if let Some(leaf) = self.look_at(place, &path, Kind::Dataset)?.dataset {
-                    node.leaves.push(Leaf { path, ..leaf });
-                }
+                let Known { json, dataset } = self.look_at(place, &path, Kind::Dataset)?;
+                node.leaves.extend(dataset.map(|leaf| Leaf {
+                    path,
+                    attributes: json.attributes,
+                    ..leaf
+                }));
             }
             Kind::NamedType => self.lose(path, "is a named datatype, not data"),
             Kind::Unknown => {
@@ -152,11 +153,11 @@ impl Walk<'_> {
                 known
             }
         };
-        for (name, why) in &known.left_out {
+        for (name, why) in &known.json.left_out {
             self.lose(format!("{path}@{name}"), *why);
         }
         self.objects += 1;
-        self.carried_bytes += known.bytes;
+        self.carried_bytes += known.json.bytes;
         self.check_size(path)?;
         Ok(known)
     }
@@ -207,16 +208,7 @@ impl Walk<'_> {
             }
             _ => Json::too_large(),
         };
-        let dataset = dataset.map(|leaf| Leaf {
-            attributes: json.attributes.clone(),
-            ..leaf
-        });
-        Ok(Known {
-            attributes: json.attributes,
-            bytes: json.bytes,
-            left_out: json.left_out,
-            dataset,
-        })
+        Ok(Known { json, dataset })
     }
 
     fn leaf(&self, dataset: &Dataset, place: Place, path: &str) -> Result<Leaf> {

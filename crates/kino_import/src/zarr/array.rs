@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 
 use crate::error::{ImportError, Result, invalid};
 use crate::npy::{self, Element};
+use crate::specs::product;
 use crate::zarr::compressor::Compressor;
 use crate::zarr::store::Store;
 
@@ -123,23 +124,14 @@ impl Array {
         self.shape.first().copied().unwrap_or(0)
     }
 
-    /// Elements per row.
-    fn row_elements(&self) -> u64 {
-        let inner = self.shape.iter().skip(1);
-        inner.fold(1, |elements, &dim| elements.saturating_mul(dim))
-    }
-
     /// How many elements it has.
     pub(crate) fn elements(&self) -> u64 {
-        let axes = self.shape.iter();
-        axes.fold(1, |elements, &dim| elements.saturating_mul(dim))
+        product(1, &self.shape)
     }
 
     /// The bytes of a full chunk; for strings, their number.
     fn chunk_bytes(&self) -> u64 {
-        let size = u64::try_from(self.size()).unwrap_or(u64::MAX);
-        let axes = self.chunk.iter();
-        axes.fold(size, |bytes, &dim| bytes.saturating_mul(dim))
+        product(self.size() as u64, &self.chunk)
     }
 
     fn size(&self) -> usize {
@@ -149,7 +141,6 @@ impl Array {
         }
     }
 
-    /// Its dtype.
     pub(crate) fn dtype(&self) -> Option<Dtype> {
         match self.values {
             Values::Fixed(element) => element.dtype(),
@@ -227,7 +218,7 @@ impl Array {
     /// Reads rows of numeric values, packed and little-endian.
     pub(crate) fn read_rows(&self, rows: Range<u64>, chunk: &Chunks<'_>) -> Result<Vec<u8>> {
         let size = self.size();
-        let row_bytes = self.row_elements().saturating_mul(size as u64);
+        let row_bytes = product(size as u64, self.shape.get(1..).unwrap_or_default());
         let bytes = (rows.end - rows.start).saturating_mul(row_bytes);
         if bytes > MAX_READ_BYTES {
             return Err(invalid(format!(
@@ -248,14 +239,7 @@ impl Array {
             if let Some(values) = chunk(&index)? {
                 self.copy(&values, &index, &rows, &mut out);
             }
-            // The next chunk, last axis first.
-            for axis in (0..grid.len()).rev() {
-                index[axis] += 1;
-                if axis == 0 || index[axis] < grid[axis] {
-                    break;
-                }
-                index[axis] = 0;
-            }
+            advance(&mut index, &grid);
         }
         Ok(out)
     }
@@ -280,27 +264,25 @@ impl Array {
         let split = axes - 1 - (1..axes).rev().take_while(is_whole).count();
         let inner: u64 = self.shape[split + 1..].iter().product();
         let run = as_len((part[split].1 - part[split].0) * inner) * size;
-        let mut at: Vec<u64> = part.iter().map(|&(start, _)| start).collect();
-        'runs: loop {
+        let lens: Vec<u64> = part[..split]
+            .iter()
+            .map(|(start, end)| end - start)
+            .collect();
+        let mut at = vec![0; split];
+        for _ in 0..lens.iter().product() {
             let (mut from, mut to) = (0u64, 0u64);
-            for axis in 0..axes {
-                from = from * self.chunk[axis] + at[axis] - index[axis] * self.chunk[axis];
+            for (axis, &(start, _)) in part.iter().enumerate() {
+                let place = start + at.get(axis).copied().unwrap_or(0);
+                from = from * self.chunk[axis] + place - index[axis] * self.chunk[axis];
                 let first = if axis == 0 { rows.start } else { 0 };
-                to = to * self.shape[axis] + at[axis] - first;
+                to = to * self.shape[axis] + place - first;
             }
             let (from, to) = (as_len(from) * size, as_len(to) * size);
             if let (Some(from), Some(to)) = (chunk.get(from..from + run), out.get_mut(to..to + run))
             {
                 to.copy_from_slice(from);
             }
-            for axis in (0..split).rev() {
-                at[axis] += 1;
-                if at[axis] < part[axis].1 {
-                    continue 'runs;
-                }
-                at[axis] = part[axis].0;
-            }
-            return;
+            advance(&mut at, &lens);
         }
     }
 
@@ -316,6 +298,17 @@ impl Array {
             rest = after;
         }
         Some(texts)
+    }
+}
+
+/// The next index, last axis first.
+pub(crate) fn advance(index: &mut [u64], grid: &[u64]) {
+    for axis in (0..grid.len()).rev() {
+        index[axis] += 1;
+        if axis == 0 || index[axis] < grid[axis] {
+            break;
+        }
+        index[axis] = 0;
     }
 }
 
@@ -353,27 +346,21 @@ fn fill(value: &Value, values: Values) -> Result<Vec<u8>, String> {
         return Ok(vec![0; element.size()]);
     };
     let wrong = || format!("has the fill value {value}, which is not {}", dtype.name());
-    let float = match value {
-        Value::Null => Some(0.0),
-        Value::Bool(value) => Some(f64::from(u8::from(*value))),
-        Value::String(name) => match name.as_str() {
-            "NaN" => Some(f64::NAN),
-            "Infinity" => Some(f64::INFINITY),
-            "-Infinity" => Some(f64::NEG_INFINITY),
-            _ => None,
-        },
-        value => value.as_f64(),
+    let number = match value {
+        Value::Null => Value::from(0),
+        Value::Bool(value) => Value::from(u8::from(*value)),
+        value => value.clone(),
+    };
+    let float = match number.as_str() {
+        Some("NaN") => Some(f64::NAN),
+        Some("Infinity") => Some(f64::INFINITY),
+        Some("-Infinity") => Some(f64::NEG_INFINITY),
+        _ => number.as_f64(),
     };
     let float = float.ok_or_else(wrong)?;
-    let whole = match value {
-        Value::Number(number) => number
-            .as_u64()
-            .or_else(|| number.as_i64().map(i64::cast_unsigned))
-            .or_else(|| (number.as_f64() == Some(0.0)).then_some(0)),
-        Value::Null => Some(0),
-        Value::Bool(value) => Some(u64::from(*value)),
-        _ => None,
-    };
+    let signed = || number.as_i64().map(i64::cast_unsigned);
+    let whole = number.as_u64().or_else(signed);
+    let whole = whole.or((float == 0.0).then_some(0));
     let mut bytes = match dtype {
         #[expect(
             clippy::cast_possible_truncation,

@@ -8,6 +8,10 @@
 //! Written for untrusted bytes: every length is checked against what exists, and the output is as long as the caller
 //! says, not as the header says.
 
+use flate2::read::ZlibDecoder;
+
+use crate::zarr::compressor::read_whole;
+
 /// A block is split into one stream per byte of its elements only up to this element size.
 const MAX_SPLITS: usize = 16;
 
@@ -83,10 +87,9 @@ fn read_streams(
         let written = match codec {
             0 => blosclz(stream, out),
             1 => lz4_flex::block::decompress_into(stream, out).ok(),
-            3 => super::compressor::inflate_zlib(stream, out.len()).map(|bytes| {
-                let len = bytes.len().min(out.len());
-                out[..len].copy_from_slice(&bytes[..len]);
-                len
+            3 => read_whole(ZlibDecoder::new(stream), out.len()).map(|bytes| {
+                out[..bytes.len()].copy_from_slice(&bytes);
+                bytes.len()
             }),
             4 => zstd::bulk::decompress_to_buffer(stream, out).ok(),
             _ => return Err("is a Blosc chunk with an unsupported codec (snappy?)"),

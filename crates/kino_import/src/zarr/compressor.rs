@@ -1,5 +1,8 @@
 //! The compressors of chunks.
 
+use std::io::Read;
+
+use flate2::read::{GzDecoder, ZlibDecoder};
 use jxl_oxide::{AllocTracker, JxlImage};
 use kino_codec::Dtype;
 use serde_json::Value;
@@ -9,21 +12,17 @@ use crate::zarr::blosc;
 /// A supported compressor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Compressor {
-    /// None at all.
     None,
-    /// zlib.
     Zlib,
-    /// gzip.
     Gzip,
-    /// Zstandard.
     Zstd,
-    /// LZ4 with a length prefix.
+    /// With a length prefix.
     Lz4,
-    /// Blosc with any of its codecs except snappy.
+    /// With any of its codecs except snappy.
     Blosc,
-    /// JPEG XL, one image per frame.
+    /// One image per frame.
     JpegXl,
-    /// JPEG, one image per frame.
+    /// One image per frame.
     Jpeg,
 }
 
@@ -59,8 +58,8 @@ impl Compressor {
     ) -> Result<Vec<u8>, String> {
         let out = match self {
             Self::None => Some(stored),
-            Self::Zlib => inflate_zlib(&stored, len),
-            Self::Gzip => gzip(&stored, len),
+            Self::Zlib => read_whole(ZlibDecoder::new(&*stored), len),
+            Self::Gzip => read_whole(GzDecoder::new(&*stored), len),
             Self::Zstd => {
                 let mut out = vec![0; len];
                 let written = zstd::bulk::decompress_to_buffer(&stored, &mut out).ok();
@@ -84,30 +83,13 @@ impl Compressor {
     }
 }
 
-/// At most `len` bytes.
-pub(crate) fn inflate_zlib(stored: &[u8], len: usize) -> Option<Vec<u8>> {
-    miniz_oxide::inflate::decompress_to_vec_zlib_with_limit(stored, len).ok()
-}
-
-/// The body of a gzip file: a header of ten bytes plus optional fields, deflated bytes, checksum and length.
-fn gzip(stored: &[u8], len: usize) -> Option<Vec<u8>> {
-    let flags = *stored
-        .get(3)
-        .filter(|_| stored.starts_with(&[0x1f, 0x8b, 8]))?;
-    let (mut body, end) = stored.get(10..)?.split_last_chunk::<8>()?;
-    if flags & 4 != 0 {
-        let (extra, rest) = body.split_first_chunk::<2>()?;
-        body = rest.get(usize::from(u16::from_le_bytes(*extra))..)?;
-    }
-    for flag in [8, 16] {
-        if flags & flag != 0 {
-            body = &body[body.iter().position(|&byte| byte == 0)? + 1..];
-        }
-    }
-    body = body.get(usize::from(flags & 2)..)?;
-    let out = miniz_oxide::inflate::decompress_to_vec_with_limit(body, len).ok()?;
-    let crc = end.first_chunk().map(|crc| u32::from_le_bytes(*crc))?;
-    (crc32fast::hash(&out) == crc).then_some(out)
+/// Everything that a decoder has, if that is at most `len` bytes and matches its checksum.
+pub(crate) fn read_whole(decoder: impl Read, len: usize) -> Option<Vec<u8>> {
+    let mut out = Vec::new();
+    // The checksum is compared at the end, which is only seen by asking for more.
+    let most = (len as u64).saturating_add(1);
+    decoder.take(most).read_to_end(&mut out).ok()?;
+    (out.len() <= len).then_some(out)
 }
 
 /// The images of a JPEG XL codestream, one after another.

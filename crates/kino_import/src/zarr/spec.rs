@@ -27,7 +27,7 @@ use crate::open::ImportOptions;
 use crate::source::StreamSpec;
 use crate::specs;
 use crate::values::{self, kind_of, number};
-use crate::zarr::array::{Array, Values};
+use crate::zarr::array::{Array, Values, advance};
 use crate::zarr::compressor::Compressor;
 use crate::zarr::frames::{Data, ZarrStream};
 use crate::zarr::store::Store;
@@ -330,13 +330,7 @@ pub(crate) fn absent_rows(array: &Array, keys: &HashSet<&str>) -> Result<Vec<Ran
                 _ => absent.push(start..end),
             }
         }
-        for axis in (0..grid.len()).rev() {
-            index[axis] += 1;
-            if axis == 0 || index[axis] < grid[axis] {
-                break;
-            }
-            index[axis] = 0;
-        }
+        advance(&mut index, &grid);
     }
     if found == 0 && total > 0 {
         Err("has none of its chunks".to_owned())

@@ -10,17 +10,13 @@ use crate::zip::{Zip, is_inside};
 /// Maximum depth of groups.
 const MAX_DEPTH: usize = 12;
 
-/// A store of keys.
 #[derive(Debug)]
 pub(crate) enum Store {
-    /// A folder.
     Folder(PathBuf),
-    /// A zip file.
     Zip(Zip),
 }
 
 impl Store {
-    /// Opens a folder or a zip file.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         if path.is_dir() {
             return Ok(Self::Folder(path.to_owned()));
@@ -28,7 +24,6 @@ impl Store {
         Zip::open(path).map(Self::Zip)
     }
 
-    /// Its path.
     pub(crate) fn path(&self) -> &Path {
         match self {
             Self::Folder(path) => path,

@@ -27,7 +27,6 @@ pub(crate) struct Forward {
 }
 
 impl Forward {
-    /// Opens a member.
     pub(crate) fn open(path: &Path, name: &str) -> Result<Self> {
         let zip = Zip::open(path)?;
         let member = zip.member(name)?;

@@ -125,12 +125,10 @@ impl Zip {
         })
     }
 
-    /// Its path.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The length of the file.
     pub(crate) fn len(&self) -> u64 {
         self.len
     }
@@ -140,7 +138,6 @@ impl Zip {
         self.archive().names()
     }
 
-    /// A member.
     pub(crate) fn member(&self, name: &str) -> Result<Member> {
         let member = self.archive().member(name);
         member.ok_or_else(|| ImportError::corrupt(&self.path, name, "does not exist"))

@@ -4,14 +4,13 @@ use std::fs;
 use std::path::Path;
 
 use kino_dataset::{Dataset, Kind, Start};
-use kino_import::{
-    Action, ClockSpec, FrameBuf, ImportOptions, Result, Source, block_frames, survey,
-};
+use kino_import::{Action, ClockSpec, FrameBuf, ImportOptions, Result, Source, survey};
 use serde_json::{Value, json};
 
+use crate::expected::{compare_streams, expected};
 use crate::pack::{assert_same, pack_all};
-use crate::zarr::{compare, expected};
-use crate::{defects, fixture, position, read_all};
+use crate::zarr::{except, open_at, read_everything};
+use crate::{defects, fixture, open, position, read_all};
 
 /// Opens a folder with this mapping.
 fn open_mapped(path: &Path, mapping: &str) -> Result<Source> {
@@ -20,14 +19,6 @@ fn open_mapped(path: &Path, mapping: &str) -> Result<Source> {
     fs::write(&file, mapping).unwrap();
     let options = ImportOptions {
         mapping: Some(file),
-        ..ImportOptions::default()
-    };
-    kino_import::open(path, &options)
-}
-
-fn open_at(path: &Path, rate_hz: f64) -> Result<Source> {
-    let options = ImportOptions {
-        rate_hz: Some(rate_hz),
         ..ImportOptions::default()
     };
     kino_import::open(path, &options)
@@ -47,10 +38,10 @@ fn arrays_match_numpy_and_keep_their_timestamps() {
     for (name, id) in [("npz", "episode_1"), ("npy", "episode_1")] {
         let source = open_mapped(&fixture(&format!("folders/{name}")), TIMES).unwrap();
         let source = &source;
-        let expected = &expected("folders")[name];
+        let expected = &expected("folders/expected.json", name);
         // Neither has one row per frame.
-        let is_aside = |name: &str| matches!(name, "calibration" | "slow");
-        assert_eq!(compare(source, expected, is_aside), 3 * 10, "{name}");
+        let compared = compare_streams(source, expected, &except(&["calibration", "slow"]));
+        assert_eq!(compared, 3 * 10, "{name}");
         assert_eq!(
             times(source, 0, 0),
             expected["episodes"][0]["timestamps_ns"]
@@ -88,10 +79,9 @@ fn a_folder_of_npz_needs_no_mapping_but_a_rate() {
 
 #[test]
 fn tables_match_csv_and_name_their_timestamps() {
-    let source = kino_import::open(&fixture("folders/csv"), &ImportOptions::default()).unwrap();
-    let source = &source;
-    let expected = &expected("folders")["csv"];
-    assert_eq!(compare(source, expected, |_| false), 3 * 8);
+    let source = &open(&fixture("folders/csv"));
+    let expected = &expected("folders/expected.json", "csv");
+    assert_eq!(compare_streams(source, expected, &except(&[])), 3 * 8);
     assert_eq!(
         times(source, 1, 0),
         expected["episodes"][1]["timestamps_ns"]
@@ -106,12 +96,9 @@ fn tables_match_csv_and_name_their_timestamps() {
 
 #[test]
 fn images_match_pillow_and_jpeg_files_are_stored_unchanged() {
-    let source = kino_import::open(&fixture("folders/images"), &ImportOptions::default()).unwrap();
-    let source = &source;
-    assert_eq!(
-        compare(source, &expected("folders")["images"], |_| false),
-        3 * 7
-    );
+    let source = &open(&fixture("folders/images"));
+    let expected = &expected("folders/expected.json", "images");
+    assert_eq!(compare_streams(source, expected, &except(&[])), 3 * 7);
     let spec = |name| &source.episodes()[0].streams[position(source, 0, name)];
     assert_eq!(
         (spec("front").kind, spec("front").carried),
@@ -300,7 +287,7 @@ fn timestamps_that_go_back_skip_their_episode() {
     )
     .unwrap();
     fs::write(folder.path().join("c.csv"), "time_s,x\n0,1\n,2\n0.2,3\n").unwrap();
-    let source = kino_import::open(folder.path(), &ImportOptions::default()).unwrap();
+    let source = open(folder.path());
     assert_eq!(source.episodes().len(), 1);
     // Integers in one table and floats in another: floats in both.
     let spec = &source.episodes()[0].streams[position(&source, 0, "x")];
@@ -314,18 +301,6 @@ fn timestamps_that_go_back_skip_their_episode() {
         dropped[1].starts_with("c.csv:/time_s: contains a timestamp that is NaN"),
         "{dropped:?}"
     );
-}
-
-/// Opens one file and reads every frame of every stream.
-fn read_everything(path: &Path) -> Result<()> {
-    let source = open_at(path, 10.0)?;
-    for (episode, spec) in source.episodes().iter().enumerate() {
-        for (stream, spec) in spec.streams.iter().enumerate() {
-            let end = spec.frames.min(64).min(block_frames(&spec.frame));
-            source.read(episode, stream, 0..end)?;
-        }
-    }
-    Ok(())
 }
 
 #[test]

@@ -6,6 +6,7 @@ use hdf5_pure::{AttrValue, FileBuilder, FinishedGroup};
 use kino_import::{Action, FrameBuf, ImportError, ImportOptions, Source};
 use tempfile::TempDir;
 
+use crate::zarr::open_at;
 use crate::{defects, ids, position, read_all};
 
 const ENV_ARGS: &str = r#"{"env_name": "Stack", "env_kwargs": {"control_freq": 10}}"#;
@@ -94,11 +95,7 @@ fn the_rate_is_the_files_or_the_users_or_an_error() {
         format!("{:?}", source.episodes()[0].streams[0].clock),
         clock(10.0)
     );
-    let options = ImportOptions {
-        rate_hz: Some(12.5),
-        ..ImportOptions::default()
-    };
-    let source = kino_import::open(&path, &options).unwrap();
+    let source = open_at(&path, 12.5).unwrap();
     assert_eq!(
         format!("{:?}", source.episodes()[0].streams[0].clock),
         clock(12.5)
@@ -109,11 +106,7 @@ fn the_rate_is_the_files_or_the_users_or_an_error() {
     assert!(matches!(error, ImportError::InvalidArgument { .. }));
     assert!(error.to_string().contains("pass --rate HZ"), "{error}");
     for rate_hz in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-        let options = ImportOptions {
-            rate_hz: Some(rate_hz),
-            ..ImportOptions::default()
-        };
-        assert!(kino_import::open(&path, &options).is_err(), "{rate_hz}");
+        assert!(open_at(&path, rate_hz).is_err(), "{rate_hz}");
     }
 }
 

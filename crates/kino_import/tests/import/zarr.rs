@@ -11,77 +11,31 @@ use kino_import::{
 use serde_json::{Value, json};
 
 use crate::damage::read_everything_with;
+use crate::expected::{compare_streams, expected};
 use crate::lerobot::copy_tree;
 use crate::pack::{assert_same, pack_all};
 use crate::rlds::with_rate;
 use crate::{defects, fixture, position, read_all};
 
-fn open_at(path: &Path, rate_hz: f64) -> Result<Source> {
-    let options = ImportOptions {
-        rate_hz: Some(rate_hz),
-        ..ImportOptions::default()
-    };
-    kino_import::open(path, &options)
+pub(crate) fn open_at(path: &Path, rate_hz: f64) -> Result<Source> {
+    kino_import::open(path, &with_rate(rate_hz))
 }
 
-pub(crate) fn expected(folder: &str) -> Value {
-    let text = fs::read(fixture(&format!("{folder}/expected.json"))).unwrap();
-    let mut value: Value = serde_json::from_slice(&text).unwrap();
-    value["sources"].take()
+/// Every stream under its own name, except these.
+pub(crate) fn except<'a>(names: &'a [&'a str]) -> impl Fn(&str) -> Option<String> + 'a {
+    move |name| (!names.contains(&name)).then(|| name.to_owned())
 }
 
-/// Compares every stream with the result of the format's own library, and returns how many there were.
-pub(crate) fn compare(
-    source: &Source,
-    expected: &Value,
-    is_left_out: impl Fn(&str) -> bool,
-) -> usize {
-    let mut compared = 0;
-    let episodes = expected["episodes"].as_array().unwrap();
-    assert_eq!(source.episodes().len(), episodes.len());
-    for (idx, episode) in episodes.iter().enumerate() {
-        for (name, stream) in episode["streams"].as_object().unwrap() {
-            if is_left_out(name) {
-                continue;
-            }
-            let at = position(source, idx, name);
-            let spec = &source.episodes()[idx].streams[at];
-            assert_eq!(stream["frames"], spec.frames, "{name}");
-            for step in [1, 4, u64::MAX >> 1] {
-                match read_all(source, idx, at, step) {
-                    FrameBuf::Values(bytes) => {
-                        let ty = spec.frame.as_values().unwrap();
-                        assert_eq!(stream["dtype"], ty.dtype().name(), "{name}");
-                        assert_eq!(stream["shape"], json!(ty.shape()), "{name}");
-                        let hash = &blake3::hash(&bytes).to_hex()[..32];
-                        assert_eq!(stream["blake3"], hash, "{name}, {step} frames at a time");
-                    }
-                    FrameBuf::Bytes(files) if spec.carried => {
-                        let hash = &blake3::hash(&files.concat()).to_hex()[..32];
-                        assert_eq!(stream["encoded_blake3"], hash, "{name}");
-                    }
-                    FrameBuf::Bytes(texts) => {
-                        let texts = texts
-                            .into_iter()
-                            .map(|text| String::from_utf8(text).unwrap());
-                        assert_eq!(stream["texts"], texts.collect::<Value>(), "{name}");
-                    }
-                }
-            }
-            compared += 1;
-        }
-    }
-    compared
+fn compare(source: &Source, store: &str, left_out: &[&str]) -> usize {
+    let expected = expected("zarr/expected.json", store);
+    compare_streams(source, &expected, &except(left_out))
 }
 
 #[test]
 fn a_replay_buffer_matches_zarr() {
     let source = open_at(&fixture("zarr/pusht.zarr"), 10.0).unwrap();
     let source = &source;
-    assert_eq!(
-        compare(source, &expected("zarr")["pusht.zarr"], |_| false),
-        3 * 5
-    );
+    assert_eq!(compare(source, "pusht.zarr", &[]), 3 * 5);
     assert_eq!(source.describe().attributes["note"], "ünïcode");
     assert_eq!(source.describe().defects, []);
     let episode = &source.episodes()[1];
@@ -97,8 +51,7 @@ fn a_replay_buffer_matches_zarr() {
 #[test]
 fn every_compressor_type_order_and_separator_matches_zarr() {
     let source = open_at(&fixture("zarr/compressors.zarr"), 10.0).unwrap();
-    let is_left_out = |name: &str| matches!(name, "bz2" | "lzma");
-    let compared = compare(&source, &expected("zarr")["compressors.zarr"], is_left_out);
+    let compared = compare(&source, "compressors.zarr", &["bz2", "lzma"]);
     assert_eq!(compared, 3 * 45);
     let lost = defects(&source, Action::Skipped);
     assert_eq!(lost.len(), 2);
@@ -120,11 +73,8 @@ fn every_compressor_type_order_and_separator_matches_zarr() {
 
 #[test]
 fn images_in_jpeg_xl_are_exact_if_lossless_and_near_if_not() {
-    let source =
-        kino_import::open(&fixture("zarr/umi.zarr.zip"), &ImportOptions::default()).unwrap();
-    let source = &source;
-    let is_lossy = |name: &str| name == "camera0_rgb";
-    let compared = compare(source, &expected("zarr")["umi.zarr.zip"], is_lossy);
+    let source = &crate::open(&fixture("zarr/umi.zarr.zip"));
+    let compared = compare(source, "umi.zarr.zip", &["camera0_rgb"]);
     assert_eq!(compared, 3 * 6);
     let notes = defects(source, Action::Noted);
     assert!(notes[0].contains("UMI's 60 Hz"), "{}", notes[0]);
@@ -305,7 +255,7 @@ fn a_bomb_is_inflated_no_further_than_its_array_says() {
 }
 
 /// Opens a store and reads every frame of every stream.
-fn read_everything(path: &Path) -> Result<u64> {
+pub(crate) fn read_everything(path: &Path) -> Result<u64> {
     read_everything_with(path, &with_rate(10.0))
 }
 

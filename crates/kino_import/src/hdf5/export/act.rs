@@ -62,7 +62,6 @@ fn stream_name(stream: &StreamOutline) -> String {
     }
 }
 
-/// Writes the folder.
 pub(crate) fn write(outline: &Outline, reader: &mut FrameReader<'_>, path: &Path) -> Result<()> {
     fs::create_dir(path).map_err(|error| unwritable(path, error))?;
     for episode in &outline.episodes {

@@ -16,7 +16,6 @@ use crate::hdf5::export::values;
 /// Staged bytes that trigger a flush.
 const STAGED_BYTES: usize = 64 << 20;
 
-/// A file that is being written.
 pub(super) struct OutFile {
     path: PathBuf,
     file: File,
@@ -32,7 +31,6 @@ pub(super) struct Leaf {
     pub(super) attributes: Map<String, Value>,
 }
 
-/// What is in a dataset.
 pub(super) enum Content {
     /// Packed little-endian values of a shape.
     Values(Dtype, Vec<u64>, Vec<u8>),
@@ -84,7 +82,6 @@ impl OutFile {
         Ok(())
     }
 
-    /// Adds a dataset.
     pub(super) fn dataset(&mut self, leaf: Leaf) -> Result<()> {
         if let Some((group, _)) = leaf.path.rsplit_once('/') {
             self.group(group)?;

@@ -13,7 +13,7 @@ mod values;
 
 use kino_codec::FrameType;
 use kino_dataset::Episode;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::error::Result;
 use crate::export::{EpisodeOutline, FrameReader, StreamOutline};
@@ -40,28 +40,25 @@ impl Said {
 
     /// Adds columns of the episode table that the attributes lack: `task` is what the importer would find in them.
     fn complete(&mut self, outline: &EpisodeOutline, task: Option<String>) {
-        let mut add =
-            |name: &str, value: Value| drop(self.attributes.insert(name.to_owned(), value));
-        if let Some(text) = outline
+        let has_success = super::spec::success_of(&self.attributes).is_some();
+        let EpisodeOutline {
+            id, name, licence, ..
+        } = outline;
+        let text = outline
             .task
             .as_ref()
-            .filter(|text| task.as_ref() != Some(text))
-        {
-            add("language_instruction", Value::from(text.as_str()));
-        }
-        if let Some(licence) = &outline.licence {
-            add("licence", Value::from(licence.as_str()));
-        }
-        if let Some(success) = outline
-            .success
-            .filter(|_| super::spec::success_of(&self.attributes).is_none())
-        {
-            self.attributes
-                .insert("success".to_owned(), Value::from(success));
-        }
-        if outline.id != outline.name {
-            self.attributes
-                .insert("id".to_owned(), Value::from(outline.id.as_str()));
+            .filter(|text| task.as_ref() != Some(text));
+        let success = outline.success.filter(|_| !has_success);
+        let id = Some(id).filter(|id| *id != name);
+        for (name, value) in [
+            ("language_instruction", text.map(|text| json!(text))),
+            ("licence", licence.as_ref().map(|licence| json!(licence))),
+            ("success", success.map(Value::from)),
+            ("id", id.map(|id| json!(id))),
+        ] {
+            if let Some(value) = value {
+                self.attributes.insert(name.to_owned(), value);
+            }
         }
     }
 

@@ -59,7 +59,6 @@ fn stream_name(stream: &StreamOutline) -> String {
     }
 }
 
-/// Writes the file.
 pub(crate) fn write(outline: &Outline, reader: &mut FrameReader<'_>, path: &Path) -> Result<()> {
     let mut out = OutFile::create(path)?;
     out.group("data")?;
@@ -114,11 +113,7 @@ fn attributes(outline: &Outline) -> (Map<String, Value>, Map<String, Value>) {
     }
     let first = outline.episodes.first();
     let rate_hz = first.map_or(0.0, |episode| episode.rate_hz);
-    let known = of_data
-        .get("env_args")
-        .and_then(|args| args.get("env_kwargs"));
-    let known = known.and_then(|kwargs| kwargs.get("control_freq")?.as_f64());
-    if rate_hz > 0.0 && known != Some(rate_hz) {
+    if rate_hz > 0.0 && robomimic::control_freq(&of_data) != Some(rate_hz) {
         let name = first.and_then(|episode| episode.task.clone());
         let empty = json!({"env_name": name.unwrap_or_default(), "type": 1});
         let args = of_data.entry("env_args").or_insert(empty);
