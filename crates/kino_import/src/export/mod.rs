@@ -168,7 +168,7 @@ pub fn export(
     let name = target.file_name().unwrap_or_default();
     outline.target = name.to_string_lossy().into_owned();
     (exporter.prepare)(&mut outline)?;
-    let defects = outline.take_defects();
+    let defects = outline.losses.to_defects();
     if options.on_defect == OnDefect::Error && defects.iter().any(Defect::is_fault) {
         let format = exporter.name;
         return Err(ImportError::NoPlace { format, defects });

@@ -35,35 +35,23 @@ pub(super) fn prepare(outline: &mut Outline) -> Result<()> {
         if episode.id != format!("episode_{idx}") {
             places.push("id of an episode".to_owned());
         }
-        places.extend(
-            episode
-                .splits
-                .iter()
-                .map(|split| format!("split `{split}`")),
-        );
+        let splits = episode.splits.iter();
+        places.extend(splits.map(|split| format!("split `{split}`")));
         places.extend(episode.task.iter().map(|_| "task".to_owned()));
         places.extend(episode.success.iter().map(|_| "success".to_owned()));
         places.extend(episode.licence.iter().map(|_| "licence".to_owned()));
         let said = outline.dataset.find(&episode.id)?.read_attributes()?;
-        places.extend(
-            said.keys()
-                .map(|key| format!("attribute `{key}` of an episode")),
-        );
+        let keys = said.keys();
+        places.extend(keys.map(|key| format!("attribute `{key}` of an episode")));
     }
     for place in places {
-        outline.lose(
-            &place,
-            "cannot be stored: the format only has arrays of frames",
-        );
+        let what = "cannot be stored: the format only has arrays of frames";
+        outline.losses.lose(place, what);
     }
     outline.keep_common(refuse);
-    let rates = outline.episodes.iter().map(|episode| episode.rate_hz);
-    let first = rates.clone().next().unwrap_or(0.0);
-    if rates.into_iter().any(|rate_hz| rate_hz != first) {
-        outline.lose(
-            "the rate",
-            "differs between episodes; the format has only one",
-        );
+    if !outline.has_one_rate() {
+        let what = "differs between episodes; the format has only one";
+        outline.losses.lose("the rate", what);
     }
     Ok(())
 }

@@ -22,6 +22,7 @@
 use std::fs;
 use std::path::Path;
 
+use kino_dataset::Kind;
 use serde::Deserialize;
 
 use crate::error::{ImportError, Result, invalid};
@@ -96,26 +97,6 @@ pub(super) struct Stream {
     fields: Vec<String>,
     pub(super) kind: Option<Kind>,
     pub(super) clock: Option<Clock>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum Kind {
-    Vector,
-    Image,
-    Depth,
-    Text,
-}
-
-impl Kind {
-    pub(super) fn to_kind(self) -> kino_dataset::Kind {
-        match self {
-            Self::Vector => kino_dataset::Kind::Vector,
-            Self::Image => kino_dataset::Kind::Image,
-            Self::Depth => kino_dataset::Kind::Depth,
-            Self::Text => kino_dataset::Kind::Text,
-        }
-    }
 }
 
 /// Which timestamp a frame gets.

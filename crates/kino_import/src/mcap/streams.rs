@@ -108,7 +108,7 @@ impl Topic {
                 stream.pick.use_up(&mut used);
                 self.constants(&used, &mut attributes);
                 stream.attributes = attributes;
-                let kind = wanted.kind.map_or(stream.kind, mapping::Kind::to_kind);
+                let kind = wanted.kind.unwrap_or(stream.kind);
                 if kind != stream.kind {
                     let (is, says) = (stream.kind.name(), kind.name());
                     let what = format!(
@@ -326,10 +326,7 @@ impl Pick {
 
 /// The image that a mapping names by its kind.
 pub(super) fn as_image(stream: &mapping::Stream) -> Option<Pick> {
-    let is_image = matches!(
-        stream.kind,
-        Some(mapping::Kind::Image | mapping::Kind::Depth)
-    );
+    let is_image = matches!(stream.kind, Some(Kind::Image | Kind::Depth));
     let fields = stream.fields();
     match fields.as_slice() {
         _ if !is_image => None,

@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 use kino_codec::ValueType;
 
 use super::columns::ImageSize;
-use crate::lerobot::checks::to_f64;
+use crate::values::to_f64;
 
 /// The quantiles and their names.
 pub(super) const QUANTILES: [(&str, f64); 5] = [
@@ -56,7 +56,7 @@ impl Stats {
         for element in 0..elements {
             let at = element * size;
             let frames = packed.chunks_exact(frame);
-            let values = frames.map(|frame| to_f64(&frame[at..at + size], ty.dtype()));
+            let values = frames.map(|frame| to_f64(ty.dtype(), &frame[at..at + size]));
             let mut values: Vec<f64> = values.filter(|value| value.is_finite()).collect();
             values.sort_by(f64::total_cmp);
             found.push(Element::of_sorted(&values)?);

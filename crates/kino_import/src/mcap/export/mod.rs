@@ -34,9 +34,8 @@ pub(super) const ABOUT: (&str, &str) = ("kinograph", "about");
 pub(crate) fn prepare(outline: &mut Outline) -> Result<()> {
     outline.rename(topic);
     outline.rename_episodes(|id, _| file_name(id))?;
-    let mut lost = Vec::new();
-    let mut episodes = std::mem::take(&mut outline.episodes);
-    for episode in &mut episodes {
+    let losses = &mut outline.losses;
+    for episode in &mut outline.episodes {
         let source = outline.dataset.find(&episode.id)?;
         let mut kept = Vec::new();
         for stream in std::mem::take(&mut episode.streams) {
@@ -50,7 +49,7 @@ pub(crate) fn prepare(outline: &mut Outline) -> Result<()> {
                     continue;
                 }
             };
-            lost.push((format!("stream `{}`", stream.source), what));
+            losses.lose(stream.place(), what);
         }
         if kept.is_empty() {
             let id = &episode.id;
@@ -59,10 +58,6 @@ pub(crate) fn prepare(outline: &mut Outline) -> Result<()> {
             )));
         }
         episode.streams = kept;
-    }
-    outline.episodes = episodes;
-    for (place, what) in lost {
-        outline.lose(&place, what);
     }
     Ok(())
 }

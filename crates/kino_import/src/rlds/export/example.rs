@@ -20,6 +20,7 @@ use super::numbered;
 use crate::error::{Result, invalid};
 use crate::export::{FrameReader, StreamOutline, unwritable};
 use crate::rlds::tfrecord::{MAX_BODY_LEN, mask};
+use crate::values::integer;
 
 /// The number of a field of a protocol buffer, with what says that a length follows.
 const BYTES_LIST: u8 = 1 << 3 | 2;
@@ -330,28 +331,20 @@ fn varint(mut value: u64, out: &mut Vec<u8>) {
 /// Packed values of a list: floats as float32, integers as varints.
 fn packed(dtype: Dtype, block: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
-    let mut int = |value: i64| varint(value.cast_unsigned(), &mut out);
     match dtype {
-        Dtype::Bool | Dtype::U8 => block.iter().for_each(|&byte| int(i64::from(byte))),
-        Dtype::I8 => block
-            .iter()
-            .for_each(|&byte| int(i64::from(byte.cast_signed()))),
-        Dtype::U16 => each(block, |bytes| int(i64::from(u16::from_le_bytes(bytes)))),
-        Dtype::I16 => each(block, |bytes| int(i64::from(i16::from_le_bytes(bytes)))),
-        Dtype::U32 => each(block, |bytes| int(i64::from(u32::from_le_bytes(bytes)))),
-        Dtype::I32 => each(block, |bytes| int(i64::from(i32::from_le_bytes(bytes)))),
-        // An unsigned integer beyond i64 is stored as the negative one with the same bits.
-        Dtype::U64 | Dtype::I64 => each(block, |bytes| int(i64::from_le_bytes(bytes))),
-        Dtype::F16 => each(block, |bytes| {
-            out.extend(half::f16::from_le_bytes(bytes).to_f32().to_le_bytes());
-        }),
         Dtype::F32 | Dtype::F64 => out.extend(block),
+        Dtype::F16 => {
+            for &half in block.as_chunks().0 {
+                out.extend(half::f16::from_le_bytes(half).to_f32().to_le_bytes());
+            }
+        }
+        _ => {
+            for bytes in block.chunks_exact(dtype.size()) {
+                varint(integer(dtype, bytes).cast_unsigned(), &mut out);
+            }
+        }
     }
     out
-}
-
-fn each<const N: usize>(block: &[u8], take: impl FnMut([u8; N])) {
-    block.as_chunks().0.iter().copied().for_each(take);
 }
 
 #[cfg(test)]
