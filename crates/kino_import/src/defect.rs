@@ -63,6 +63,21 @@ impl Defect {
         }
     }
 
+    /// An object that is not imported.
+    pub(crate) fn lost(place: impl Into<String>, what: impl Into<String>) -> Self {
+        Self::new(place, what, Action::Skipped)
+    }
+
+    /// An object that is imported as it is.
+    pub(crate) fn kept(place: impl Into<String>, what: impl Into<String>) -> Self {
+        Self::new(place, what, Action::Kept)
+    }
+
+    /// Something worth knowing.
+    pub(crate) fn noted(place: impl Into<String>, what: impl Into<String>) -> Self {
+        Self::new(place, what, Action::Noted)
+    }
+
     /// The same defect, attributed to an episode.
     pub(crate) fn of(mut self, episode: &str) -> Self {
         self.episode = Some(episode.to_owned());

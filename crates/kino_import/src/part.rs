@@ -15,7 +15,7 @@ use std::ops::RangeInclusive;
 
 use kino_dataset::{matches_pattern, suggest};
 
-use crate::defect::{Action, Defect};
+use crate::defect::Defect;
 use crate::error::{Result, invalid};
 use crate::source::Source;
 
@@ -131,8 +131,8 @@ pub(crate) fn restrict(source: &mut Source, part: &Part) -> Result<()> {
     });
     for episode in source.episodes.iter().filter(|one| one.streams.is_empty()) {
         let what = "has none of the requested streams and is skipped";
-        let defect = Defect::new(info.place(episode, ""), what, Action::Noted);
-        info.defects.push(defect.of(&episode.id));
+        info.defects
+            .push(Defect::noted(info.place(episode, ""), what).of(&episode.id));
     }
     source.episodes.retain(|one| !one.streams.is_empty());
     leave_out_files(source, &files);

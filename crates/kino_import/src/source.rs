@@ -340,11 +340,11 @@ mod tests {
 
     use super::*;
     use crate::error::ImportError;
-    use crate::files;
+    use crate::files::{self, Reading};
 
     /// A toy format, whole: a file is one episode of one joint angle, a float32 per frame.
     fn open(path: &Path) -> Result<Source> {
-        let file = fs::metadata(path).map_err(|source| files::cannot_read(path, source))?;
+        let file = fs::metadata(path).reading(path)?;
         let reader = Arc::new(Angles {
             path: path.to_owned(),
         });
@@ -377,7 +377,7 @@ mod tests {
             let Wanted { stream, frames, .. } = wanted;
             let len = (frames.end - frames.start) * 4;
             let bytes = files::read_range(&self.path, frames.start * 4, len);
-            let bytes = bytes.map_err(|source| files::cannot_read(&self.path, source))?;
+            let bytes = bytes.reading(&self.path)?;
             if bytes.len() as u64 != len {
                 let what = "is truncated";
                 return Err(ImportError::corrupt(&self.path, &stream.name, what));

@@ -19,7 +19,7 @@ use kino_codec::{Dtype, ValueType};
 use serde_json::{Value, json};
 
 use crate::error::Result;
-use crate::export::{FrameReader, Outline, StreamOutline, unwritable};
+use crate::export::{FrameReader, Outline, StreamOutline, Writing, put_json};
 use crate::npy;
 
 /// A chunk has at most this many bytes, unless one row has more.
@@ -79,7 +79,7 @@ fn refuse(stream: &StreamOutline) -> Option<&'static str> {
 pub(super) fn write(outline: &Outline, reader: &mut FrameReader<'_>, path: &Path) -> Result<()> {
     for folder in ["", "data", "meta"] {
         let folder = path.join(folder);
-        fs::create_dir(&folder).map_err(|error| unwritable(&folder, error))?;
+        fs::create_dir(&folder).writing(&folder)?;
         put_json(&folder.join(".zgroup"), &json!({"zarr_format": 2}))?;
     }
     let mut attributes = outline.attributes.clone();
@@ -116,10 +116,6 @@ pub(super) fn write(outline: &Outline, reader: &mut FrameReader<'_>, path: &Path
     Ok(())
 }
 
-fn put_json(path: &Path, value: &Value) -> Result<()> {
-    fs::write(path, format!("{value:#}\n")).map_err(|error| unwritable(path, error))
-}
-
 /// An array that grows by rows; a chunk is written when it is full.
 struct Array<'a> {
     folder: &'a Path,
@@ -148,7 +144,7 @@ impl<'a> Array<'a> {
             "fill_value": null,
             "order": "C",
         });
-        fs::create_dir(folder).map_err(|error| unwritable(folder, error))?;
+        fs::create_dir(folder).writing(folder)?;
         put_json(&folder.join(".zarray"), &head)?;
         Ok(Self {
             folder,
@@ -174,7 +170,7 @@ impl<'a> Array<'a> {
 
     fn flush(&mut self) -> Result<()> {
         let path = self.folder.join(format!("{}{}", self.chunks, self.tail));
-        fs::write(&path, &self.chunk).map_err(|error| unwritable(&path, error))?;
+        fs::write(&path, &self.chunk).writing(&path)?;
         self.chunk.clear();
         self.chunks += 1;
         Ok(())

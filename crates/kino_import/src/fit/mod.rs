@@ -189,7 +189,7 @@ fn usual_types(
 /// The defect of a stream that is skipped in every episode.
 fn mixed_defect(name: &str, types: usize) -> Defect {
     let what = format!("has {types} types or sizes, none of them in most episodes");
-    Defect::new(format!("stream `{name}`"), what, Action::Skipped)
+    Defect::lost(format!("stream `{name}`"), what)
 }
 
 fn new_name<'a>(names: &'a HashMap<String, String>, name: &'a str) -> &'a str {

@@ -9,7 +9,7 @@ use std::path::Path;
 use serde_json::{Map, Value};
 
 use crate::error::{ImportError, Result};
-use crate::files;
+use crate::files::{self, Reading};
 
 /// Limit on a JSON file that is read whole.
 const MAX_BYTES: u64 = 16 << 20;
@@ -196,18 +196,17 @@ pub(super) fn each_line(
     if std::fs::symlink_metadata(path).is_err() {
         return Ok(false);
     }
-    let io = |source| files::cannot_read(path, source);
-    let mut file = BufReader::new(files::open(path).map_err(io)?);
+    let mut file = BufReader::new(files::open(path).reading(path)?);
     let mut line = Vec::new();
     for number in 1.. {
         line.clear();
         let mut limited = (&mut file).take(MAX_LINE_BYTES + 1);
-        if limited.read_until(b'\n', &mut line).map_err(io)? == 0 {
+        if limited.read_until(b'\n', &mut line).reading(path)? == 0 {
             break;
         }
         if line.len() as u64 > MAX_LINE_BYTES && line.last() != Some(&b'\n') {
             hand(number, Err("is longer than 1 MiB".to_owned()))?;
-            file.skip_until(b'\n').map_err(io)?;
+            file.skip_until(b'\n').reading(path)?;
         } else if !line.trim_ascii().is_empty() {
             hand(number, of_line(&line))?;
         }

@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 
 use super::checks::to_index;
 use super::json::{self, Budget};
-use crate::defect::{Action, Defect};
+use crate::defect::Defect;
 use crate::error::{ImportError, Result};
 use crate::open::ImportOptions;
 
@@ -110,7 +110,7 @@ impl Version {
                     "does not specify its version; it is read as {}",
                     found.name()
                 );
-                defects.push(Defect::new("meta/info.json", what, Action::Noted));
+                defects.push(Defect::noted("meta/info.json", what));
                 Ok(found)
             }
         }
@@ -207,16 +207,12 @@ fn read_info(
     let path = PathBuf::from("meta/info.json");
     let budget = Budget::new(INFO_BUDGET);
     let Some(found) = json::read_object(&root.join(&path), &budget)? else {
-        defects.push(Defect::new("meta/info.json", "is missing", Action::Kept));
+        defects.push(Defect::kept("meta/info.json", "is missing"));
         return Ok(Map::new());
     };
     files.push(path);
     let info = found.members;
-    defects.extend(
-        found
-            .fault
-            .map(|what| Defect::new("meta/info.json", what, Action::Kept)),
-    );
+    defects.extend(found.fault.map(|what| Defect::kept("meta/info.json", what)));
     if info.get("storage_format").and_then(Value::as_str) == Some("lance") {
         return Err(ImportError::unsupported(
             &root.join("meta/info.json"),
@@ -240,10 +236,9 @@ impl Meta {
             });
             match range {
                 Some(range) => self.splits.push((name.clone(), range)),
-                None => self.defects.push(Defect::new(
+                None => self.defects.push(Defect::lost(
                     "meta/info.json:splits",
                     format!("split `{name}` is not a range of episodes such as \"0:100\""),
-                    Action::Skipped,
                 )),
             }
         }
@@ -256,7 +251,7 @@ impl Meta {
             // Subsets of datasets are shared like this: everything listed is imported, and nothing is lost.
             let what = format!("says {total} episodes, but {listed} are listed");
             let place = "meta/info.json:total_episodes";
-            self.defects.push(Defect::new(place, what, Action::Noted));
+            self.defects.push(Defect::noted(place, what));
         }
     }
 
@@ -272,17 +267,17 @@ impl Meta {
                 Ok(Some(found)) => found,
                 Err(ImportError::Corrupt { what, .. }) => {
                     self.files.push(path);
-                    self.defects.push(Defect::new(place, what, Action::Skipped));
+                    self.defects.push(Defect::lost(place, what));
                     continue;
                 }
                 Err(error) => return Err(error),
             };
             self.files.push(path);
             if let Some(what) = found.fault {
-                self.defects.push(Defect::new(place, what, Action::Skipped));
+                self.defects.push(Defect::lost(place, what));
             } else if found.len > SMALL_FILE {
                 let what = "is too long to keep; it can be recomputed";
-                self.defects.push(Defect::new(place, what, Action::Noted));
+                self.defects.push(Defect::noted(place, what));
             } else {
                 kept.insert(name.to_owned(), Value::Object(found.members));
             }

@@ -45,7 +45,7 @@ use serde_json::Value as Json;
 use crate::about::{self, About};
 use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result};
-use crate::files;
+use crate::files::Reading;
 use crate::open::ImportOptions;
 use crate::recent::Recent;
 use crate::source::{FrameBuf, ReadFrames, Source, SourceInfo, Wanted};
@@ -134,9 +134,7 @@ pub(crate) fn open(paths: &[PathBuf], options: &ImportOptions) -> Result<Source>
 
 impl Walk<'_> {
     fn add(&mut self, path: &Path, mut contents: Contents) -> Result<()> {
-        let metadata = path
-            .metadata()
-            .map_err(|source| files::cannot_read(path, source))?;
+        let metadata = path.metadata().reading(path)?;
         let text = |name: Option<&OsStr>| name.unwrap_or_default().to_string_lossy().into_owned();
         let (file, stem) = (text(path.file_name()), text(path.file_stem()));
         let mapping = self.mapping;
@@ -201,8 +199,7 @@ impl Walk<'_> {
         info.defects
             .extend(spec::faults(&file, &contents, &draft, blame));
         if let Some(outside) = spec::outside(&contents.topics, &entries) {
-            let defect = Defect::new(&file, outside, Action::Noted);
-            info.defects.push(defect);
+            info.defects.push(Defect::noted(&file, outside));
         }
         if self.files == 1 {
             info.attributes = contents.attributes;
@@ -245,7 +242,7 @@ impl McapFile {
             let place = usize::try_from(chunk).unwrap_or(usize::MAX);
             let read = self.chunks.get(place).map(|chunk| chunk.read(path));
             let read = read.unwrap_or_else(|| Ok(Err("does not exist".to_owned())));
-            let read = read.map_err(|source| files::cannot_read(path, source))?;
+            let read = read.reading(path)?;
             read.map_err(|what| ImportError::corrupt(path, &format!("chunk {chunk}"), what))
         })
     }

@@ -93,7 +93,7 @@ impl SpecBuilder<'_> {
                     timed.times.len()
                 );
                 let place = format!("{}:{}", self.name, topic.name);
-                defects.push(Defect::new(place, what, Action::Kept).of(&self.id));
+                defects.push(Defect::kept(place, what).of(&self.id));
             }
         }
         let object = if *self.span == (i64::MIN..=i64::MAX) {

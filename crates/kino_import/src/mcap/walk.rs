@@ -17,7 +17,7 @@ use super::scan::scan;
 use super::split::Mark;
 use super::topic::{Entry, Topic};
 use crate::error::Result;
-use crate::files;
+use crate::files::Reading;
 use crate::survey::cores;
 
 /// A text attachment of at most this many bytes becomes an attribute.
@@ -71,7 +71,7 @@ fn walk(path: &Path, mapping: &Mapping) -> Result<Contents> {
         watches,
     };
     let chunks = scan(path, &mut |event| walk.take(event));
-    walk.contents.chunks = chunks.map_err(|source| files::cannot_read(path, source))?;
+    walk.contents.chunks = chunks.reading(path)?;
     let (unknown, log_ns) = walk.unknown;
     if unknown > 0 {
         walk.fault(

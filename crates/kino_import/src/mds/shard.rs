@@ -15,7 +15,7 @@ use sha1::{Digest, Sha1};
 use twox_hash::XxHash64;
 
 use crate::error::{ImportError, Result};
-use crate::files;
+use crate::files::{self, Reading};
 use crate::mds::index::{Column, Promise, ShardInfo};
 
 /// Offsets have 32 bits.
@@ -179,7 +179,7 @@ fn check(mut opened: &File, file: &Promise) -> Result<()> {
     let mut buffer = vec![0; 1 << 20];
     loop {
         let read = opened.read(&mut buffer);
-        let read = read.map_err(|source| files::cannot_read(&file.path, source))?;
+        let read = read.reading(&file.path)?;
         if read == 0 {
             break;
         }
@@ -198,16 +198,14 @@ fn check(mut opened: &File, file: &Promise) -> Result<()> {
             return Err(ImportError::corrupt(&file.path, "shard", what));
         }
     }
-    opened
-        .rewind()
-        .map_err(|source| files::cannot_read(&file.path, source))
+    opened.rewind().reading(&file.path)
 }
 
 /// Opens a file that should have the stated size.
 fn open(file: &Promise) -> Result<File> {
     let (path, bytes) = (&file.path, file.bytes);
     let opened = files::open_with_len(path);
-    let (opened, len) = opened.map_err(|source| files::cannot_read(path, source))?;
+    let (opened, len) = opened.reading(path)?;
     if len != bytes || len > MAX_SHARD_BYTES {
         let what = format!("has {len} bytes, but index.json says {bytes}");
         return Err(ImportError::corrupt(path, "shard", what));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use crate::defect::{Action, Defect};
+use crate::defect::Defect;
 use crate::error::{ImportError, Result};
 use crate::mds::column::Cell;
 use crate::mds::frames::{At, Samples};
@@ -134,8 +134,9 @@ impl Walk {
                     "has hashes of unsupported algorithms, which are not checked: {}",
                     unknown.join(", ")
                 );
-                let defect = Defect::new(place(info, "shard"), what, Action::Noted);
-                self.info.defects.push(defect);
+                self.info
+                    .defects
+                    .push(Defect::noted(place(info, "shard"), what));
             }
             let len = fs::metadata(&file.path).map_or(0, |file| file.len());
             let file = SourceFile::new(file.path.clone(), len);
@@ -156,8 +157,9 @@ impl Walk {
     }
 
     fn skip(&mut self, shard: &ShardInfo, object: &str, what: String) {
-        let defect = Defect::new(place(shard, object), what, Action::Skipped);
-        self.info.defects.push(defect);
+        self.info
+            .defects
+            .push(Defect::lost(place(shard, object), what));
     }
 
     /// Makes an episode of its steps.
@@ -167,8 +169,7 @@ impl Walk {
         let mut pairs = episode.steps.windows(2);
         if let Some(pair) = pairs.find(|pair| pair[0].0.checked_add(1) != Some(pair[1].0)) {
             let what = format!("has step {} and then step {}", pair[0].0, pair[1].0);
-            let defect = Defect::new(&id, what, Action::Kept);
-            self.info.defects.push(defect.of(&id));
+            self.info.defects.push(Defect::kept(&id, what).of(&id));
         }
         let samples = self.samples(episode.steps.into_iter().map(|(_, at)| at).collect());
         let mut streams = Vec::new();
@@ -246,15 +247,15 @@ impl Walk {
         }
         let new = format!("{id}#{}", self.episodes.len());
         let what = format!("is the name of several episodes; this one is renamed to `{new}`");
-        let defect = Defect::new(&id, what, Action::Kept);
-        self.info.defects.push(defect.of(&new));
+        self.info.defects.push(Defect::kept(&id, what).of(&new));
         self.ids.insert(new.clone());
         new
     }
 
     fn lose(&mut self, id: &str, column: &str, what: String) {
-        let defect = Defect::new(format!("{id}, column `{column}`"), what, Action::Skipped);
-        self.info.defects.push(defect.of(id));
+        self.info
+            .defects
+            .push(Defect::lost(format!("{id}, column `{column}`"), what).of(id));
     }
 
     fn keep(&mut self, mut episode: EpisodeSpec, samples: &Samples, split: Option<&str>) {

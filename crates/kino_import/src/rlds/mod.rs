@@ -26,7 +26,7 @@ use serde_json::{Map, Value};
 use crate::about::{self, About};
 use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result, invalid};
-use crate::files;
+use crate::files::{self, Reading};
 use crate::open::ImportOptions;
 use crate::recent::Recent;
 use crate::source::{EpisodeSpec, Source, SourceInfo};
@@ -159,7 +159,7 @@ impl Walk {
                 ..EpisodeSpec::default()
             };
             let place = format!("{}:{}", shard.name(), episode.object);
-            let what = match found.map_err(|source| files::cannot_read(path, source))? {
+            let what = match found.reading(path)? {
                 Found::End => break,
                 Found::Lost(what) => {
                     self.skip(&place, what, &episode.id);
@@ -189,8 +189,9 @@ impl Walk {
             } else {
                 Action::Kept
             };
-            let defect = Defect::new(shard.name(), what, action);
-            self.info.defects.push(defect);
+            self.info
+                .defects
+                .push(Defect::new(shard.name(), what, action));
         }
         let count = shard.promised.unwrap_or(count).max(count);
         let count = Value::from(first.saturating_add(count));
@@ -237,8 +238,9 @@ impl Walk {
     }
 
     fn skip(&mut self, place: &str, what: String, episode: &str) {
-        let defect = Defect::new(place, what, Action::Skipped);
-        self.info.defects.push(defect.of(episode));
+        self.info
+            .defects
+            .push(Defect::lost(place, what).of(episode));
     }
 }
 

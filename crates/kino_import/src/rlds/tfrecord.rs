@@ -12,7 +12,7 @@ use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use crate::error::{ImportError, Result};
-use crate::files;
+use crate::files::{self, Reading};
 
 /// Length and its checksum.
 const HEAD_LEN: u64 = 12;
@@ -55,7 +55,7 @@ impl Walk {
             let file = BufReader::with_capacity(1 << 16, file);
             Ok(Self { file, at: 0, len })
         };
-        open().map_err(|source| files::cannot_read(path, source))
+        open().reading(path)
     }
 
     /// How long the file is.
@@ -119,7 +119,7 @@ pub(crate) fn read_body(path: &Path, span: Span) -> Result<Vec<u8>> {
         file.read_exact(&mut check)?;
         Ok((body, check))
     };
-    let (body, check) = read().map_err(|source| files::cannot_read(path, source))?;
+    let (body, check) = read().reading(path)?;
     if u32::from_le_bytes(check) != masked_crc(&body) {
         let object = format!("byte {}", span.start);
         let what = "has a wrong checksum: the file was modified since it was opened";

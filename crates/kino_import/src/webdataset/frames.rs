@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::error::{ImportError, Result};
-use crate::files;
+use crate::files::Reading;
 use crate::image::{self, Encoded};
 use crate::npy::Npy;
 use crate::recent::Recent;
@@ -48,7 +48,7 @@ impl ReadFrames for TarStream {
         let mut reader = Reader::default();
         let mut read = |place: Place| {
             let bytes = reader.read(paths, place);
-            bytes.map_err(|source| files::cannot_read(&paths[place.file], source))
+            bytes.reading(&paths[place.file])
         };
         if self.is_over_time {
             let place = self.places[0];

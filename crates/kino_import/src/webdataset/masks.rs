@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value};
 
-use crate::defect::{Action, Defect};
+use crate::defect::Defect;
 use crate::source::EpisodeSpec;
 use crate::webdataset::cell::{self, Cell, Place, Reader};
 use crate::webdataset::names::Ending;
@@ -54,8 +54,7 @@ pub(crate) fn take(samples: &mut Samples) -> Masks {
     match read(&samples.paths, place) {
         Ok(splits) => masks.splits = splits,
         Err(what) => {
-            let defect = Defect::new(&masks.file, what, Action::Skipped);
-            samples.defects.push(defect);
+            samples.defects.push(Defect::lost(&masks.file, what));
         }
     }
     masks
@@ -106,7 +105,7 @@ impl Masks {
                     missing.len()
                 );
                 let place = format!("{}:{split}", self.file);
-                defects.push(Defect::new(place, what, Action::Skipped));
+                defects.push(Defect::lost(place, what));
             }
         }
     }

@@ -153,8 +153,7 @@ impl Walk {
             });
             if steps.insert(step, found).is_some() {
                 let what = format!("has two samples for step {step}; the last one is used");
-                let defect = Defect::new(&key, what, Action::Skipped);
-                self.defects.push(defect.of(episode));
+                self.defects.push(Defect::lost(&key, what).of(episode));
             }
         }
         for id in order {
@@ -162,8 +161,7 @@ impl Walk {
             let numbers: Vec<_> = steps.keys().copied().collect();
             if let Some(pair) = numbers.windows(2).find(|pair| pair[1] - pair[0] != 1) {
                 let what = format!("has step {} and then step {}", pair[0], pair[1]);
-                self.defects
-                    .push(Defect::new(&id, what, Action::Kept).of(&id));
+                self.defects.push(Defect::kept(&id, what).of(&id));
             }
             let steps: Vec<_> = steps.into_values().collect();
             let mut places = steps.iter().flat_map(BTreeMap::values);
@@ -189,8 +187,7 @@ impl Walk {
         let draft = match draft {
             Ok(draft) => draft,
             Err(what) => {
-                let defect = Defect::new(place, what, Action::Skipped);
-                self.defects.push(defect.of(&id));
+                self.defects.push(Defect::lost(place, what).of(&id));
                 return;
             }
         };

@@ -12,8 +12,7 @@ use serde_json::{Value, json};
 
 use crate::damage::read_everything_with;
 use crate::pack::{assert_same, pack_all};
-use crate::rlds::with_rate;
-use crate::{defects, fixture, position, read_all};
+use crate::{defects, fixture, position, read_all, with_rate};
 
 fn open_at(path: &Path, rate_hz: f64) -> Result<Source> {
     let options = ImportOptions {

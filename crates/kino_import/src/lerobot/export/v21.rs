@@ -20,7 +20,7 @@ use super::stats::Quantiles;
 use super::table;
 use super::tasks::Tasks;
 use crate::error::Result;
-use crate::export::{FrameReader, Outline, unwritable};
+use crate::export::{FrameReader, Outline, Writing, create_new};
 
 const DATA_PATH: &str = "data/chunk-{episode_chunk:03d}/episode_{episode_index:06d}.parquet";
 
@@ -30,7 +30,7 @@ const VIDEO_PATH: &str =
 /// Writes the folder.
 pub(crate) fn write(outline: &Outline, reader: &mut FrameReader<'_>, path: &Path) -> Result<()> {
     let meta = path.join("meta");
-    std::fs::create_dir_all(&meta).map_err(|error| unwritable(&meta, error))?;
+    std::fs::create_dir_all(&meta).writing(&meta)?;
     let (columns, tasks) = (columns(outline), Tasks::read(outline)?);
     let in_folder = info::in_folder(outline);
     let mut lines = Lines::create(meta.join("tasks.jsonl"))?;
@@ -97,18 +97,17 @@ struct Lines {
 
 impl Lines {
     fn create(path: PathBuf) -> Result<Self> {
-        let file = File::create_new(&path).map_err(|error| unwritable(&path, error))?;
-        let file = BufWriter::new(file);
+        let file = BufWriter::new(create_new(&path)?);
         Ok(Self { path, file })
     }
 
     fn put(&mut self, object: &Value) -> Result<()> {
         let written = writeln!(self.file, "{object}");
-        written.map_err(|error| unwritable(&self.path, error))
+        written.writing(&self.path)
     }
 
     fn finish(mut self) -> Result<()> {
         let flushed = self.file.flush();
-        flushed.map_err(|error| unwritable(&self.path, error))
+        flushed.writing(&self.path)
     }
 }

@@ -23,7 +23,7 @@ use super::stats::Quantiles;
 use super::table::{self, FilePlace, WHOLE, field};
 use super::tasks::Tasks;
 use crate::error::{Result, invalid};
-use crate::export::{FrameReader, Outline, unwritable};
+use crate::export::{FrameReader, Outline, Writing, put_json};
 
 const DATA_PATH: &str = "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet";
 
@@ -38,7 +38,7 @@ const MAX_GROUPS: usize = 10_000;
 /// Writes the folder.
 pub(crate) fn write(outline: &Outline, reader: &mut FrameReader<'_>, path: &Path) -> Result<()> {
     let meta = path.join("meta");
-    std::fs::create_dir_all(&meta).map_err(|error| unwritable(&meta, error))?;
+    std::fs::create_dir_all(&meta).writing(&meta)?;
     let (columns, tasks) = (columns(outline), Tasks::read(outline)?);
     write_tasks(&meta.join("tasks.parquet"), &tasks.texts)?;
     let in_folder = info::in_folder(outline);
@@ -75,7 +75,7 @@ pub(crate) fn write(outline: &Outline, reader: &mut FrameReader<'_>, path: &Path
     let all: Map<_, _> = all
         .map(|(name, stats)| (name.clone(), stats.to_json(Quantiles::Wanted)))
         .collect();
-    info::put(&meta.join("stats.json"), &Value::Object(all))?;
+    put_json(&meta.join("stats.json"), &Value::Object(all))?;
     let version = OfVersion {
         name: "v3.0",
         data_path: DATA_PATH,

@@ -22,7 +22,7 @@ use kino_dataset::{Episode, Stream};
 
 use crate::about::{self, About, Clocks};
 use crate::error::{Result, invalid};
-use crate::export::{EpisodeOutline, FrameReader, ImageForm, Outline, StreamOutline, unwritable};
+use crate::export::{EpisodeOutline, FrameReader, ImageForm, Outline, StreamOutline, Writing};
 use crate::png;
 use file::McapFile;
 use messages::Message;
@@ -87,7 +87,7 @@ fn file_name(id: &str) -> String {
 
 /// Writes the folder.
 pub(crate) fn write(outline: &Outline, reader: &mut FrameReader<'_>, path: &Path) -> Result<()> {
-    fs::create_dir(path).map_err(|error| unwritable(path, error))?;
+    fs::create_dir(path).writing(path)?;
     about::write_dataset(path, &outline.attributes)?;
     for episode in &outline.episodes {
         let source = outline.dataset.find(&episode.id)?;
@@ -104,8 +104,7 @@ fn write_episode(
     episode: &EpisodeOutline,
     source: &Episode,
 ) -> Result<()> {
-    let no_write = |error| unwritable(path, error);
-    let mut out = McapFile::create(path).map_err(no_write)?;
+    let mut out = McapFile::create(path).writing(path)?;
     let mut schemas: Vec<(String, u16)> = Vec::new();
     let mut cursors = Vec::new();
     for stream in &episode.streams {
@@ -132,13 +131,12 @@ fn write_episode(
     // The stream with the earliest next frame goes first: players read a file sequentially.
     while let Some((time_ns, cursor)) = earliest(&mut cursors) {
         let data = cursor.take(time_ns, reader)?;
-        out.message(cursor.channel, time_ns, &data)
-            .map_err(no_write)?;
+        out.message(cursor.channel, time_ns, &data).writing(path)?;
     }
     let about = About::read(episode, source, Clocks::Rates)?;
     out.metadata(ABOUT.0, ABOUT.1, &about.to_json())
-        .map_err(no_write)?;
-    out.finish().map_err(no_write)
+        .writing(path)?;
+    out.finish().writing(path)
 }
 
 /// The stream with the earliest frame, and its time; the first of two.

@@ -18,7 +18,7 @@ use kino_dataset::Stream;
 use super::leaves::{Form, Leaf};
 use super::numbered;
 use crate::error::{Result, invalid};
-use crate::export::{FrameReader, StreamOutline, unwritable};
+use crate::export::{FrameReader, StreamOutline, Writing, create_new};
 use crate::rlds::tfrecord::{MAX_BODY_LEN, mask};
 use crate::values::integer;
 
@@ -52,10 +52,7 @@ impl Body {
         let spool = options.read(true).write(true).create_new(true).open(path);
         Ok(Self {
             path: path.to_owned(),
-            spool: BufWriter::with_capacity(
-                1 << 18,
-                spool.map_err(|error| unwritable(path, error))?,
-            ),
+            spool: BufWriter::with_capacity(1 << 18, spool.writing(path)?),
             at: 0,
             lists: Vec::new(),
         })
@@ -67,7 +64,7 @@ impl Body {
         self.at = 0;
         let done = self.spool.seek(SeekFrom::Start(0));
         let done = done.and_then(|_| self.spool.get_ref().set_len(0));
-        done.map_err(|error| unwritable(&self.path, error))
+        done.writing(&self.path)
     }
 
     /// Writes the frames of a stream.
@@ -146,7 +143,7 @@ impl Body {
 
     fn put(&mut self, bytes: &[u8]) -> Result<()> {
         let written = self.spool.write_all(bytes);
-        written.map_err(|error| unwritable(&self.path, error))?;
+        written.writing(&self.path)?;
         self.at += bytes.len() as u64;
         Ok(())
     }
@@ -261,16 +258,13 @@ impl SplitFiles {
         let path = numbered(&self.stem, self.lengths.len(), None);
         let (mut file, bytes) = match self.open.take() {
             Some(open) => open,
-            None => {
-                let file = File::create_new(&path).map_err(|error| unwritable(&path, error))?;
-                (BufWriter::with_capacity(1 << 18, file), 0)
-            }
+            None => (BufWriter::with_capacity(1 << 18, create_new(&path)?), 0),
         };
         if bytes == 0 {
             self.lengths.push(0);
         }
         let written = body.write(&heads, len, &mut file);
-        written.map_err(|error| unwritable(&self.stem, error))?;
+        written.writing(&self.stem)?;
         if let Some(last) = self.lengths.last_mut() {
             *last += 1;
         }
@@ -281,8 +275,7 @@ impl SplitFiles {
 
     fn close(&mut self) -> Result<()> {
         if let Some((mut file, _)) = self.open.take() {
-            file.flush()
-                .map_err(|error| unwritable(&self.stem, error))?;
+            file.flush().writing(&self.stem)?;
         }
         Ok(())
     }
@@ -296,7 +289,7 @@ impl SplitFiles {
                 numbered(&self.stem, idx, None),
                 numbered(&self.stem, idx, Some(count)),
             );
-            rename(&from, &to).map_err(|error| unwritable(&to, error))?;
+            rename(&from, &to).writing(&to)?;
         }
         Ok((
             self.bytes,

@@ -31,7 +31,9 @@ use serde_json::{Map, Value, json};
 
 use crate::about::{self, About, Clocks};
 use crate::error::{Result, invalid};
-use crate::export::{EpisodeOutline, FrameReader, Outline, StreamOutline, after, unwritable};
+use crate::export::{
+    EpisodeOutline, FrameReader, Outline, StreamOutline, Writing, after, put_json,
+};
 use crate::rlds::spec::ABOUT;
 use crate::specs::most_common;
 use example::{Body, SplitFiles};
@@ -128,15 +130,12 @@ fn keep_apart(outline: &mut Outline) {
 /// Writes the folder.
 pub(crate) fn write(outline: &Outline, reader: &mut FrameReader<'_>, path: &Path) -> Result<()> {
     let folder = path.join(VERSION);
-    fs::create_dir_all(&folder).map_err(|error| unwritable(&folder, error))?;
+    fs::create_dir_all(&folder).writing(&folder)?;
     about::write_dataset(path, &outline.attributes)?;
     let leaves = leaves::all(outline);
     let metadata = leaves::metadata(outline)?;
-    let put = |name: &str, value: &Value| {
-        let path = folder.join(name);
-        fs::write(&path, format!("{value:#}\n")).map_err(|error| unwritable(&path, error))
-    };
-    put("features.json", &leaves::to_json(&leaves, &metadata))?;
+    let features = leaves::to_json(&leaves, &metadata);
+    put_json(&folder.join("features.json"), &features)?;
     let name = name_of(&outline.target);
     let spool = folder.join(".spool");
     let mut body = Body::create(&spool)?;
@@ -162,8 +161,11 @@ pub(crate) fn write(outline: &Outline, reader: &mut FrameReader<'_>, path: &Path
         }));
     }
     drop(body);
-    fs::remove_file(&spool).map_err(|error| unwritable(&spool, error))?;
-    put("dataset_info.json", &info(outline, &name, splits))
+    fs::remove_file(&spool).writing(&spool)?;
+    put_json(
+        &folder.join("dataset_info.json"),
+        &info(outline, &name, splits),
+    )
 }
 
 /// The metadata that TFDS needs.
