@@ -192,7 +192,6 @@ impl About {
         }))
     }
 
-    /// Serializes to JSON.
     pub(crate) fn to_json(&self) -> String {
         // Keys are strings and no value is NaN: rates are finite.
         serde_json::to_string(self).unwrap_or_default()
@@ -216,7 +215,6 @@ impl About {
         self
     }
 
-    /// The episode's id.
     pub(crate) fn id(&self) -> &str {
         &self.id
     }

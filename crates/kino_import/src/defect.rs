@@ -136,6 +136,23 @@ impl OnDefect {
             Self::Keep => "keep",
         }
     }
+
+    /// Applies the policy: refuses the defects, or marks those whose episodes are dropped.
+    pub(crate) fn judge(self, mut defects: Vec<Defect>) -> Result<Vec<Defect>, ImportError> {
+        match self {
+            Self::Error if defects.iter().any(Defect::is_fault) => {
+                return Err(ImportError::Defects { defects });
+            }
+            Self::DropEpisode => {
+                let faults = defects.iter_mut().filter(|defect| defect.is_fault());
+                for defect in faults.filter(|defect| defect.episode.is_some()) {
+                    defect.action = Action::Dropped;
+                }
+            }
+            Self::Error | Self::Keep => {}
+        }
+        Ok(defects)
+    }
 }
 
 impl FromStr for OnDefect {

@@ -68,11 +68,8 @@ fn check_pointer(path: &Path, file: &File, len: u64) -> io::Result<()> {
     if file.read_exact_at(&mut start, 0).is_err() || start != LFS_START {
         return Ok(());
     }
-    let folder = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty());
     let pointer = LfsPointer {
-        folder: folder.unwrap_or(Path::new(".")).display().to_string(),
+        folder: parent(path).display().to_string(),
     };
     Err(io::Error::new(io::ErrorKind::InvalidData, pointer))
 }
@@ -122,6 +119,18 @@ fn name(kind: FileType) -> &'static str {
         kind if kind.is_char_device() || kind.is_block_device() => "a device",
         _ => "something else",
     }
+}
+
+/// The last part of a path, for messages.
+pub(crate) fn file_name(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
+/// The folder of a file, which may be the working directory.
+pub(crate) fn parent(path: &Path) -> &Path {
+    let parent = path.parent().filter(|parent| *parent != Path::new(""));
+    parent.unwrap_or(Path::new("."))
 }
 
 /// Reads a file of at most `limit` bytes.

@@ -14,7 +14,6 @@ use crate::{jpeg, png};
 /// The format and type of a stream's encoded images.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Encoded {
-    /// The type of their pixels.
     pub(crate) ty: ValueType,
     /// Whether they are carried as JPEG files.
     pub(crate) carried: bool,
@@ -125,7 +124,6 @@ pub(crate) fn read<'a>(
 }
 
 impl Encoded {
-    /// The type of the frames.
     pub(crate) fn frame(&self) -> FrameType {
         FrameType::Values(self.ty.clone())
     }

@@ -27,6 +27,7 @@ use crate::error::{ImportError, Result};
 use crate::fit::{Fitted, Target, fit};
 use crate::lineage::{names, settings, to_record};
 use crate::preview::{arrival, check_quality, disk_bytes};
+use crate::progress::{Progress, Reporter};
 use crate::read_ahead::{Limits, Piece, ReadAhead, lost_thread};
 use crate::shuffle::shuffled;
 use crate::source::{EpisodeSpec, FrameBuf, Source};
@@ -59,19 +60,6 @@ impl Default for PackOptions {
             on_defect: OnDefect::Error,
         }
     }
-}
-
-/// Progress of a pack. Bytes are decoded frame bytes that were encoded, checked and written.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Progress {
-    /// Episodes finished.
-    pub episodes_done: u64,
-    /// All episodes.
-    pub episodes: u64,
-    /// Frame bytes written.
-    pub bytes_done: u64,
-    /// Frame bytes in total; text does not count.
-    pub bytes: u64,
 }
 
 /// The result of a pack.
@@ -135,7 +123,16 @@ pub fn pack(
         let mut writer = DatasetWriter::open(target, start, writer)?;
         let resumed = writer.resumed().clone();
         let interrupted = writer.interrupted();
-        let mut packing = Packing::new(&fitted, &wanted, progress, on_defect, defects);
+        let bytes = wanted.iter().map(|&idx| fitted.episodes()[idx].bytes());
+        let mut packing = Packing {
+            source: &fitted,
+            reporter: Reporter::new(progress, wanted.len(), bytes),
+            passed: 0,
+            shifts: 0,
+            written: 0,
+            on_defect,
+            defects,
+        };
         let to_read = wanted.iter().copied();
         let to_read = to_read.filter(|&episode| !resumed.contains(fitted.id(episode)));
         thread::scope(|scope| {
@@ -192,12 +189,8 @@ fn find_defects(
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<Vec<Defect>> {
     let bytes = fitted.episodes().iter().map(EpisodeSpec::bytes);
-    let begun = Progress {
-        episodes: fitted.episodes().len() as u64,
-        bytes: bytes.fold(0, u64::saturating_add),
-        ..Progress::default()
-    };
-    judge(look(fitted, threads, &mut || progress(begun))?, on_defect)
+    let mut reporter = Reporter::new(progress, fitted.episodes().len(), bytes);
+    on_defect.judge(look(fitted, threads, &mut || reporter.tell())?)
 }
 
 /// The episodes to import, in on-disk order.
@@ -225,27 +218,9 @@ fn remove_if_empty(target: &Path) {
     }
 }
 
-/// Applies the policy: refuses the defects, or marks those whose episodes are dropped.
-pub(crate) fn judge(mut defects: Vec<Defect>, on_defect: OnDefect) -> Result<Vec<Defect>> {
-    match on_defect {
-        OnDefect::Error if defects.iter().any(Defect::is_fault) => {
-            return Err(ImportError::Defects { defects });
-        }
-        OnDefect::DropEpisode => {
-            let faults = defects.iter_mut().filter(|defect| defect.is_fault());
-            for defect in faults.filter(|defect| defect.episode.is_some()) {
-                defect.action = Action::Dropped;
-            }
-        }
-        OnDefect::Error | OnDefect::Keep => {}
-    }
-    Ok(defects)
-}
-
 struct Packing<'a> {
     source: &'a Fitted<'a>,
-    progress: Progress,
-    report: &'a mut dyn FnMut(Progress) -> ControlFlow<()>,
+    reporter: Reporter<'a>,
     /// Frame bytes that need no encoding: of resumed or dropped episodes, and of shared frames.
     passed: u64,
     shifts: u64,
@@ -255,32 +230,7 @@ struct Packing<'a> {
     defects: Vec<Defect>,
 }
 
-impl<'a> Packing<'a> {
-    fn new(
-        source: &'a Fitted<'a>,
-        wanted: &[usize],
-        report: &'a mut dyn FnMut(Progress) -> ControlFlow<()>,
-        on_defect: OnDefect,
-        defects: Vec<Defect>,
-    ) -> Self {
-        let bytes = wanted.iter();
-        let bytes = bytes.map(|&episode| source.episodes()[episode].bytes());
-        Self {
-            source,
-            progress: Progress {
-                episodes: wanted.len() as u64,
-                bytes: bytes.fold(0, u64::saturating_add),
-                ..Progress::default()
-            },
-            report,
-            passed: 0,
-            shifts: 0,
-            written: 0,
-            on_defect,
-            defects,
-        }
-    }
-
+impl Packing<'_> {
     fn episode(
         &mut self,
         writer: &mut DatasetWriter,
@@ -324,7 +274,7 @@ impl<'a> Packing<'a> {
                 }
             }
         }
-        self.progress.episodes_done += 1;
+        self.reporter.progress.episodes_done += 1;
         self.tell(writer.written_bytes())
     }
 
@@ -417,11 +367,9 @@ impl<'a> Packing<'a> {
 
     /// Reports how much is written, and stops if the caller asks for it.
     fn tell(&mut self, written: u64) -> Result<()> {
-        let done = (self.passed + written).min(self.progress.bytes);
-        self.progress.bytes_done = done.max(self.progress.bytes_done);
-        match (self.report)(self.progress) {
-            ControlFlow::Continue(()) => Ok(()),
-            ControlFlow::Break(()) => Err(ImportError::Stopped),
-        }
+        let progress = &mut self.reporter.progress;
+        let done = (self.passed + written).min(progress.bytes);
+        progress.bytes_done = done.max(progress.bytes_done);
+        self.reporter.tell()
     }
 }

@@ -34,9 +34,7 @@ pub struct Part {
 /// What an importer did not open because it was excluded.
 #[derive(Debug, Default)]
 pub(crate) struct NotOpened {
-    /// The names of streams.
     pub(crate) streams: BTreeSet<String>,
-    /// The ids of episodes.
     pub(crate) episodes: BTreeSet<String>,
 }
 
@@ -84,7 +82,7 @@ fn is_match(item: &str, id: &str, number: u64) -> bool {
 }
 
 /// The number an id ends in.
-fn ending_number(id: &str) -> Option<u64> {
+pub(crate) fn ending_number(id: &str) -> Option<u64> {
     let digits = id.bytes().rev().take_while(u8::is_ascii_digit).count();
     id.get(id.len() - digits..)?.parse().ok()
 }

@@ -20,8 +20,9 @@ use kino_codec::FrameType;
 use kino_dataset::Kind;
 use serde_json::{Map, Value};
 
-use crate::defect::{Action, Defect};
+use crate::defect::Defect;
 use crate::error::{Result, invalid};
+use crate::files;
 use crate::part::NotOpened;
 use crate::source_file::SourceFile;
 
@@ -69,16 +70,6 @@ impl Source {
             ))
         })?;
         spec.read(stream, frames)
-    }
-
-    /// Records a defect that belongs to no episode in particular.
-    pub(crate) fn note(
-        &mut self,
-        place: impl Into<String>,
-        what: impl Into<String>,
-        action: Action,
-    ) {
-        self.info.defects.push(Defect::new(place, what, action));
     }
 }
 
@@ -136,8 +127,7 @@ impl SourceInfo {
     /// `demos.hdf5:/data/demo_0, stream `obs/x``, or without the stream if it is empty.
     pub(crate) fn place(&self, episode: &EpisodeSpec, stream: &str) -> String {
         let file = self.files.get(episode.file);
-        let file = file.and_then(|file| file.path().file_name());
-        let file = file.unwrap_or_default().to_string_lossy();
+        let file = file.map_or(String::new(), |file| files::file_name(file.path()));
         let object = &episode.object;
         match stream {
             "" => format!("{file}:{object}"),
@@ -220,7 +210,6 @@ impl EpisodeSpec {
         }
     }
 
-    /// Sorts the streams by name.
     pub(crate) fn sort_streams(&mut self) {
         self.streams.sort_by(|a, b| a.name.cmp(&b.name));
     }

@@ -24,10 +24,11 @@ use serde_json::Value;
 
 use crate::defect::{Defect, OnDefect};
 use crate::error::{ImportError, Result, invalid};
+use crate::files;
 use crate::hdf5::export as hdf5;
 use crate::lerobot::export as lerobot;
 use crate::mcap::export as mcap;
-use crate::pack::Progress;
+use crate::progress::Progress;
 use crate::rlds::export as rlds;
 use crate::video::Videos;
 use crate::webdataset::export as webdataset;
@@ -167,8 +168,7 @@ pub fn export(
     refuse_existing(target)?;
     let mut outline = Outline::of(dataset, &options.selection)?;
     outline.cameras = options.cameras.clone();
-    let name = target.file_name().unwrap_or_default();
-    outline.target = name.to_string_lossy().into_owned();
+    outline.target = files::file_name(target);
     (exporter.prepare)(&mut outline)?;
     let defects = outline.losses.to_defects();
     if options.on_defect == OnDefect::Error && defects.iter().any(Defect::is_fault) {

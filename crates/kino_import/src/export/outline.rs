@@ -19,13 +19,11 @@ use crate::export::Cameras;
 /// Attributes that describe a dataset's origin, not its content.
 const ABOUT_ORIGIN: &[&str] = &["sources"];
 
-/// What is exported.
 #[derive(Debug)]
 pub(crate) struct Outline {
     pub(crate) dataset: Dataset,
     /// The name of the file or folder to write.
     pub(crate) target: String,
-    /// The attributes of the dataset.
     pub(crate) attributes: Map<String, Value>,
     pub(crate) episodes: Vec<EpisodeOutline>,
     pub(crate) cameras: Cameras,
@@ -36,7 +34,6 @@ pub(crate) struct Outline {
 #[derive(Debug, Default)]
 pub(crate) struct Losses(BTreeMap<(String, String), (Action, u64)>);
 
-/// One episode.
 #[derive(Debug)]
 pub(crate) struct EpisodeOutline {
     /// Its id in the dataset.
@@ -52,7 +49,6 @@ pub(crate) struct EpisodeOutline {
     pub(crate) rate_hz: f64,
 }
 
-/// One stream of an episode.
 #[derive(Debug)]
 pub(crate) struct StreamOutline {
     /// Its name in the dataset.

@@ -24,6 +24,7 @@ use tempfile::TempDir;
 
 use crate::error::{ImportError, Result, invalid};
 use crate::export::{Writing, unwritable};
+use crate::files;
 
 /// How the name of a private folder begins. It is short and does not contain the target's name, which may be as long as
 /// the file system allows.
@@ -53,10 +54,7 @@ impl Unpublished {
                 "{target} has no file name; name a file or folder"
             )));
         };
-        let parent = match target.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
+        let parent = files::parent(target);
         if let Some(there) = parent.ancestors().find(|folder| folder.exists()) {
             refuse_inside(dataset, target, there)?;
         }
@@ -118,10 +116,7 @@ fn create_folders(folder: &Path) -> io::Result<()> {
         .collect();
     fs::create_dir_all(folder)?;
     for one in missing {
-        match one.parent() {
-            Some(above) if !above.as_os_str().is_empty() => sync(above)?,
-            _ => sync(Path::new("."))?,
-        }
+        sync(files::parent(one))?;
     }
     Ok(())
 }

@@ -75,7 +75,6 @@ fn refuse(stream: &StreamOutline) -> Option<&'static str> {
     }
 }
 
-/// Writes the folder.
 pub(super) fn write(outline: &Outline, reader: &mut FrameReader<'_>, path: &Path) -> Result<()> {
     for folder in ["", "data", "meta"] {
         let folder = path.join(folder);

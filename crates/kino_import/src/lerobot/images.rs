@@ -6,10 +6,16 @@
 //! | PNG, grayscale, RGB or palette of up to 8 bits, RGB also with alpha | image |
 //! | PNG, 16-bit grayscale | depth |
 
+use std::path::Path;
+use std::sync::Arc;
+
 use kino_codec::{Dtype, FrameType};
 use kino_dataset::Kind;
+use kino_parquet::{Column, Leaf, ParquetFile};
 
-use crate::{jpeg, png};
+use super::paths;
+use crate::error::{ImportError, Result};
+use crate::{files, jpeg, png};
 
 /// Limit on the pixels of an image: 4K RGB fits, 8K does not.
 const MAX_PIXEL_BYTES: usize = 64 << 20;
@@ -75,4 +81,32 @@ fn image(kind: Kind, dtype: Dtype, shape: &[usize], carried: bool) -> Result<Ima
         frame: check_size(frame)?,
         carried,
     })
+}
+
+/// The bytes of an image: in the table itself, or in a file that the table names.
+pub(super) fn read(
+    root: &Path,
+    table: &Arc<ParquetFile>,
+    column: &Column,
+    row: u64,
+) -> Result<Vec<u8>> {
+    let one = |mut leaf: Leaf| leaf.strings(1, 0).map(|mut found| found.pop().flatten());
+    let bytes = || Leaf::new(Arc::clone(table), column, row);
+    let corrupt = |what: String| ImportError::corrupt(table.path(), &column.name, what);
+    if let Some(bytes) = one(bytes())? {
+        return Ok(bytes);
+    }
+    let path = if column.leaves() > 1 {
+        one(bytes().second())?
+    } else {
+        None
+    };
+    let path = path.ok_or_else(|| corrupt(format!("has no image in row {row}")))?;
+    let path = String::from_utf8_lossy(&path).into_owned();
+    let inside =
+        paths::check(&path).map_err(|what| corrupt(format!("names an image that {what}")))?;
+    let file = root.join(inside);
+    let limit = kino_codec::MAX_FRAME_BYTES as u64;
+    let bytes = files::read_limited_if_there(&file, limit)?;
+    bytes.ok_or_else(|| corrupt(format!("names the image {path}, which does not exist")))
 }

@@ -72,7 +72,6 @@ impl Budget {
                 .all(|(name, value)| self.spend(MEMBER_BYTES + name.len()) && self.spend_on(value))
     }
 
-    /// Whether it is exceeded.
     pub(super) fn is_spent(&self) -> bool {
         self.left.get() == 0
     }
@@ -116,12 +115,10 @@ fn cost(text: &[u8]) -> usize {
     cost
 }
 
-/// The object in a file.
 pub(super) struct Object {
     pub(super) members: Map<String, Value>,
     /// What is wrong with it, if anything.
     pub(super) fault: Option<String>,
-    /// How long the file is.
     pub(super) len: usize,
 }
 

@@ -206,7 +206,6 @@ impl Meta {
         text
     }
 
-    /// Adds an episode.
     fn add_row(&mut self, said: Map<String, Value>, place: &str, known: &mut HashSet<u64>) {
         let index = said.get("episode_index").and_then(Value::as_u64);
         let Some(index) = index else {

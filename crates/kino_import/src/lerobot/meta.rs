@@ -17,6 +17,7 @@ use serde_json::{Map, Value};
 
 use super::checks::to_index;
 use super::json::{self, Budget};
+use super::paths::{DATA_V2, DATA_V3, VIDEO_V2, VIDEO_V3};
 use crate::defect::Defect;
 use crate::error::{ImportError, Result};
 use crate::open::ImportOptions;
@@ -30,7 +31,6 @@ const INFO_BUDGET: usize = 32 << 20;
 /// Memory limit for the metadata of all episodes and tasks.
 const KEPT_BUDGET: usize = 64 << 20;
 
-/// The version of the layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Version {
     V20,
@@ -38,7 +38,6 @@ pub(super) enum Version {
     V30,
 }
 
-/// The contents of `meta`.
 #[derive(Debug)]
 pub(super) struct Meta {
     pub(super) version: Version,
@@ -132,7 +131,6 @@ impl Meta {
     }
 }
 
-/// Reads `meta`.
 pub(super) fn walk(root: &Path, options: &ImportOptions) -> Result<Meta> {
     let mut defects = Vec::new();
     let mut files = Vec::new();
@@ -192,12 +190,6 @@ pub(super) fn walk(root: &Path, options: &ImportOptions) -> Result<Meta> {
     meta.keep(root, info)?;
     Ok(meta)
 }
-
-const DATA_V2: &str = "data/chunk-{episode_chunk:03d}/episode_{episode_index:06d}.parquet";
-const VIDEO_V2: &str =
-    "videos/chunk-{episode_chunk:03d}/{video_key}/episode_{episode_index:06d}.mp4";
-const DATA_V3: &str = "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet";
-const VIDEO_V3: &str = "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4";
 
 fn read_info(
     root: &Path,

@@ -98,7 +98,6 @@ fn source_files(root: &Path, files: &Files) -> Result<Vec<SourceFile>> {
     files.list.iter().map(file).collect()
 }
 
-/// A stream of an episode.
 struct LeRobotStream {
     dataset: Arc<Dataset>,
     origin: Origin,

@@ -164,7 +164,7 @@ impl SpecBuilder<'_> {
     }
 
     fn image(&self, column: &Column) -> Result<Result<Image, String>> {
-        let file = read_image(&self.dataset.root, self.table, column, self.rows.start)?;
+        let file = images::read(&self.dataset.root, self.table, column, self.rows.start)?;
         Ok(images::look(&file))
     }
 
@@ -350,34 +350,6 @@ pub(super) fn fields<'a>(meta: &Meta, row: &EpisodeRow, key: &'a str) -> Fields<
 
 pub(super) fn bad_template(root: &Path, name: &str, what: &str) -> ImportError {
     ImportError::corrupt(&root.join("meta/info.json"), name, what)
-}
-
-/// The bytes of an image: in the table itself, or in a file that the table names.
-pub(super) fn read_image(
-    root: &Path,
-    table: &Arc<ParquetFile>,
-    column: &Column,
-    row: u64,
-) -> Result<Vec<u8>> {
-    let one = |mut leaf: Leaf| leaf.strings(1, 0).map(|mut found| found.pop().flatten());
-    let bytes = || Leaf::new(Arc::clone(table), column, row);
-    let corrupt = |what: String| ImportError::corrupt(table.path(), &column.name, what);
-    if let Some(bytes) = one(bytes())? {
-        return Ok(bytes);
-    }
-    let path = if column.leaves() > 1 {
-        one(bytes().second())?
-    } else {
-        None
-    };
-    let path = path.ok_or_else(|| corrupt(format!("has no image in row {row}")))?;
-    let path = String::from_utf8_lossy(&path).into_owned();
-    let inside =
-        paths::check(&path).map_err(|what| corrupt(format!("names an image that {what}")))?;
-    let file = root.join(inside);
-    let limit = kino_codec::MAX_FRAME_BYTES as u64;
-    let bytes = files::read_limited_if_there(&file, limit)?;
-    bytes.ok_or_else(|| corrupt(format!("names the image {path}, which does not exist")))
 }
 
 /// Describes how a video's own timestamps differ from the rate, if they do.

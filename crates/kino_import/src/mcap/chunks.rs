@@ -32,7 +32,6 @@ pub(super) struct Chunk {
     pub(super) start: u64,
     /// How many bytes are stored.
     pub(super) stored: u64,
-    /// How many bytes it has.
     pub(super) len: u64,
     pub(super) compression: Compression,
 }

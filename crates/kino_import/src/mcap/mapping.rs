@@ -27,7 +27,6 @@ use serde::Deserialize;
 
 use crate::error::{ImportError, Result, invalid};
 
-/// A parsed mapping file.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Mapping {
@@ -86,7 +85,6 @@ pub(super) enum Episodes {
     Gap { gap_s: f64 },
 }
 
-/// One stream.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Stream {
@@ -105,9 +103,7 @@ pub(super) struct Stream {
 pub(super) enum Clock {
     /// The sender's, in the message header.
     Header,
-    /// The time it was logged.
     Log,
-    /// The time it was published.
     Publish,
 }
 

@@ -21,7 +21,6 @@ pub(super) const MAX_VALUES: usize = 1 << 16;
 /// Limit on the nesting of messages.
 pub(super) const MAX_DEPTH: usize = 64;
 
-/// A value of a message.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Value<'a> {
     /// One number, little-endian.
@@ -93,7 +92,6 @@ impl Value<'_> {
         }
     }
 
-    /// An integer.
     pub(super) fn to_i64(&self) -> Option<i64> {
         match self.to_json() {
             Json::Number(number) if matches!(self, Self::Number(..)) => {

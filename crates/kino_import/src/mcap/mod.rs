@@ -43,7 +43,7 @@ use kino_codec::{Dtype, FrameType};
 use serde_json::Value as Json;
 
 use crate::about::{self, About};
-use crate::defect::{Action, Defect};
+use crate::defect::Defect;
 use crate::error::{ImportError, Result};
 use crate::files::Reading;
 use crate::open::ImportOptions;
@@ -85,11 +85,9 @@ struct McapStream {
     places: Arc<[Place]>,
 }
 
-/// The walk through the files.
 struct Walk<'a> {
     source: Source,
     mapping: &'a Mapping,
-    /// How many files there are.
     files: usize,
     recent: Arc<Recent<(usize, u32), Vec<u8>>>,
 }
@@ -121,7 +119,7 @@ pub(crate) fn open(paths: &[PathBuf], options: &ImportOptions) -> Result<Source>
             "stream `{}` of the mapping: no file has the topic `{}`",
             stream.name, stream.topic
         );
-        source.note("mapping", what, Action::Skipped);
+        source.info.defects.push(Defect::lost("mapping", what));
     }
     if source.episodes.is_empty() {
         let path = paths.first().map(PathBuf::as_path).unwrap_or(Path::new(""));
@@ -223,7 +221,8 @@ impl Walk<'_> {
         match About::parse(text).map(About::with_bytes_as_bools) {
             Ok(about) => Some(about),
             Err(what) => {
-                self.source.note(about_place(file), what, Action::Skipped);
+                let defect = Defect::lost(about_place(file), what);
+                self.source.info.defects.push(defect);
                 None
             }
         }

@@ -10,7 +10,7 @@ use kino_dataset::Kind;
 
 use super::message::Value;
 use crate::source::FrameBuf;
-use crate::{jpeg, png};
+use crate::{image, jpeg, png};
 
 /// Format and type of a stream's images.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,67 +23,34 @@ pub(super) struct Look {
 
 /// The format of an image, from its sizes and file header, or what is wrong with it.
 pub(super) fn look(message: &Value<'_>) -> Result<Look, String> {
-    if message.get("encoding").is_some() {
-        return Raw::of(message).map(|raw| raw.look);
+    if let Some(raw) = Raw::of(message)? {
+        return Ok(raw.look);
     }
-    look_file(file(message)?)
-}
-
-/// The same for an image file.
-fn look_file(file: &[u8]) -> Result<Look, String> {
-    if png::is_png(file) {
-        let ty = png::header(file)?;
-        let kind = match (ty.dtype(), ty.shape()) {
-            (Dtype::U8, [_, _, 1 | 3 | 4]) => Kind::Image,
-            (Dtype::U16, [_, _, 1]) => Kind::Depth,
-            _ => Kind::Vector,
-        };
-        return Ok(Look {
-            kind,
-            ty,
-            carried: false,
-        });
-    }
-    let jpeg =
-        jpeg::without_padding(file).ok_or("is neither a complete JPEG file nor a PNG file")?;
-    let header = jpeg::header(jpeg)
-        .filter(|header| matches!(header.components, 1 | 3))
-        .ok_or("is a JPEG file that is neither 8-bit grayscale nor RGB")?;
-    let shape = [header.height, header.width, header.components];
-    let ty = ValueType::new(Dtype::U8, &shape).map_err(|error| error.to_string())?;
+    let encoded = image::look(file(message)?)?;
     Ok(Look {
-        kind: Kind::Image,
-        ty,
-        carried: true,
+        kind: encoded.kind(),
+        ty: encoded.ty,
+        carried: encoded.carried,
     })
 }
 
 /// Adds an image to the frames.
-pub(super) fn read(message: &Value<'_>, look: &Look, out: &mut FrameBuf) -> Result<(), String> {
-    if message.get("encoding").is_some() {
-        let raw = Raw::of(message)?;
-        if raw.look != *look {
-            return Err(format!(
-                "is an image of {}, but the first is of {}",
-                raw.look.ty, look.ty
-            ));
-        }
-        if let FrameBuf::Values(values) = out {
-            raw.read(values);
-        }
-        return Ok(());
-    }
-    let file = file(message)?;
-    let found = look_file(file)?;
-    if found != *look {
+pub(super) fn read(message: &Value<'_>, expected: &Look, out: &mut FrameBuf) -> Result<(), String> {
+    let found = look(message)?;
+    if found != *expected {
         return Err(format!(
             "is an image of {}, but the first is of {}",
-            found.ty, look.ty
+            found.ty, expected.ty
         ));
     }
-    match out {
-        FrameBuf::Bytes(files) => files.push(jpeg::without_padding(file).unwrap_or(file).to_vec()),
-        FrameBuf::Values(values) => values.append(&mut png::decode(file)?.1),
+    match (Raw::of(message)?, out) {
+        (Some(raw), FrameBuf::Values(values)) => raw.read(values),
+        (Some(_), FrameBuf::Bytes(_)) => {}
+        (None, FrameBuf::Values(values)) => values.append(&mut png::decode(file(message)?)?.1),
+        (None, FrameBuf::Bytes(files)) => {
+            let file = file(message)?;
+            files.push(jpeg::without_padding(file).unwrap_or(file).to_vec());
+        }
     }
     Ok(())
 }
@@ -115,7 +82,6 @@ fn file<'v>(message: &'v Value<'_>) -> Result<&'v [u8], String> {
     })
 }
 
-/// A raw image.
 struct Raw<'v> {
     look: Look,
     data: &'v [u8],
@@ -127,14 +93,17 @@ struct Raw<'v> {
 }
 
 impl<'v> Raw<'v> {
-    fn of(message: &'v Value<'_>) -> Result<Self, String> {
+    /// The image of a message; `None` if it is a file.
+    fn of(message: &'v Value<'_>) -> Result<Option<Self>, String> {
+        let encoding = match message.get("encoding") {
+            None => return Ok(None),
+            Some(Value::Text(encoding)) => encoding,
+            Some(_) => return Err("is an image without `encoding`".to_owned()),
+        };
         let size = |name: &str| {
             let size = message.get(name).and_then(Value::to_i64);
             let size = size.and_then(|size| usize::try_from(size).ok());
             size.ok_or_else(|| format!("is an image without `{name}`"))
-        };
-        let Some(Value::Text(encoding)) = message.get("encoding") else {
-            return Err("is an image without `encoding`".to_owned());
         };
         let (height, width) = (size("height")?, size("width")?);
         let (dtype, channels) = layout(encoding)?;
@@ -157,17 +126,16 @@ impl<'v> Raw<'v> {
             0 => row_bytes,
             step => step,
         };
-        let (data, wanted) = (
-            data(message)?,
-            step.saturating_mul(height - 1).saturating_add(row_bytes),
-        );
+        let data = data(message)?;
+        let wanted = step.saturating_mul(height - 1).saturating_add(row_bytes);
         if step < row_bytes || data.len() < wanted {
             return Err(format!(
                 "is an image of {ty} in {} bytes with rows of {step}, which do not match",
                 data.len()
             ));
         }
-        Ok(Self {
+        let is_big = message.get("is_bigendian").and_then(Value::to_i64);
+        Ok(Some(Self {
             look: Look {
                 kind,
                 ty,
@@ -176,13 +144,9 @@ impl<'v> Raw<'v> {
             data,
             step,
             row_bytes,
-            is_big: message
-                .get("is_bigendian")
-                .and_then(Value::to_i64)
-                .unwrap_or(0)
-                != 0,
+            is_big: is_big.unwrap_or(0) != 0,
             is_blue_first: encoding.starts_with("bgr"),
-        })
+        }))
     }
 
     fn read(&self, out: &mut Vec<u8>) {

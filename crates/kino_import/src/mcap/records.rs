@@ -74,7 +74,6 @@ pub(super) enum Event<'a> {
     Fault(Fault),
 }
 
-/// A fault of the file.
 #[derive(Debug, Clone)]
 pub(super) struct Fault {
     /// Location: `byte 1234`.

@@ -79,7 +79,6 @@ struct Scan<'a> {
     tell: &'a mut dyn FnMut(Event<'_>),
 }
 
-/// The start of a record.
 struct Head {
     start: u64,
     opcode: u8,

@@ -43,7 +43,6 @@ pub(super) fn topic_streams(topics: &[Topic], mapping: &Mapping) -> Vec<TopicStr
 
 /// Builds the spec of one episode.
 pub(super) struct SpecBuilder<'a> {
-    /// The name of its file.
     pub(super) name: &'a str,
     pub(super) file: &'a Arc<McapFile>,
     pub(super) id: String,

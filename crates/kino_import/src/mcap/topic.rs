@@ -29,7 +29,6 @@ pub(super) struct Entry {
     pub(super) place: Place,
 }
 
-/// A topic.
 #[derive(Debug)]
 pub(super) struct Topic {
     pub(super) name: String,
@@ -46,7 +45,6 @@ pub(super) struct Topic {
     pub(super) images: Vec<Image>,
 }
 
-/// The images of a topic.
 #[derive(Debug)]
 pub(super) struct Image {
     /// The message that it is in.

@@ -23,7 +23,6 @@ use crate::survey::cores;
 /// A text attachment of at most this many bytes becomes an attribute.
 const SMALL_BYTES: usize = 1 << 20;
 
-/// The contents of a file.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
     pub(super) chunks: Vec<Chunk>,

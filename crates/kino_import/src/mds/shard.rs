@@ -85,7 +85,6 @@ impl Shard {
         Ok(shard)
     }
 
-    /// How many bytes it has.
     fn len(&self) -> u64 {
         match self {
             Self::Raw(_, len) => *len,
@@ -123,7 +122,6 @@ impl Shard {
         usize::try_from(u32::from_le_bytes(*bytes.first_chunk()?)).ok()
     }
 
-    /// The bytes of a sample.
     pub(crate) fn sample(&self, sample: usize) -> Result<Cow<'_, [u8]>, String> {
         let cut = || format!("sample {sample} is truncated, or larger than 256 MiB");
         let at = sample
@@ -160,7 +158,6 @@ impl Shard {
     }
 }
 
-/// Whether hashes are checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Hashes {
     Checked,

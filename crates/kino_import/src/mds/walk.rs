@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::defect::Defect;
 use crate::error::{ImportError, Result};
+use crate::files;
 use crate::mds::column::Cell;
 use crate::mds::frames::{At, Samples};
 use crate::mds::index::{Column, ShardInfo};
@@ -134,9 +135,8 @@ impl Walk {
                     "has hashes of unsupported algorithms, which are not checked: {}",
                     unknown.join(", ")
                 );
-                self.info
-                    .defects
-                    .push(Defect::noted(place(info, "shard"), what));
+                let defect = Defect::noted(place(info, "shard"), what);
+                self.info.defects.push(defect);
             }
             let len = fs::metadata(&file.path).map_or(0, |file| file.len());
             let file = SourceFile::new(file.path.clone(), len);
@@ -157,9 +157,8 @@ impl Walk {
     }
 
     fn skip(&mut self, shard: &ShardInfo, object: &str, what: String) {
-        self.info
-            .defects
-            .push(Defect::lost(place(shard, object), what));
+        let defect = Defect::lost(place(shard, object), what);
+        self.info.defects.push(defect);
     }
 
     /// Makes an episode of its steps.
@@ -253,9 +252,8 @@ impl Walk {
     }
 
     fn lose(&mut self, id: &str, column: &str, what: String) {
-        self.info
-            .defects
-            .push(Defect::lost(format!("{id}, column `{column}`"), what).of(id));
+        let defect = Defect::lost(format!("{id}, column `{column}`"), what);
+        self.info.defects.push(defect.of(id));
     }
 
     fn keep(&mut self, mut episode: EpisodeSpec, samples: &Samples, split: Option<&str>) {
@@ -316,8 +314,7 @@ impl Known {
 }
 
 fn place(shard: &ShardInfo, object: &str) -> String {
-    let name = shard.raw.path.file_name().unwrap_or_default();
-    format!("{}:{object}", name.to_string_lossy())
+    format!("{}:{object}", files::file_name(&shard.raw.path))
 }
 
 fn in_split(split: Option<&str>, id: &str) -> String {

@@ -35,7 +35,6 @@ impl Record {
     }
 }
 
-/// Where a record is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Location {
     pub(crate) span: Span,

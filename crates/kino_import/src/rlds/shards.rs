@@ -39,10 +39,8 @@ pub(crate) struct Shard {
 }
 
 impl Shard {
-    /// The name of the file.
     pub(crate) fn name(&self) -> String {
-        let name = self.path.file_name().unwrap_or_default();
-        name.to_string_lossy().into_owned()
+        files::file_name(&self.path)
     }
 }
 

@@ -40,7 +40,6 @@ pub(crate) enum Found {
     End,
 }
 
-/// A walk through a file.
 #[derive(Debug)]
 pub(crate) struct Walk {
     file: BufReader<File>,
@@ -58,7 +57,6 @@ impl Walk {
         open().reading(path)
     }
 
-    /// How long the file is.
     pub(crate) fn len(&self) -> u64 {
         self.len
     }
@@ -133,7 +131,6 @@ fn masked_crc(bytes: &[u8]) -> u32 {
     mask(crc32c::crc32c(bytes))
 }
 
-/// See [`masked_crc`].
 pub(crate) fn mask(crc: u32) -> u32 {
     crc.rotate_right(15).wrapping_add(0xa282_ead8)
 }

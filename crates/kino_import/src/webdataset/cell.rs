@@ -18,7 +18,6 @@ const MAX_MEMBER_BYTES: u64 = 128 << 20;
 /// Limit on JSON that is parsed.
 const MAX_JSON_BYTES: usize = 1 << 20;
 
-/// The location of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) file: usize,
@@ -27,7 +26,6 @@ pub(crate) struct Place {
     pub(crate) ending: Ending,
 }
 
-/// The content of a member.
 #[derive(Debug)]
 pub(crate) enum Cell {
     Array(Npy),

@@ -12,7 +12,6 @@ use crate::source::{FrameBuf, ReadFrames, Wanted};
 use crate::specs::places;
 use crate::webdataset::cell::{self, Cell, Place, Reader};
 
-/// The tars of a source.
 #[derive(Debug)]
 pub(crate) struct Tars {
     pub(crate) paths: Vec<PathBuf>,
@@ -20,7 +19,6 @@ pub(crate) struct Tars {
     pub(crate) recent: Recent<(Place, Option<String>), Npy>,
 }
 
-/// A stream: members of tars.
 #[derive(Debug)]
 pub(crate) struct TarStream {
     pub(crate) tars: Arc<Tars>,

@@ -25,6 +25,7 @@ use serde_json::{Map, Value};
 use crate::about;
 use crate::defect::{Action, Defect};
 use crate::error::Result;
+use crate::files;
 use crate::formats::{files_at, files_ending};
 use crate::npy::Npy;
 use crate::open::ImportOptions;
@@ -36,7 +37,6 @@ use masks::Masks;
 use samples::Samples;
 use spec::{Draft, Fields};
 
-/// The file extensions.
 const ENDINGS: &[&str] = &["tar", "robo"];
 
 /// The field that an export wrote: everything else about the episode.
@@ -44,7 +44,7 @@ const ABOUT: &str = "kinograph.json";
 
 /// Whether this is a tar or a folder of them.
 pub(crate) fn recognise(path: &Path) -> bool {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let name = files::file_name(path);
     let is_named = ENDINGS
         .iter()
         .any(|ending| name.ends_with(&format!(".{ending}")));
@@ -131,7 +131,6 @@ fn rate_in(value: &Value, depth: usize) -> Option<f64> {
         .or_else(|| object.values().find_map(|value| rate_in(value, depth + 1)))
 }
 
-/// The walk through the samples.
 struct Walk {
     tars: Arc<Tars>,
     episodes: Vec<EpisodeSpec>,
@@ -182,8 +181,7 @@ impl Walk {
 
     fn keep(&mut self, id: String, file: Option<usize>, draft: Result<Draft, String>) {
         let file = file.unwrap_or(0);
-        let name = self.tars.paths[file].file_name().unwrap_or_default();
-        let place = format!("{}:{id}", name.to_string_lossy());
+        let place = format!("{}:{id}", files::file_name(&self.tars.paths[file]));
         let draft = match draft {
             Ok(draft) => draft,
             Err(what) => {

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::defect::Defect;
 use crate::error::{ImportError, Result};
-use crate::files::Reading;
+use crate::files::{self, Reading};
 use crate::formats::starts_with;
 use crate::source_file::SourceFile;
 use crate::tar;
@@ -23,7 +23,6 @@ pub(crate) struct Samples {
     pub(crate) fields: BTreeMap<String, Fields>,
     pub(crate) defects: Vec<Defect>,
     pub(crate) files: Vec<SourceFile>,
-    /// Their paths.
     pub(crate) paths: Vec<PathBuf>,
 }
 
@@ -36,7 +35,7 @@ impl Samples {
                 "decompress it first: `gzip -dc FILE.tar.gz > FILE.tar`, or `zstd -d FILE.tar.zst`";
             return Err(ImportError::unsupported(path, "/", what, next));
         }
-        let file_name = path.file_name().unwrap_or_default().to_string_lossy();
+        let file_name = files::file_name(path);
         let contents = tar::list(path).reading(path)?;
         for (name, what) in contents.lost {
             let place = format!("{file_name}:{name}");

@@ -47,7 +47,12 @@ pub(crate) fn compare(
     compared
 }
 
-fn compare_stream(name: &str, spec: &kino_import::StreamSpec, found: &FrameBuf, expected: &Value) {
+pub(crate) fn compare_stream(
+    name: &str,
+    spec: &kino_import::StreamSpec,
+    found: &FrameBuf,
+    expected: &Value,
+) {
     match (found, &spec.frame) {
         (FrameBuf::Bytes(files), FrameType::Values(ty)) => {
             assert!(spec.carried, "{name}");

@@ -3,11 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use kino_codec::FrameType;
 use kino_dataset::{Dataset, Kind, Start};
 use kino_import::{Action, ClockSpec, FrameBuf, ImportOptions, Source, StreamSpec};
 use serde_json::{Value, json};
 
+use crate::expected::compare_stream;
 use crate::pack::{assert_same, pack_all};
 use crate::{defects, digest, fixture, ids, open, position, read_all};
 
@@ -148,24 +148,6 @@ fn compare_topic(source: &Source, episode: usize, topic: &str, expected: &Value)
         compared += 1;
     }
     compared
-}
-
-fn compare_stream(name: &str, spec: &StreamSpec, found: &FrameBuf, expected: &Value) {
-    match (found, &spec.frame) {
-        (FrameBuf::Values(values), FrameType::Values(ty)) => {
-            assert_eq!(expected["dtype"], ty.dtype().name(), "{name}");
-            assert_eq!(expected["shape"], json!(ty.shape()), "{name}");
-            assert_eq!(expected["blake3"], digest(values), "{name}");
-        }
-        (FrameBuf::Bytes(texts), FrameType::Text) => {
-            let wanted = expected["texts"].as_array().unwrap();
-            for (frame, text) in texts.iter().enumerate() {
-                let wanted = wanted.get(frame).unwrap_or(&wanted[0]).as_str().unwrap();
-                assert_eq!(str::from_utf8(text).unwrap(), wanted, "{name}");
-            }
-        }
-        (found, frame) => panic!("{name} is {frame} and reads as {found:?}"),
-    }
 }
 
 fn compare_constant(name: &str, value: &Value, expected: &Value) {

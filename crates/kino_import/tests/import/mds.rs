@@ -8,7 +8,7 @@ use kino_import::{Action, ImportError, Source};
 use serde_json::{Value, json};
 
 use crate::damage::survive;
-use crate::expected::{compare, compare_pixels, expected};
+use crate::expected::{compare, expected};
 use crate::pack::{assert_same, pack_all};
 use crate::{copy, copy_tree, defects, fixture, ids, position, refused, with_rate};
 
@@ -68,23 +68,6 @@ fn episodes_match_mosaicml_streaming() {
     {
         assert_eq!(json!(episode.task), expected["task"]);
         assert_eq!(episode.attributes["name"], expected["name"]);
-    }
-}
-
-#[test]
-fn shards_are_packed_frame_by_frame() {
-    for (name, images) in [("steps", 2), ("steps_zstd", 2), ("episodes", 1)] {
-        let folder = tempfile::tempdir().unwrap();
-        let source = open(&fixture("mds").join(name));
-        pack_all(&source, folder.path(), Start::New);
-        let dataset = Dataset::open(folder.path()).unwrap();
-        assert_same(&source, &dataset);
-        let expected = expected("mds/expected.json", name);
-        assert_eq!(
-            compare_pixels(&dataset, &expected, same),
-            3 * images,
-            "{name}"
-        );
     }
 }
 

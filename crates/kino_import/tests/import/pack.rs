@@ -7,6 +7,8 @@ use kino_dataset::{Dataset, Level, Start, verify};
 use kino_import::{FrameBuf, ImportError, OnDefect, PackOptions, Packed, Progress, Source, pack};
 use serde_json::Value;
 
+use crate::expected::{compare_pixels, expected};
+use crate::tars::without_ending;
 use crate::{fixture, open, pack_as, read_all, with_rate};
 
 pub(crate) fn pack_all(source: &Source, target: &Path, start: Start) -> Packed {
@@ -163,6 +165,33 @@ fn appending_keeps_the_metadata_of_both_sources() {
     let sources = &dataset.manifest().attributes["sources"];
     assert_eq!(sources.as_array().map(Vec::len), Some(2));
     assert_ne!(sources[0]["files"][0]["path"], Value::Null);
+}
+
+#[test]
+fn sources_of_every_library_are_packed_frame_by_frame() {
+    for (name, images) in [
+        ("rlds/toy/1.0.0", 0),
+        ("mds/steps", 6),
+        ("mds/steps_zstd", 6),
+        ("mds/episodes", 3),
+        ("webdataset/steps", 3),
+        ("webdataset/episodes", 3),
+        ("folders/robo/packed.robo", 0),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let source = kino_import::open(&fixture(name), &with_rate(20.0)).unwrap();
+        pack_all(&source, folder.path(), Start::New);
+        let dataset = Dataset::open(folder.path()).unwrap();
+        assert_same(&source, &dataset);
+        let sources = &dataset.manifest().attributes["sources"];
+        assert_eq!(sources[0]["format"], source.describe().format);
+        if images > 0 {
+            let (format, name) = name.split_once('/').unwrap();
+            let expected = expected(&format!("{format}/expected.json"), name);
+            let compared = compare_pixels(&dataset, &expected, without_ending);
+            assert_eq!(compared, images, "{name}");
+        }
+    }
 }
 
 #[test]

@@ -121,20 +121,6 @@ fn a_missing_rate_is_an_error_that_asks_for_one() {
     }
 }
 
-#[test]
-fn a_dataset_is_packed_frame_by_frame() {
-    let folder = tempfile::tempdir().unwrap();
-    let source = open(&fixture(TOY));
-    let packed = pack_all(&source, folder.path(), Start::New);
-    assert_eq!(packed.committed.episodes, 5);
-    let dataset = Dataset::open(folder.path()).unwrap();
-    assert_same(&source, &dataset);
-    assert_eq!(
-        dataset.manifest().attributes["sources"][0]["format"],
-        "rlds"
-    );
-}
-
 /// Flips a bit in the body of the first episode of a file.
 fn flip(path: &Path, at: usize) {
     let mut bytes = fs::read(path).unwrap();

@@ -3,13 +3,12 @@
 use std::fs;
 use std::path::Path;
 
-use kino_dataset::{Dataset, Kind, Start};
+use kino_dataset::Kind;
 use kino_import::{Action, ClockSpec, Source};
 use serde_json::json;
 
 use crate::damage::survive;
-use crate::expected::{compare, compare_pixels, expected};
-use crate::pack::{assert_same, pack_all};
+use crate::expected::{compare, expected};
 use crate::{defects, fixture, open, position, refused, with_rate};
 
 fn steps() -> Source {
@@ -17,7 +16,7 @@ fn steps() -> Source {
 }
 
 /// Streams have no file extension.
-fn without_ending(name: &str) -> Option<String> {
+pub(crate) fn without_ending(name: &str) -> Option<String> {
     Some(name.split('.').next().unwrap().to_owned())
 }
 
@@ -73,25 +72,6 @@ fn an_npz_per_demo_matches_numpy() {
         assert_eq!(info.attributes["env_args"], *about);
         let spec = &source.episodes()[0].streams[position(&source, 0, "actions")];
         assert_eq!(spec.clock, ClockSpec::Regular { rate_hz: 20.0 });
-    }
-}
-
-#[test]
-fn tars_are_packed_frame_by_frame() {
-    for (name, kind) in [
-        ("webdataset/steps", "steps"),
-        ("webdataset/episodes", "episodes"),
-        ("folders/robo/packed.robo", ""),
-    ] {
-        let folder = tempfile::tempdir().unwrap();
-        let source = kino_import::open(&fixture(name), &with_rate(20.0)).unwrap();
-        pack_all(&source, folder.path(), Start::New);
-        let dataset = Dataset::open(folder.path()).unwrap();
-        assert_same(&source, &dataset);
-        if !kind.is_empty() {
-            let expected = expected("webdataset/expected.json", kind);
-            assert_eq!(compare_pixels(&dataset, &expected, without_ending), 3);
-        }
     }
 }
 

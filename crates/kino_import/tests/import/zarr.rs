@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::damage::read_everything_with;
 use crate::pack::{assert_same, pack_all};
-use crate::{defects, fixture, position, read_all, with_rate};
+use crate::{copy_tree, defects, fixture, position, read_all, with_rate};
 
 fn open_at(path: &Path, rate_hz: f64) -> Result<Source> {
     let options = ImportOptions {
@@ -157,20 +157,8 @@ fn without_a_rate_the_error_says_how_to_set_one() {
 fn copy(name: &str) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);
-    copy_folder(&fixture(&format!("zarr/{name}")), &path);
+    copy_tree(&fixture(&format!("zarr/{name}")), &path);
     (folder, path)
-}
-
-fn copy_folder(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        match entry.path().is_dir() {
-            true => copy_folder(&entry.path(), &target),
-            false => drop(fs::copy(entry.path(), target).unwrap()),
-        }
-    }
 }
 
 fn write_ends(store: &Path, ends: [i64; 3]) {

@@ -30,15 +30,12 @@ use crate::export::Outline;
 /// Rows that are written at a time; they are buffered in memory until then.
 const ROWS_AT_ONCE: usize = 256;
 
-/// The row of one episode.
 #[derive(Default)]
 pub(super) struct EpisodeRow {
     pub(super) number: usize,
     /// Its frames among all.
     pub(super) frames: Range<usize>,
-    /// The file of its data.
     pub(super) data: FilePlace,
-    /// The file of its videos.
     pub(super) videos: FilePlace,
     /// The file of the row itself; set when it is written.
     pub(super) meta: FilePlace,
@@ -59,7 +56,6 @@ pub(super) struct EpisodeRows {
     all: BTreeMap<String, Stats>,
 }
 
-/// A column of the table.
 struct EpisodeColumn {
     name: String,
     form: Form,
@@ -174,7 +170,6 @@ impl EpisodeRows {
         })
     }
 
-    /// Adds an episode.
     pub(super) fn add(&mut self, row: EpisodeRow) -> Result<()> {
         for (name, stats) in &row.stats {
             match self.all.get_mut(name) {

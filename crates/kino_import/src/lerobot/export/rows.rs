@@ -29,7 +29,6 @@ pub(super) struct Episodes<'a> {
     pub(super) frames: usize,
 }
 
-/// A stream of an episode.
 struct Frames<'a> {
     outline: &'a StreamOutline,
     stream: Stream,
@@ -124,7 +123,6 @@ impl Episodes<'_> {
     }
 }
 
-/// A video file to write.
 struct Film<'a> {
     videos: &'a dyn Videos,
     path: &'a Path,

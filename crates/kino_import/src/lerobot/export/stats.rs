@@ -19,7 +19,6 @@ use kino_codec::ValueType;
 use super::columns::ImageSize;
 use crate::values::to_f64;
 
-/// The quantiles and their names.
 pub(super) const QUANTILES: [(&str, f64); 5] = [
     ("q01", 0.01),
     ("q10", 0.10),
@@ -28,7 +27,6 @@ pub(super) const QUANTILES: [(&str, f64); 5] = [
     ("q99", 0.99),
 ];
 
-/// Statistics of one column.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Stats {
     pub(super) shape: Vec<usize>,

@@ -21,13 +21,8 @@ use super::table;
 use super::tasks::Tasks;
 use crate::error::Result;
 use crate::export::{FrameReader, Outline, Writing, create_new};
+use crate::lerobot::paths::{DATA_V2, VIDEO_V2};
 
-const DATA_PATH: &str = "data/chunk-{episode_chunk:03d}/episode_{episode_index:06d}.parquet";
-
-const VIDEO_PATH: &str =
-    "videos/chunk-{episode_chunk:03d}/{video_key}/episode_{episode_index:06d}.mp4";
-
-/// Writes the folder.
 pub(crate) fn write(outline: &Outline, reader: &mut FrameReader<'_>, path: &Path) -> Result<()> {
     let meta = path.join("meta");
     std::fs::create_dir_all(&meta).writing(&meta)?;
@@ -78,8 +73,8 @@ pub(crate) fn write(outline: &Outline, reader: &mut FrameReader<'_>, path: &Path
     let folders = (outline.episodes.len() as u64).div_ceil(in_folder);
     let version = OfVersion {
         name: "v2.1",
-        data_path: DATA_PATH,
-        video_path: VIDEO_PATH,
+        data_path: DATA_V2,
+        video_path: VIDEO_V2,
         more: vec![
             ("total_chunks", json!(folders)),
             ("total_videos", json!(videos)),

@@ -85,7 +85,6 @@ fn file_name(id: &str) -> String {
     }
 }
 
-/// Writes the folder.
 pub(crate) fn write(outline: &Outline, reader: &mut FrameReader<'_>, path: &Path) -> Result<()> {
     fs::create_dir(path).writing(path)?;
     about::write_dataset(path, &outline.attributes)?;

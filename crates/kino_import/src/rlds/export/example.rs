@@ -31,7 +31,6 @@ const INT_LIST: u8 = 3 << 3 | 2;
 const ONE: u8 = 1 << 3 | 2;
 const TWO: u8 = 2 << 3 | 2;
 
-/// The lists of one episode.
 pub(super) struct Body {
     path: PathBuf,
     spool: BufWriter<File>,
@@ -39,7 +38,6 @@ pub(super) struct Body {
     lists: Vec<List>,
 }
 
-/// One list in the spool.
 struct List {
     name: String,
     kind: u8,
@@ -216,7 +214,6 @@ impl Body {
     }
 }
 
-/// The files of one split.
 pub(super) struct SplitFiles {
     /// What all names begin with.
     stem: PathBuf,

@@ -127,7 +127,6 @@ fn keep_apart(outline: &mut Outline) {
     }
 }
 
-/// Writes the folder.
 pub(crate) fn write(outline: &Outline, reader: &mut FrameReader<'_>, path: &Path) -> Result<()> {
     let folder = path.join(VERSION);
     fs::create_dir_all(&folder).writing(&folder)?;

@@ -61,7 +61,6 @@ fn key(id: &str) -> String {
     parts.join("/")
 }
 
-/// Writes the folder.
 pub(crate) fn write(outline: &Outline, reader: &mut FrameReader<'_>, path: &Path) -> Result<()> {
     write_shards(outline, reader, path, MAX_SHARD_BYTES)
 }
