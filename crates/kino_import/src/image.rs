@@ -11,7 +11,7 @@ use kino_dataset::Kind;
 use crate::source::FrameBuf;
 use crate::{jpeg, png};
 
-/// The format and type of a stream's encoded images.
+/// The format and type of a stream's images, mostly in files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Encoded {
     pub(crate) ty: ValueType,
@@ -46,7 +46,7 @@ impl Encoded {
     pub(crate) fn kind(&self) -> Kind {
         match (self.ty.dtype(), self.ty.shape()) {
             (Dtype::U8, [_, _, 1 | 3 | 4]) => Kind::Image,
-            (Dtype::U16, [_, _, 1]) => Kind::Depth,
+            (Dtype::U16, [_, _] | [_, _, 1]) | (Dtype::F32, [_, _]) => Kind::Depth,
             _ => Kind::Vector,
         }
     }

@@ -123,7 +123,7 @@ pub fn pack(
         let mut writer = DatasetWriter::open(target, start, writer)?;
         let resumed = writer.resumed().clone();
         let interrupted = writer.interrupted();
-        let bytes = wanted.iter().map(|&idx| fitted.episodes()[idx].bytes());
+        let bytes = wanted.iter().map(|&idx| fitted.episodes[idx].bytes());
         let mut packing = Packing {
             source: &fitted,
             reporter: Reporter::new(progress, wanted.len(), bytes),
@@ -134,13 +134,13 @@ pub fn pack(
             defects,
         };
         let to_read = wanted.iter().copied();
-        let to_read = to_read.filter(|&episode| !resumed.contains(fitted.id(episode)));
+        let to_read = to_read.filter(|&episode| !resumed.contains(&fitted.ids[episode]));
         thread::scope(|scope| {
             let tasks = to_read.flat_map(|episode| {
-                let streams = stream_order(&fitted.episodes()[episode].streams);
+                let streams = stream_order(&fitted.episodes[episode].streams);
                 streams.into_iter().map(move |stream| (episode, stream))
             });
-            let mut ahead = ReadAhead::start(scope, fitted.episodes(), tasks, limits);
+            let mut ahead = ReadAhead::start(scope, &fitted.episodes, tasks, limits);
             for &episode in &wanted {
                 packing.episode(&mut writer, &mut ahead, episode, &resumed)?;
             }
@@ -188,8 +188,8 @@ fn find_defects(
     on_defect: OnDefect,
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<Vec<Defect>> {
-    let bytes = fitted.episodes().iter().map(EpisodeSpec::bytes);
-    let mut reporter = Reporter::new(progress, fitted.episodes().len(), bytes);
+    let bytes = fitted.episodes.iter().map(EpisodeSpec::bytes);
+    let mut reporter = Reporter::new(progress, fitted.episodes.len(), bytes);
     on_defect.judge(look(fitted, threads, &mut || reporter.tell())?)
 }
 
@@ -201,7 +201,7 @@ pub(crate) fn wanted(source: &Fitted<'_>, defects: &[Defect], seed: u64) -> Vec<
     let dropped: HashSet<_> = dropped
         .filter_map(|defect| defect.episode.as_deref())
         .collect();
-    let episodes = source.episodes();
+    let episodes = &source.episodes;
     let mut order = shuffled(episodes.len(), seed);
     order.retain(|&episode| {
         let spec = &episodes[episode];
@@ -239,9 +239,9 @@ impl Packing<'_> {
         resumed: &HashSet<String>,
     ) -> Result<()> {
         let source = self.source;
-        let spec = &source.episodes()[episode];
+        let spec = &source.episodes[episode];
         let (before, passed) = (writer.written_bytes(), self.passed);
-        if resumed.contains(source.id(episode)) {
+        if resumed.contains(&source.ids[episode]) {
             self.passed += spec.bytes();
         } else {
             match self.streams(writer, ahead, episode) {
@@ -253,7 +253,7 @@ impl Packing<'_> {
                 }
                 Err(error) if self.on_defect == OnDefect::Error => {
                     return Err(ImportError::Episode {
-                        episode: source.id(episode).to_owned(),
+                        episode: source.ids[episode].clone(),
                         source: Box::new(error),
                     });
                 }
@@ -265,7 +265,7 @@ impl Packing<'_> {
                         | ImportError::Unsupported { object, file, .. } => {
                             format!("{}:{object}", file.display())
                         }
-                        _ => source.describe().place(spec, ""),
+                        _ => source.info.place(spec, ""),
                     };
                     let defect = Defect::new(place, error.what(), Action::Dropped);
                     self.defects.push(defect.of(&spec.id));
@@ -285,7 +285,7 @@ impl Packing<'_> {
         episode: usize,
     ) -> Result<()> {
         let mut episode_writer = writer.episode(self.info(episode)?)?;
-        for stream in stream_order(&self.source.episodes()[episode].streams) {
+        for stream in stream_order(&self.source.episodes[episode].streams) {
             self.stream(&mut episode_writer, ahead, episode, stream)?;
         }
         if self.on_defect != OnDefect::Error {
@@ -296,15 +296,15 @@ impl Packing<'_> {
     }
 
     fn info(&self, episode: usize) -> Result<EpisodeInfo> {
-        let spec = &self.source.episodes()[episode];
-        let file = self.source.describe().files.get(spec.file);
+        let spec = &self.source.episodes[episode];
+        let file = self.source.info.files.get(spec.file);
         let mut attributes = spec.attributes.clone();
         let of_streams: Map<_, _> = spec.streams.iter().filter_map(stream_attributes).collect();
         if !of_streams.is_empty() {
             attributes.insert("stream_attributes".to_owned(), Value::Object(of_streams));
         }
         Ok(EpisodeInfo {
-            id: self.source.id(episode).to_owned(),
+            id: self.source.ids[episode].clone(),
             position: Some(episode as u64),
             splits: spec.splits.clone(),
             task: spec.task.clone(),
@@ -326,7 +326,7 @@ impl Packing<'_> {
         episode: usize,
         stream: usize,
     ) -> Result<()> {
-        let streams = &self.source.episodes()[episode].streams;
+        let streams = &self.source.episodes[episode].streams;
         let spec = &streams[stream];
         let pieces = ahead.take((episode, stream))?;
         let first = match pieces.recv().map_err(|_| lost_thread())?? {

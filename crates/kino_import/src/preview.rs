@@ -64,7 +64,7 @@ pub fn preview(
     let mut episodes = wanted(&fitted, &defects, 0);
     episodes.sort_unstable();
     let streams = streams(&fitted, plan, &episodes)?;
-    let id = |&episode: &usize| fitted.id(episode).to_owned();
+    let id = |&episode: &usize| fitted.ids[episode].clone();
     Ok(Preview {
         episodes: episodes.iter().map(id).collect(),
         streams,
@@ -74,7 +74,7 @@ pub fn preview(
 
 fn streams(source: &Fitted<'_>, plan: &Plan, episodes: &[usize]) -> Result<Vec<StreamPreview>> {
     let mut found: BTreeMap<&str, StreamPreview> = BTreeMap::new();
-    for episode in episodes.iter().map(|&idx| &source.episodes()[idx]) {
+    for episode in episodes.iter().map(|&idx| &source.episodes[idx]) {
         for (idx, stream) in episode.streams.iter().enumerate() {
             let raw_bytes = stream.bytes();
             if let Some(known) = found.get_mut(stream.name.as_str()) {

@@ -40,7 +40,7 @@ pub(crate) fn look(
     threads: usize,
     go_on: &mut dyn FnMut() -> Result<()>,
 ) -> Result<Vec<Defect>> {
-    let episodes = source.episodes().len();
+    let episodes = source.episodes.len();
     let found = Mutex::new(Vec::new());
     let next = AtomicUsize::new(0);
     let take = || {
@@ -48,7 +48,7 @@ pub(crate) fn look(
         if episode >= episodes {
             return false;
         }
-        let defects = of_episode(source.describe(), &source.episodes()[episode]);
+        let defects = of_episode(source.info, &source.episodes[episode]);
         if !defects.is_empty() {
             found.lock().push((episode, defects));
         }
@@ -70,8 +70,8 @@ pub(crate) fn look(
     gone_on?;
     let mut found = found.into_inner();
     found.sort_by_key(|(episode, _)| *episode);
-    let mut defects = source.describe().defects.clone();
-    defects.extend_from_slice(source.defects());
+    let mut defects = source.info.defects.clone();
+    defects.extend_from_slice(&source.defects);
     defects.extend(found.into_iter().flat_map(|(_, defects)| defects));
     Ok(defects)
 }

@@ -56,6 +56,17 @@ pub(crate) fn to_f64(dtype: Dtype, bytes: &[u8]) -> f64 {
     }
 }
 
+/// A float as the nearest integer that is not negative.
+pub(crate) fn to_whole(value: f64) -> u64 {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a float is cast to the nearest number that there is"
+    )]
+    let whole = value as u64;
+    whole
+}
+
 /// A packed little-endian value.
 pub(crate) fn number(dtype: Dtype, bytes: &[u8]) -> Value {
     match dtype {

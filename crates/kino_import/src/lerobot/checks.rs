@@ -8,7 +8,7 @@ use kino_codec::ValueType;
 use kino_parquet::{Column, Form, Leaf, ParquetFile};
 
 use crate::error::{ImportError, Result};
-use crate::values::to_f64;
+use crate::values::{to_f64, to_whole};
 
 /// Rows that are read at a time.
 const BATCH: u64 = 1 << 16;
@@ -178,10 +178,5 @@ impl Off {
 /// A non-negative integer.
 pub(super) fn to_index(value: f64) -> Option<u64> {
     let is_index = value >= 0.0 && value.fract() == 0.0 && value < 9e15;
-    #[allow(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "whole, not negative and below 2^53"
-    )]
-    is_index.then_some(value as u64)
+    is_index.then(|| to_whole(value))
 }

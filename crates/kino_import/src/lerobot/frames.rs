@@ -10,7 +10,7 @@ use kino_parquet::{Column, Form, Leaf, ParquetFile, read_json};
 use kino_sync::Mutex;
 use serde_json::{Map, Value};
 
-use super::images::{self, Image};
+use super::images::{self, Becomes};
 use super::table;
 use crate::error::{ImportError, Result};
 use crate::jpeg;
@@ -173,7 +173,7 @@ impl Reading {
         rows: Range<u64>,
         spec: &StreamSpec,
     ) -> Result<FrameBuf> {
-        let expected = Image {
+        let expected = Becomes {
             kind: spec.kind,
             frame: spec.frame.clone(),
             carried: spec.carried,

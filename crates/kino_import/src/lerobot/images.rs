@@ -20,16 +20,26 @@ use crate::{files, jpeg, png};
 /// Limit on the pixels of an image: 4K RGB fits, 8K does not.
 const MAX_PIXEL_BYTES: usize = 64 << 20;
 
-/// What an image file becomes.
+/// What a column or an image file becomes.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Image {
+pub(super) struct Becomes {
     pub(super) kind: Kind,
     pub(super) frame: FrameType,
     pub(super) carried: bool,
 }
 
+impl Becomes {
+    pub(super) fn new(kind: Kind, frame: FrameType) -> Self {
+        Self {
+            kind,
+            frame,
+            carried: false,
+        }
+    }
+}
+
 /// The type of an image file, or why it cannot be a frame.
-pub(super) fn look(file: &[u8]) -> Result<Image, String> {
+pub(super) fn look(file: &[u8]) -> Result<Becomes, String> {
     if jpeg::is_jpeg(file) {
         let header = jpeg::header(file).filter(|header| matches!(header.components, 1 | 3));
         let header = header.ok_or("is a JPEG file that is neither 8-bit grayscale nor RGB")?;
@@ -52,7 +62,7 @@ pub(super) fn look(file: &[u8]) -> Result<Image, String> {
 }
 
 /// The pixels of a PNG file, little-endian, if it has the type of the stream's first image.
-pub(super) fn decode(file: &[u8], expected: &Image) -> Result<Vec<u8>, String> {
+pub(super) fn decode(file: &[u8], expected: &Becomes) -> Result<Vec<u8>, String> {
     let found = look(file)?;
     if &found != expected {
         return Err(format!(
@@ -74,9 +84,9 @@ pub(super) fn check_size(frame: FrameType) -> Result<FrameType, String> {
     Ok(frame)
 }
 
-fn image(kind: Kind, dtype: Dtype, shape: &[usize], carried: bool) -> Result<Image, String> {
+fn image(kind: Kind, dtype: Dtype, shape: &[usize], carried: bool) -> Result<Becomes, String> {
     let frame = FrameType::values(dtype, shape).map_err(|error| error.to_string())?;
-    Ok(Image {
+    Ok(Becomes {
         kind,
         frame: check_size(frame)?,
         carried,

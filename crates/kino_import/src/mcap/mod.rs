@@ -46,6 +46,7 @@ use crate::about::{self, About};
 use crate::defect::Defect;
 use crate::error::{ImportError, Result};
 use crate::files::Reading;
+use crate::image::Encoded;
 use crate::open::ImportOptions;
 use crate::recent::Recent;
 use crate::source::{FrameBuf, ReadFrames, Source, SourceInfo, Wanted};
@@ -56,7 +57,6 @@ use decoder::Decoder;
 use mapping::Mapping;
 use message::Value;
 use picks::Pick;
-use pixels::Look;
 use records::Place;
 use spec::{SpecBuilder, When};
 use walk::Contents;
@@ -80,7 +80,7 @@ struct McapStream {
     file: Arc<McapFile>,
     decoder: Arc<Decoder>,
     pick: Pick,
-    look: Option<Look>,
+    look: Option<Encoded>,
     /// The messages, in time order.
     places: Arc<[Place]>,
 }

@@ -6,36 +6,26 @@
 //! ```
 
 use kino_codec::{Dtype, ValueType};
-use kino_dataset::Kind;
 
 use super::message::Value;
+use crate::image::{self, Encoded};
 use crate::source::FrameBuf;
-use crate::{image, jpeg, png};
-
-/// Format and type of a stream's images.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Look {
-    pub(super) kind: Kind,
-    pub(super) ty: ValueType,
-    /// Whether frames are JPEG files.
-    pub(super) carried: bool,
-}
+use crate::{jpeg, png};
 
 /// The format of an image, from its sizes and file header, or what is wrong with it.
-pub(super) fn look(message: &Value<'_>) -> Result<Look, String> {
-    if let Some(raw) = Raw::of(message)? {
-        return Ok(raw.look);
+pub(super) fn look(message: &Value<'_>) -> Result<Encoded, String> {
+    match Raw::of(message)? {
+        Some(raw) => Ok(raw.look),
+        None => image::look(file(message)?),
     }
-    let encoded = image::look(file(message)?)?;
-    Ok(Look {
-        kind: encoded.kind(),
-        ty: encoded.ty,
-        carried: encoded.carried,
-    })
 }
 
 /// Adds an image to the frames.
-pub(super) fn read(message: &Value<'_>, expected: &Look, out: &mut FrameBuf) -> Result<(), String> {
+pub(super) fn read(
+    message: &Value<'_>,
+    expected: &Encoded,
+    out: &mut FrameBuf,
+) -> Result<(), String> {
     let found = look(message)?;
     if found != *expected {
         return Err(format!(
@@ -83,7 +73,7 @@ fn file<'v>(message: &'v Value<'_>) -> Result<&'v [u8], String> {
 }
 
 struct Raw<'v> {
-    look: Look,
+    look: Encoded,
     data: &'v [u8],
     step: usize,
     row_bytes: usize,
@@ -116,11 +106,6 @@ impl<'v> Raw<'v> {
         if ty.elements() == 0 {
             return Err("is an image without pixels".to_owned());
         }
-        let kind = if channels.is_some() {
-            Kind::Image
-        } else {
-            Kind::Depth
-        };
         let row_bytes = ty.frame_bytes() / height;
         let step = match size("step").unwrap_or(0) {
             0 => row_bytes,
@@ -136,11 +121,7 @@ impl<'v> Raw<'v> {
         }
         let is_big = message.get("is_bigendian").and_then(Value::to_i64);
         Ok(Some(Self {
-            look: Look {
-                kind,
-                ty,
-                carried: false,
-            },
+            look: Encoded { ty, carried: false },
             data,
             step,
             row_bytes,
@@ -189,6 +170,8 @@ fn layout(encoding: &str) -> Result<(Dtype, Option<usize>), String> {
 mod tests {
     use std::borrow::Cow;
 
+    use kino_dataset::Kind;
+
     use super::*;
 
     fn image(
@@ -227,7 +210,7 @@ mod tests {
         assert_eq!(pixels(&bgr), [1, 2, 3, 4, 5, 6]);
         let depth = image("16UC1", (1, 2, 4), 1, &[1, 2, 3, 4]);
         assert_eq!(pixels(&depth), [2, 1, 4, 3]);
-        assert_eq!(look(&depth).unwrap().kind, Kind::Depth);
+        assert_eq!(look(&depth).unwrap().kind(), Kind::Depth);
     }
 
     #[test]
@@ -245,7 +228,7 @@ mod tests {
             Value::Message(vec![("format".into(), format), ("data".into(), data)])
         };
         let depth = message("16UC1; compressedDepth png");
-        assert_eq!(look(&depth).unwrap().kind, Kind::Depth);
+        assert_eq!(look(&depth).unwrap().kind(), Kind::Depth);
         assert_eq!(pixels(&depth), [2, 1, 4, 3]);
         // Floats are quantized there, which is not supported.
         assert!(look(&message("32FC1; compressedDepth png")).is_err());

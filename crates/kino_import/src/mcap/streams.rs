@@ -15,9 +15,9 @@ use super::leaf::{Leaf, MAX_LEAVES, Shape};
 use super::mapping::{self, Clock};
 use super::message::is_stamp;
 use super::picks::{Pick, join, known};
-use super::pixels::Look;
 use super::ros2::short;
 use super::topic::Topic;
+use crate::image::Encoded;
 
 /// The longest name of a stream.
 const MAX_NAME_BYTES: usize = 255;
@@ -27,7 +27,7 @@ pub(super) struct TopicStream {
     pub(super) name: String,
     pub(super) kind: Kind,
     pub(super) frame: FrameType,
-    pub(super) look: Option<Look>,
+    pub(super) look: Option<Encoded>,
     pub(super) pick: Pick,
     pub(super) clock: Clock,
     pub(super) attributes: Map<String, Json>,
@@ -193,7 +193,7 @@ impl Topic {
                     return Err(wrong.clone());
                 }
                 let look = image.look.clone().ok_or("has no image")?;
-                (look.kind, FrameType::Values(look.ty.clone()), Some(look))
+                (look.kind(), look.frame(), Some(look))
             }
             Pick::Fields(paths) => {
                 let frame = self.frame(paths)?;

@@ -14,10 +14,11 @@ use super::leaf::{self, Leaf};
 use super::mapping::{self, Clock};
 use super::message::{Value, stamp};
 use super::picks::{Pick, known};
-use super::pixels::{self, Look};
+use super::pixels;
 use super::records::Place;
 use super::ros2::short;
 use super::streams::as_image;
+use crate::image::Encoded;
 
 /// A message: when, and where.
 #[derive(Debug, Clone, Copy)]
@@ -49,7 +50,7 @@ pub(super) struct Topic {
 pub(super) struct Image {
     /// The message that it is in.
     pub(super) inside: String,
-    pub(super) look: Option<Look>,
+    pub(super) look: Option<Encoded>,
     /// Why the images are not one stream.
     pub(super) wrong: Option<String>,
 }

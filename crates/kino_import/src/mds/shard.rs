@@ -8,9 +8,9 @@
 use std::borrow::Cow;
 use std::fs::File;
 use std::hash::Hasher;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{Read, Seek};
+use std::os::unix::fs::FileExt;
 
-use kino_sync::Mutex;
 use sha1::{Digest, Sha1};
 use twox_hash::XxHash64;
 
@@ -30,7 +30,7 @@ const MAX_SAMPLE_BYTES: u64 = 256 << 20;
 /// A shard: its file, or its decompressed content.
 #[derive(Debug)]
 pub(crate) enum Shard {
-    Raw(Mutex<File>, u64),
+    Raw(File, u64),
     Unpacked(Vec<u8>),
 }
 
@@ -61,7 +61,7 @@ impl Shard {
             check(&opened, file)?;
         }
         let shard = if file.path == info.raw.path {
-            Self::Raw(Mutex::new(opened), file.bytes)
+            Self::Raw(opened, file.bytes)
         } else {
             Self::Unpacked(unpack(opened, info, file)?)
         };
@@ -109,9 +109,7 @@ impl Shard {
                     return None;
                 }
                 let mut bytes = vec![0; end - start];
-                let mut file = file.lock();
-                let read = file.seek(SeekFrom::Start(start as u64));
-                read.and_then(|_| file.read_exact(&mut bytes)).ok()?;
+                file.read_exact_at(&mut bytes, start as u64).ok()?;
                 Some(Cow::Owned(bytes))
             }
         }

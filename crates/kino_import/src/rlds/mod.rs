@@ -168,9 +168,13 @@ impl Walk {
                 Found::Damaged(what) => Err(what),
                 Found::Body(span) => {
                     let path = Arc::clone(&file);
+                    let cached = Arc::new(Cached {
+                        location: Location { span, path },
+                        recent: Arc::clone(&self.recent),
+                    });
                     let record = Record::parse(std::mem::take(&mut body));
                     record.and_then(|record| {
-                        let read = self.episode(&mut episode, &record, Location { span, path });
+                        let read = spec::read_episode(&self.leaves, &record, &cached, &mut episode);
                         body = record.body;
                         read
                     })
@@ -197,20 +201,6 @@ impl Walk {
         let file = SourceFile::new(path.clone(), records.len());
         self.info.files.push(file);
         Ok(())
-    }
-
-    /// Fills in an episode; returns the names of what is lost, and why.
-    fn episode(
-        &self,
-        episode: &mut EpisodeSpec,
-        record: &Record,
-        location: Location,
-    ) -> Result<Vec<(String, String)>, String> {
-        let cached = Arc::new(Cached {
-            location,
-            recent: Arc::clone(&self.recent),
-        });
-        spec::read_episode(&self.leaves, record, &cached, episode)
     }
 
     fn keep(&mut self, mut episode: EpisodeSpec, lost: Vec<(String, String)>, place: &str) {

@@ -68,6 +68,21 @@ pub(crate) enum Encoding {
     Zlib,
 }
 
+impl LeafType {
+    /// The shape of values that are stored as plain numbers or texts.
+    pub(crate) fn plain_shape(&self) -> Option<&Shape> {
+        match self {
+            Self::Numbers {
+                encoding: Encoding::None,
+                shape,
+                ..
+            }
+            | Self::Text { shape } => Some(shape),
+            _ => None,
+        }
+    }
+}
+
 impl Leaf {
     /// The name of its stream.
     pub(crate) fn stream(&self) -> &str {

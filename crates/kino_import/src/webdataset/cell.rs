@@ -101,6 +101,14 @@ pub(crate) fn texts(list: &str) -> Result<Npy, String> {
     Ok(Npy::Texts(texts, shape))
 }
 
+/// The arrays of a member: those of an npz by name, or the one that it is.
+pub(crate) fn arrays(ending: Ending, bytes: &[u8]) -> Result<Vec<Option<String>>, String> {
+    match ending {
+        Ending::Npz => Ok(array_names(bytes)?.into_iter().map(Some).collect()),
+        _ => Ok(vec![None]),
+    }
+}
+
 /// The names of the arrays of an npz.
 pub(crate) fn array_names(npz: &[u8]) -> Result<Vec<String>, String> {
     let names = zip::names(npz)?.into_iter();

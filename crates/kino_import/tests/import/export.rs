@@ -14,12 +14,20 @@ use kino_import::{
     StreamSpec,
 };
 use serde_json::json;
+use tempfile::TempDir;
 
 use crate::{fixture, open, pack_as, read_all, with_rate};
 
 pub(crate) fn pack(source: &Source, target: &Path) -> Dataset {
     pack_as(source, target, OnDefect::Keep).unwrap();
     Dataset::open(target).unwrap()
+}
+
+/// A recording, and a dataset of it in a folder that has nothing else.
+pub(crate) fn packed(path: &Path) -> (TempDir, Source, Dataset) {
+    let (folder, source) = (tempfile::tempdir().unwrap(), open(path));
+    let dataset = pack(&source, &folder.path().join("a.kino"));
+    (folder, source, dataset)
 }
 
 /// A stream of values to write.
@@ -127,9 +135,7 @@ fn robomimic_recordings_survive_a_round_trip() {
         "robomimic/low_dim_v01.hdf5",
     ];
     for path in names.map(fixture).into_iter().chain([lift()]) {
-        let folder = tempfile::tempdir().unwrap();
-        let before = open(&path);
-        let dataset = pack(&before, &folder.path().join("a.kino"));
+        let (folder, before, dataset) = packed(&path);
         let target = folder.path().join("out.hdf5");
         let exported = export(&dataset, &target, &options("robomimic", OnDefect::Error)).unwrap();
         assert!(exported.defects.is_empty(), "{:?}", exported.defects);
@@ -155,9 +161,7 @@ fn robomimic_recordings_survive_a_round_trip() {
 
 #[test]
 fn act_recordings_survive_a_round_trip_with_their_jpeg_files() {
-    let folder = tempfile::tempdir().unwrap();
-    let before = open(&fixture("act_jpeg.hdf5"));
-    let dataset = pack(&before, &folder.path().join("a.kino"));
+    let (folder, before, dataset) = packed(&fixture("act_jpeg.hdf5"));
     let target = folder.path().join("out");
     let exported = export(&dataset, &target, &options("act", OnDefect::Error)).unwrap();
     assert!(exported.defects.is_empty(), "{:?}", exported.defects);
@@ -165,19 +169,17 @@ fn act_recordings_survive_a_round_trip_with_their_jpeg_files() {
     assert!(target.join("act_jpeg.hdf5").is_file());
 }
 
+fn refuse_splits(dataset: &Dataset, target: &Path, to: &str) {
+    let refused = export(dataset, target, &options(to, OnDefect::Error)).unwrap_err();
+    let what = "split `train`: cannot be stored";
+    assert!(refused.to_string().contains(what), "{refused}");
+}
+
 #[test]
 fn a_robomimic_recording_becomes_act_and_losses_are_listed() {
-    let folder = tempfile::tempdir().unwrap();
-    let before = open(&lift());
-    let dataset = pack(&before, &folder.path().join("a.kino"));
+    let (folder, before, dataset) = packed(&lift());
     let target = folder.path().join("out");
-    let refused = export(&dataset, &target, &options("act", OnDefect::Error)).unwrap_err();
-    assert!(
-        refused
-            .to_string()
-            .contains("split `train`: cannot be stored"),
-        "{refused}"
-    );
+    refuse_splits(&dataset, &target, "act");
     assert!(!target.exists());
     let exported = export(&dataset, &target, &options("act", OnDefect::Keep)).unwrap();
     assert!(exported.defects.iter().any(Defect::is_lost));
@@ -195,17 +197,9 @@ fn a_robomimic_recording_becomes_act_and_losses_are_listed() {
 
 #[test]
 fn a_zarr_has_every_row_of_every_episode() {
-    let folder = tempfile::tempdir().unwrap();
-    let before = open(&lift());
-    let dataset = pack(&before, &folder.path().join("a.kino"));
+    let (folder, before, dataset) = packed(&lift());
     let target = folder.path().join("out.zarr");
-    let refused = export(&dataset, &target, &options("zarr", OnDefect::Error)).unwrap_err();
-    assert!(
-        refused
-            .to_string()
-            .contains("split `train`: cannot be stored"),
-        "{refused}"
-    );
+    refuse_splits(&dataset, &target, "zarr");
     export(&dataset, &target, &options("zarr", OnDefect::Keep)).unwrap();
     let read = |name: &str| std::fs::read(target.join(name)).unwrap();
     let head = |name: &str| -> serde_json::Value {
@@ -282,8 +276,7 @@ fn a_zarr_survives_a_round_trip_if_it_can_hold_everything() {
 
 #[test]
 fn only_selected_episodes_are_written_and_an_existing_target_is_untouched() {
-    let folder = tempfile::tempdir().unwrap();
-    let dataset = pack(&open(&lift()), &folder.path().join("a.kino"));
+    let (folder, _, dataset) = packed(&lift());
     let mut options = options("robomimic", OnDefect::Error);
     options.selection.episodes = Some(Episodes::Ids(vec!["demo_2".to_owned()]));
     let target = folder.path().join("new/out.hdf5");
@@ -305,8 +298,7 @@ fn only_selected_episodes_are_written_and_an_existing_target_is_untouched() {
 
 #[test]
 fn a_stopped_export_leaves_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    let dataset = pack(&open(&lift()), &folder.path().join("a.kino"));
+    let (folder, _, dataset) = packed(&lift());
     for to in kino_import::EXPORTERS.iter().map(|exporter| exporter.name) {
         let mut calls = 0;
         let stopped = kino_import::export(

@@ -16,7 +16,7 @@ use kino_import::{
 };
 use serde_json::{Value, json};
 
-use crate::export::{export, lift, options, pack, rate, same, stream, values};
+use crate::export::{export, lift, options, pack, packed, rate, same, stream, values};
 use crate::{copy, faults, lerobot, open, position, read_all};
 
 const VERSIONS: [&str; 2] = ["lerobot-v2.1", "lerobot-v3"];
@@ -174,9 +174,7 @@ fn statistics_match_lerobot() {
 
 #[test]
 fn a_robomimic_recording_becomes_lerobot() {
-    let folder = tempfile::tempdir().unwrap();
-    let before = &open(&lift());
-    let dataset = pack(before, &folder.path().join("a.kino"));
+    let (folder, before, dataset) = packed(&lift());
     for to in VERSIONS {
         let target = folder.path().join(to);
         let exported = export(&dataset, &target, &options(to, OnDefect::Keep)).unwrap();
@@ -209,7 +207,7 @@ fn a_robomimic_recording_becomes_lerobot() {
                     "{name}"
                 );
                 assert!(
-                    read_all(before, idx, stream, 7) == read_all(after, idx, found, 11),
+                    read_all(&before, idx, stream, 7) == read_all(after, idx, found, 11),
                     "{name}"
                 );
             }
@@ -502,9 +500,7 @@ impl Video for RawIn {
 
 #[test]
 fn video_files_are_where_lerobot_expects_them() {
-    let folder = tempfile::tempdir().unwrap();
-    let before = open(&lift());
-    let dataset = pack(&before, &folder.path().join("a.kino"));
+    let (folder, before, dataset) = packed(&lift());
     for to in VERSIONS {
         let target = folder.path().join(to);
         let mut options = options(to, OnDefect::Keep);
@@ -541,8 +537,7 @@ fn video_files_are_where_lerobot_expects_them() {
 
 #[test]
 fn a_video_that_lacks_a_frame_fails_the_export_and_other_formats_refuse_video() {
-    let folder = tempfile::tempdir().unwrap();
-    let dataset = pack(&open(&lift()), &folder.path().join("a.kino"));
+    let (folder, _, dataset) = packed(&lift());
     let target = folder.path().join("out");
     let mut options = options("lerobot-v3", OnDefect::Keep);
     options.cameras = Cameras::Video(Arc::new(Raw { lost: 1 }));

@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 use kino_codec::ValueType;
 
 use super::columns::ImageSize;
-use crate::values::to_f64;
+use crate::values::{to_f64, to_whole};
 
 pub(super) const QUANTILES: [(&str, f64); 5] = [
     ("q01", 0.01),
@@ -158,17 +158,6 @@ impl Element {
 /// The index of a quantile among sorted values.
 fn rank(share: f64, len: u64) -> u64 {
     to_whole((share * len as f64).ceil()).saturating_sub(1)
-}
-
-/// A float as a non-negative integer.
-fn to_whole(value: f64) -> u64 {
-    #[allow(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a float is cast to the nearest number that there is"
-    )]
-    let whole = value as u64;
-    whole
 }
 
 /// How often each channel has each of its 256 values.
