@@ -133,24 +133,7 @@ pub fn pack(
             on_defect,
             defects,
         };
-        let to_read = wanted.iter().copied();
-        let to_read = to_read.filter(|&episode| !resumed.contains(&fitted.ids[episode]));
-        thread::scope(|scope| {
-            let tasks = to_read.flat_map(|episode| {
-                let streams = stream_order(&fitted.episodes[episode].streams);
-                streams.into_iter().map(move |stream| (episode, stream))
-            });
-            let mut ahead = ReadAhead::start(scope, &fitted.episodes, tasks, limits);
-            for &episode in &wanted {
-                packing.episode(&mut writer, &mut ahead, episode, &resumed)?;
-            }
-            // Frames that were read are not encoded yet.
-            while writer.write_next()? {
-                packing.tell(writer.written_bytes())?;
-            }
-            packing.tell(writer.written_bytes())?;
-            Ok::<_, ImportError>(())
-        })?;
+        packing.episodes(&mut writer, &wanted, &resumed, limits)?;
         let Packing {
             shifts,
             defects,
@@ -231,6 +214,34 @@ struct Packing<'a> {
 }
 
 impl Packing<'_> {
+    /// Packs these episodes in this order, except for those that are resumed.
+    fn episodes(
+        &mut self,
+        writer: &mut DatasetWriter,
+        wanted: &[usize],
+        resumed: &HashSet<String>,
+        limits: Limits,
+    ) -> Result<()> {
+        let source = self.source;
+        let to_read = wanted.iter().copied();
+        let to_read = to_read.filter(|&episode| !resumed.contains(&source.ids[episode]));
+        thread::scope(|scope| {
+            let tasks = to_read.flat_map(|episode| {
+                let streams = stream_order(&source.episodes[episode].streams);
+                streams.into_iter().map(move |stream| (episode, stream))
+            });
+            let mut ahead = ReadAhead::start(scope, &source.episodes, tasks, limits);
+            for &episode in wanted {
+                self.episode(writer, &mut ahead, episode, resumed)?;
+            }
+            // Frames that were read are not encoded yet.
+            while writer.write_next()? {
+                self.tell(writer.written_bytes())?;
+            }
+            self.tell(writer.written_bytes())
+        })
+    }
+
     fn episode(
         &mut self,
         writer: &mut DatasetWriter,
