@@ -189,11 +189,11 @@ pub(crate) fn cannot_read(path: &Path, source: io::Error) -> ImportError {
 }
 
 /// Names the file of a failed read.
-pub(crate) trait Reading<T> {
+pub(crate) trait ReadingPath<T> {
     fn reading(self, path: &Path) -> Result<T>;
 }
 
-impl<T> Reading<T> for io::Result<T> {
+impl<T> ReadingPath<T> for io::Result<T> {
     fn reading(self, path: &Path) -> Result<T> {
         self.map_err(|source| cannot_read(path, source))
     }

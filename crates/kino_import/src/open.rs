@@ -8,7 +8,7 @@ use std::sync::Arc;
 use kino_dataset::check_local;
 
 use crate::error::{ImportError, Result, invalid};
-use crate::files::{self, Reading};
+use crate::files::{self, ReadingPath};
 use crate::formats::{self, Format};
 use crate::part::{self, Part};
 use crate::source::Source;

@@ -329,7 +329,7 @@ mod tests {
 
     use super::*;
     use crate::error::ImportError;
-    use crate::files::{self, Reading};
+    use crate::files::{self, ReadingPath};
 
     /// A toy format, whole: a file is one episode of one joint angle, a float32 per frame.
     fn open(path: &Path) -> Result<Source> {

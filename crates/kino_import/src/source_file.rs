@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use std::time::SystemTime;
 
 use crate::error::{Result, invalid};
-use crate::files::{self, Reading};
+use crate::files::{self, ReadingPath};
 
 /// One file of a source, or one folder that forms a unit.
 #[derive(Debug, Clone)]

@@ -243,11 +243,11 @@ pub(crate) fn put_json(path: &Path, value: &Value) -> Result<()> {
 }
 
 /// Names the file or folder of a failed write.
-pub(crate) trait Writing<T> {
+pub(crate) trait WritingPath<T> {
     fn writing(self, path: &Path) -> Result<T>;
 }
 
-impl<T, E: Into<Box<dyn Error + Send + Sync>>> Writing<T> for Result<T, E> {
+impl<T, E: Into<Box<dyn Error + Send + Sync>>> WritingPath<T> for Result<T, E> {
     fn writing(self, path: &Path) -> Result<T> {
         self.map_err(|error| unwritable(path, error))
     }

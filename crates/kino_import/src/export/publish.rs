@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 use crate::error::{ImportError, Result, invalid};
-use crate::export::{Writing, unwritable};
+use crate::export::{WritingPath, unwritable};
 use crate::files;
 
 /// How the name of a private folder begins. It is short and does not contain the target's name, which may be as long as

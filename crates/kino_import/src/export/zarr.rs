@@ -19,7 +19,7 @@ use kino_codec::{Dtype, ValueType};
 use serde_json::{Value, json};
 
 use crate::error::Result;
-use crate::export::{FrameReader, Outline, StreamOutline, Writing, put_json};
+use crate::export::{FrameReader, Outline, StreamOutline, WritingPath, put_json};
 use crate::npy;
 
 /// A chunk has at most this many bytes, unless one row has more.

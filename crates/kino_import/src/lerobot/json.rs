@@ -9,7 +9,7 @@ use std::path::Path;
 use serde_json::{Map, Value};
 
 use crate::error::{ImportError, Result};
-use crate::files::{self, Reading};
+use crate::files::{self, ReadingPath};
 
 /// Limit on a JSON file that is read whole.
 const MAX_BYTES: u64 = 16 << 20;

@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::error::{ImportError, Result};
-use crate::files::Reading;
+use crate::files::ReadingPath;
 use crate::open::ImportOptions;
 use crate::source::{BLOCK_BYTES, FrameBuf, ReadFrames, Source, SourceInfo, Wanted};
 use crate::source_file::SourceFile;

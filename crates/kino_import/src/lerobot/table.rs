@@ -6,7 +6,7 @@ use std::sync::Arc;
 use kino_parquet::{Input, Limits, ParquetFile};
 
 use crate::error::Result;
-use crate::files::{self, Reading};
+use crate::files::{self, ReadingPath};
 
 /// A day at 1000 Hz; pages of numbers and texts are about a megabyte, those of images can be larger, but are already
 /// compressed.

@@ -45,7 +45,7 @@ use serde_json::Value as Json;
 use crate::about::{self, About};
 use crate::defect::Defect;
 use crate::error::{ImportError, Result};
-use crate::files::Reading;
+use crate::files::ReadingPath;
 use crate::image::Encoded;
 use crate::open::ImportOptions;
 use crate::recent::Recent;

@@ -15,7 +15,7 @@ use sha1::{Digest, Sha1};
 use twox_hash::XxHash64;
 
 use crate::error::{ImportError, Result};
-use crate::files::{self, Reading};
+use crate::files::{self, ReadingPath};
 use crate::mds::index::{Column, Promise, ShardInfo};
 
 /// Offsets have 32 bits.

@@ -27,7 +27,7 @@ use serde_json::Value;
 use crate::about::{self, About};
 use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result, invalid};
-use crate::files::{self, Reading};
+use crate::files::{self, ReadingPath};
 use crate::open::ImportOptions;
 use crate::recent::Recent;
 use crate::source::{EpisodeSpec, Source, SourceInfo};

@@ -12,7 +12,7 @@ use std::io::{self, BufReader, Read};
 use std::path::Path;
 
 use crate::error::{ImportError, Result};
-use crate::files::{self, Reading};
+use crate::files::{self, ReadingPath};
 
 /// Length and its checksum.
 const HEAD_LEN: u64 = 12;

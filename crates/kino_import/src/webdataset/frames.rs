@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::error::{ImportError, Result};
-use crate::files::Reading;
+use crate::files::ReadingPath;
 use crate::image::{self, Encoded};
 use crate::npy::Npy;
 use crate::recent::Recent;

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::defect::Defect;
 use crate::error::{ImportError, Result};
-use crate::files::{self, Reading};
+use crate::files::{self, ReadingPath};
 use crate::formats::starts_with;
 use crate::source_file::SourceFile;
 use crate::tar;

@@ -15,7 +15,8 @@ use super::stats::{Channels, Stats, sampled};
 use super::tasks::Tasks;
 use crate::error::{Result, invalid};
 use crate::export::{
-    Cameras, EpisodeOutline, FrameReader, Outline, StreamOutline, Writing, create_new, unwritable,
+    Cameras, EpisodeOutline, FrameReader, Outline, StreamOutline, WritingPath, create_new,
+    unwritable,
 };
 use crate::png;
 use crate::video::{VideoError, VideoShape, Videos};

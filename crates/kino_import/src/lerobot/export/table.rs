@@ -7,7 +7,7 @@ use kino_codec::Dtype;
 use kino_parquet::{Compression, Field, Form, Presence, WriteOptions, Writer};
 
 use crate::error::Result;
-use crate::export::{Writing, create_new};
+use crate::export::{WritingPath, create_new};
 
 /// A column of one integer per row.
 pub(super) const WHOLE: Form = Form::scalar(Dtype::I64);

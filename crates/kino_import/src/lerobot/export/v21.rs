@@ -20,7 +20,7 @@ use super::stats::Quantiles;
 use super::table;
 use super::tasks::Tasks;
 use crate::error::Result;
-use crate::export::{FrameReader, Outline, Writing, create_new};
+use crate::export::{FrameReader, Outline, WritingPath, create_new};
 use crate::lerobot::paths::{DATA_V2, VIDEO_V2};
 
 pub(crate) fn write(outline: &Outline, reader: &mut FrameReader<'_>, path: &Path) -> Result<()> {

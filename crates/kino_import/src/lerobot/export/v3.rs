@@ -23,7 +23,7 @@ use super::stats::Quantiles;
 use super::table::{self, FilePlace, WHOLE, field};
 use super::tasks::Tasks;
 use crate::error::{Result, invalid};
-use crate::export::{FrameReader, Outline, Writing, put_json};
+use crate::export::{FrameReader, Outline, WritingPath, put_json};
 use crate::lerobot::paths::{DATA_V3, VIDEO_V3};
 
 /// A file is full at this size, as in LeRobot.

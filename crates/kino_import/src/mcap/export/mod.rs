@@ -22,7 +22,7 @@ use kino_dataset::{Episode, Stream};
 
 use crate::about::{self, About, Clocks};
 use crate::error::{Result, invalid};
-use crate::export::{EpisodeOutline, FrameReader, ImageForm, Outline, StreamOutline, Writing};
+use crate::export::{EpisodeOutline, FrameReader, ImageForm, Outline, StreamOutline, WritingPath};
 use crate::png;
 use file::McapFile;
 use messages::Message;

@@ -18,7 +18,7 @@ use kino_dataset::Stream;
 use super::leaves::{Form, Leaf};
 use super::numbered;
 use crate::error::{Result, invalid};
-use crate::export::{FrameReader, StreamOutline, Writing, create_new};
+use crate::export::{FrameReader, StreamOutline, WritingPath, create_new};
 use crate::rlds::tfrecord::{MAX_BODY_LEN, mask};
 use crate::values::integer;
 

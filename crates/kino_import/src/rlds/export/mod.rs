@@ -32,7 +32,7 @@ use serde_json::{Map, Value, json};
 use crate::about::{self, About, Clocks};
 use crate::error::{Result, invalid};
 use crate::export::{
-    EpisodeOutline, FrameReader, Outline, StreamOutline, Writing, after, put_json,
+    EpisodeOutline, FrameReader, Outline, StreamOutline, WritingPath, after, put_json,
 };
 use crate::rlds::spec::ABOUT;
 use crate::specs::most_common;

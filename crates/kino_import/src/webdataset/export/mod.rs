@@ -24,7 +24,7 @@ use serde_json::json;
 
 use crate::about::{self, About, Clocks};
 use crate::error::Result;
-use crate::export::{EpisodeOutline, FrameReader, Outline, StreamOutline, Writing};
+use crate::export::{EpisodeOutline, FrameReader, Outline, StreamOutline, WritingPath};
 use crate::npy;
 use crate::webdataset::ABOUT;
 use tar::Tar;
