@@ -46,7 +46,7 @@ pub(super) struct Topic {
     pub(super) images: Vec<Image>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Image {
     /// The message that it is in.
     pub(super) inside: String,
@@ -75,7 +75,10 @@ impl Topic {
             .collect();
         images.sort();
         images.dedup();
-        let images = images.into_iter();
+        let to_image = |inside| Image {
+            inside,
+            ..Image::default()
+        };
         Self {
             name: name.to_owned(),
             schema: schema.clone(),
@@ -87,13 +90,7 @@ impl Topic {
             stamps: 0,
             has_time: false,
             leaves: BTreeMap::new(),
-            images: images
-                .map(|inside| Image {
-                    inside,
-                    look: None,
-                    wrong: None,
-                })
-                .collect(),
+            images: images.into_iter().map(to_image).collect(),
         }
     }
 

@@ -42,7 +42,7 @@ pub(crate) struct Location {
 }
 
 /// Where a record is, and those that were read last.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Cached {
     pub(crate) location: Location,
     pub(crate) recent: Arc<Recent<Location, Record>>,
@@ -53,7 +53,7 @@ pub(crate) struct Cached {
 pub(crate) struct RldsStream {
     pub(crate) leaf: Arc<Leaf>,
     pub(crate) reading: Reading,
-    pub(crate) cached: Arc<Cached>,
+    pub(crate) cached: Cached,
 }
 
 impl ReadFrames for RldsStream {

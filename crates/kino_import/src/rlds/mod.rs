@@ -168,10 +168,10 @@ impl Walk {
                 Found::Damaged(what) => Err(what),
                 Found::Body(span) => {
                     let path = Arc::clone(&file);
-                    let cached = Arc::new(Cached {
+                    let cached = Cached {
                         location: Location { span, path },
                         recent: Arc::clone(&self.recent),
-                    });
+                    };
                     let record = Record::parse(std::mem::take(&mut body));
                     record.and_then(|record| {
                         let read = spec::read_episode(&self.leaves, &record, &cached, &mut episode);

@@ -60,7 +60,7 @@ pub(crate) enum Reading {
 pub(crate) fn read_episode(
     leaves: &[Arc<Leaf>],
     record: &Record,
-    cached: &Arc<Cached>,
+    cached: &Cached,
     episode: &mut EpisodeSpec,
 ) -> Result<Vec<(String, String)>, String> {
     let mut lost = Vec::new();
@@ -142,7 +142,7 @@ fn stream(
     leaf: &Arc<Leaf>,
     record: &Record,
     steps: usize,
-    cached: &Arc<Cached>,
+    cached: &Cached,
 ) -> Result<StreamSpec, Refusal> {
     let (frame, reading) = match leaf.lists {
         0 => {
@@ -164,7 +164,7 @@ fn stream(
     let values = RldsStream {
         leaf: Arc::clone(leaf),
         reading,
-        cached: Arc::clone(cached),
+        cached: cached.clone(),
     };
     let name = leaf.stream();
     let mut stream = StreamSpec::new(name, kind, frame, steps as u64, Arc::new(values));

@@ -194,15 +194,13 @@ impl Walk {
                 |(field, what)| Defect::new(format!("{place}.{field}"), what, action).of(&id);
             self.defects.extend(found.into_iter().map(defect));
         }
+        let attributes = &draft.episode.attributes;
         let mut episode = EpisodeSpec {
             object: id.clone(),
             id,
-            success: draft.attributes.get("success").and_then(Value::as_bool),
-            attributes: draft.attributes,
-            task: draft.task,
+            success: attributes.get("success").and_then(Value::as_bool),
             file,
-            streams: draft.streams,
-            ..EpisodeSpec::default()
+            ..draft.episode
         };
         episode.sort_streams();
         if let Some(about) = draft.about {

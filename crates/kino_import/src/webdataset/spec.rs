@@ -17,11 +17,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kino_codec::FrameType;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::about::About;
 use crate::npy::Npy;
-use crate::source::StreamSpec;
+use crate::source::{EpisodeSpec, StreamSpec};
 use crate::specs::INSTRUCTIONS;
 use crate::values::kind_of;
 use crate::webdataset::ABOUT;
@@ -38,13 +38,12 @@ pub(crate) type Fields = BTreeMap<String, Place>;
 /// What an episode becomes.
 #[derive(Debug, Default)]
 pub(crate) struct Draft {
-    pub(crate) streams: Vec<StreamSpec>,
-    pub(crate) attributes: Map<String, Value>,
+    /// Its streams, attributes and task.
+    pub(crate) episode: EpisodeSpec,
     /// Field and what is wrong with it.
     pub(crate) lost: Vec<(String, String)>,
     /// Field and note.
     pub(crate) noted: Vec<(String, String)>,
-    pub(crate) task: Option<String>,
     /// What an export wrote about it.
     pub(crate) about: Option<About>,
 }
@@ -234,7 +233,7 @@ impl Draft {
                 Ok(Cell::Text(text)) => {
                     let value = cell::attribute(&text);
                     self.look_for_task(&name, &Cell::Text(text));
-                    self.attributes.insert(name, value);
+                    self.episode.attributes.insert(name, value);
                     continue;
                 }
                 Ok(Cell::Image(_)) => {
@@ -280,7 +279,7 @@ impl Draft {
                     );
                     self.noted.push((name.clone(), what));
                 }
-                self.attributes.insert(name, value);
+                self.episode.attributes.insert(name, value);
             }
             (Err(what), None) => self.lost.push((name, what)),
             (Ok(_), None) => {
@@ -302,7 +301,7 @@ impl Draft {
         let values = Arc::new(values);
         let mut stream = StreamSpec::new(name, kind, frame, frames as u64, values);
         stream.carried = carried;
-        self.streams.push(stream);
+        self.episode.streams.push(stream);
     }
 
     fn images(
@@ -335,10 +334,10 @@ impl Draft {
     fn look_for_task(&mut self, name: &str, cell: &Cell) {
         if let Cell::Text(text) = cell
             && INSTRUCTIONS.contains(&name)
-            && self.task.is_none()
+            && self.episode.task.is_none()
             && !text.trim().is_empty()
         {
-            self.task = Some(text.trim().to_owned());
+            self.episode.task = Some(text.trim().to_owned());
         }
     }
 }
