@@ -15,7 +15,6 @@
 //! names, kinds, shapes and clocks. Other libraries that read the format can ignore it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -24,9 +23,9 @@ use kino_dataset::{Clock, Episode, Kind};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::defect::{Action, Defect};
+use crate::defect::Defect;
 use crate::error::Result;
-use crate::export::{EpisodeOutline, unwritable};
+use crate::export::{EpisodeOutline, put_json};
 use crate::files;
 use crate::open::ImportOptions;
 use crate::shift::find_shifts;
@@ -44,9 +43,8 @@ const MAX_DATASET_BYTES: u64 = 64 << 20;
 
 /// Writes the dataset's attributes into the folder of an export.
 pub(crate) fn write_dataset(folder: &Path, attributes: &Map<String, Value>) -> Result<()> {
-    let path = folder.join(DATASET);
-    let text = json!({"kinograph": LAYOUT, "attributes": attributes});
-    fs::write(&path, format!("{text:#}\n")).map_err(|error| unwritable(&path, error))
+    let said = json!({"kinograph": LAYOUT, "attributes": attributes});
+    put_json(&folder.join(DATASET), &said)
 }
 
 /// The attributes of the dataset that was exported to this folder. A file that does not hold them is a defect.
@@ -68,7 +66,7 @@ pub(crate) fn read_dataset(
         Some(Value::Object(attributes)) if is_ours => Ok(Some(attributes)),
         _ => {
             let what = "was not written by an export of this version; it is not imported";
-            defects.push(Defect::new(DATASET, what, Action::Skipped));
+            defects.push(Defect::lost(DATASET, what));
             Ok(None)
         }
     }
@@ -194,7 +192,6 @@ impl About {
         }))
     }
 
-    /// Serializes to JSON.
     pub(crate) fn to_json(&self) -> String {
         // Keys are strings and no value is NaN: rates are finite.
         serde_json::to_string(self).unwrap_or_default()
@@ -218,7 +215,6 @@ impl About {
         self
     }
 
-    /// The episode's id.
     pub(crate) fn id(&self) -> &str {
         &self.id
     }
@@ -238,7 +234,7 @@ impl About {
     /// Restores an episode; what does not match becomes a defect at `place`.
     pub(crate) fn restore(self, episode: &mut EpisodeSpec, place: &str, defects: &mut Vec<Defect>) {
         let faults = self.apply(episode).into_iter();
-        let fault = |what| Defect::new(place, what, Action::Skipped).of(&episode.id);
+        let fault = |what| Defect::lost(place, what).of(&episode.id);
         defects.extend(faults.map(fault));
     }
 

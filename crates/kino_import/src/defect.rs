@@ -63,6 +63,21 @@ impl Defect {
         }
     }
 
+    /// An object that is not imported.
+    pub(crate) fn lost(place: impl Into<String>, what: impl Into<String>) -> Self {
+        Self::new(place, what, Action::Skipped)
+    }
+
+    /// An object that is imported as it is.
+    pub(crate) fn kept(place: impl Into<String>, what: impl Into<String>) -> Self {
+        Self::new(place, what, Action::Kept)
+    }
+
+    /// Something worth knowing.
+    pub(crate) fn noted(place: impl Into<String>, what: impl Into<String>) -> Self {
+        Self::new(place, what, Action::Noted)
+    }
+
     /// The same defect, attributed to an episode.
     pub(crate) fn of(mut self, episode: &str) -> Self {
         self.episode = Some(episode.to_owned());
@@ -120,6 +135,23 @@ impl OnDefect {
             Self::DropEpisode => "drop-episode",
             Self::Keep => "keep",
         }
+    }
+
+    /// Applies the policy: refuses the defects, or marks those whose episodes are dropped.
+    pub(crate) fn judge(self, mut defects: Vec<Defect>) -> Result<Vec<Defect>, ImportError> {
+        match self {
+            Self::Error if defects.iter().any(Defect::is_fault) => {
+                return Err(ImportError::Defects { defects });
+            }
+            Self::DropEpisode => {
+                let faults = defects.iter_mut().filter(|defect| defect.is_fault());
+                for defect in faults.filter(|defect| defect.episode.is_some()) {
+                    defect.action = Action::Dropped;
+                }
+            }
+            Self::Error | Self::Keep => {}
+        }
+        Ok(defects)
     }
 }
 

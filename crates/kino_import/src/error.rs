@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use kino_dataset::{DatasetError, ErrorKind};
 
 use crate::defect::Defect;
-use crate::group::group_defects;
+use crate::group::{Group, group_defects};
 
 /// The result of an import.
 pub type Result<T, E = ImportError> = std::result::Result<T, E>;
@@ -267,40 +267,37 @@ fn at(file: &Path, object: &str) -> String {
     }
 }
 
-/// All defects, grouped, and what to do about them.
+/// The faults among some defects, grouped, each in a line of its own.
+fn lines(defects: &[Defect]) -> String {
+    let groups = group_defects(defects.iter().filter(|defect| defect.is_fault()));
+    let line = |group: &Group<'_>| format!("\n  {}", group.text());
+    groups.iter().map(line).collect()
+}
+
+/// All defects, and what to do about them.
 fn list(defects: &[Defect]) -> String {
-    let faults: Vec<_> = defects.iter().filter(|defect| defect.is_fault()).collect();
-    let mut text = match faults.len() {
-        1 => "the source has a defect; nothing was written\n".to_owned(),
-        count => format!("the source has {count} defects; nothing was written\n"),
+    let count = match defects.iter().filter(|defect| defect.is_fault()).count() {
+        1 => "a defect".to_owned(),
+        count => format!("{count} defects"),
     };
-    for group in group_defects(faults) {
-        text.push_str(&format!("  {}\n", group.text()));
-    }
-    text.push_str(
-        "fix them, or import the rest: `--on-defect drop-episode` skips every episode with a defect, \
-         `--on-defect keep` imports everything readable (in Python on_defect=)",
-    );
-    text
+    format!(
+        "the source has {count}; nothing was written{}\nfix them, or import the rest: `--on-defect drop-episode` skips \
+         every episode with a defect, `--on-defect keep` imports everything readable (in Python on_defect=)",
+        lines(defects)
+    )
 }
 
-/// Why each episode was dropped, grouped.
+/// Why each episode was dropped.
 fn list_dropped(defects: &[Defect]) -> String {
-    let mut text = "no episode can be imported; nothing was written".to_owned();
-    for group in group_defects(defects.iter().filter(|defect| defect.is_fault())) {
-        text.push_str(&format!("\n  {}", group.text()));
-    }
-    text
+    let lines = lines(defects);
+    format!("no episode can be imported; nothing was written{lines}")
 }
 
-/// What a format cannot hold, one per line, and what to do about it.
+/// What a format cannot hold, and what to do about it.
 fn list_no_place(format: &str, defects: &[Defect]) -> String {
-    let mut text = format!("{format} cannot hold all of the dataset; nothing was written\n");
-    for group in group_defects(defects.iter().filter(|defect| defect.is_fault())) {
-        text.push_str(&format!("  {}\n", group.text()));
-    }
-    text.push_str(
-        "`--on-defect keep` skips these and writes the rest (in Python on_defect=\"keep\")",
-    );
-    text
+    format!(
+        "{format} cannot hold all of the dataset; nothing was written{}\n`--on-defect keep` skips these and writes the \
+         rest (in Python on_defect=\"keep\")",
+        lines(defects)
+    )
 }

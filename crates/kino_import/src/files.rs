@@ -68,11 +68,8 @@ fn check_pointer(path: &Path, file: &File, len: u64) -> io::Result<()> {
     if file.read_exact_at(&mut start, 0).is_err() || start != LFS_START {
         return Ok(());
     }
-    let folder = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty());
     let pointer = LfsPointer {
-        folder: folder.unwrap_or(Path::new(".")).display().to_string(),
+        folder: parent(path).display().to_string(),
     };
     Err(io::Error::new(io::ErrorKind::InvalidData, pointer))
 }
@@ -124,12 +121,24 @@ fn name(kind: FileType) -> &'static str {
     }
 }
 
+/// The last part of a path, for messages.
+pub(crate) fn file_name(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
+/// The folder of a file, which may be the working directory.
+pub(crate) fn parent(path: &Path) -> &Path {
+    let parent = path.parent().filter(|parent| *parent != Path::new(""));
+    parent.unwrap_or(Path::new("."))
+}
+
 /// Reads a file of at most `limit` bytes.
 pub(crate) fn read_limited(path: &Path, limit: u64) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     // The length reported by the system is not trusted: the file may grow while it is read.
     let read = open(path).and_then(|file| file.take(limit + 1).read_to_end(&mut bytes));
-    read.map_err(|source| cannot_read(path, source))?;
+    read.reading(path)?;
     if bytes.len() as u64 > limit {
         let what = format!("is longer than {limit} bytes, the limit for this file");
         return Err(ImportError::corrupt(path, "/", what));
@@ -179,6 +188,17 @@ pub(crate) fn cannot_read(path: &Path, source: io::Error) -> ImportError {
     }
 }
 
+/// Names the file of a failed read.
+pub(crate) trait ReadingPath<T> {
+    fn reading(self, path: &Path) -> Result<T>;
+}
+
+impl<T> ReadingPath<T> for io::Result<T> {
+    fn reading(self, path: &Path) -> Result<T> {
+        self.map_err(|source| cannot_read(path, source))
+    }
+}
+
 /// Refuses a folder that contains a link out of it, unless the user follows links.
 ///
 /// The whole folder is listed up front, so that importers need not check each file.
@@ -186,9 +206,7 @@ pub(crate) fn check_links(folder: &Path, options: &ImportOptions) -> Result<()> 
     if options.follow_links {
         return Ok(());
     }
-    let root = folder
-        .canonicalize()
-        .map_err(|source| cannot_read(folder, source))?;
+    let root = folder.canonicalize().reading(folder)?;
     let mut waiting = vec![folder.to_owned()];
     while let Some(inner) = waiting.pop() {
         // A folder that cannot be listed is reported by the importer, if it needs it.

@@ -154,7 +154,7 @@ mod tests {
     }
 
     fn lost(place: String, what: &str, episode: usize) -> Defect {
-        Defect::new(place, what, Action::Skipped).of(&format!("episode_{episode}"))
+        Defect::lost(place, what).of(&format!("episode_{episode}"))
     }
 
     #[test]

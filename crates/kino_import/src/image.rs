@@ -11,10 +11,9 @@ use kino_dataset::Kind;
 use crate::source::FrameBuf;
 use crate::{jpeg, png};
 
-/// The format and type of a stream's encoded images.
+/// The format and type of a stream's images, mostly in files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Encoded {
-    /// The type of their pixels.
     pub(crate) ty: ValueType,
     /// Whether they are carried as JPEG files.
     pub(crate) carried: bool,
@@ -47,7 +46,7 @@ impl Encoded {
     pub(crate) fn kind(&self) -> Kind {
         match (self.ty.dtype(), self.ty.shape()) {
             (Dtype::U8, [_, _, 1 | 3 | 4]) => Kind::Image,
-            (Dtype::U16, [_, _, 1]) => Kind::Depth,
+            (Dtype::U16, [_, _] | [_, _, 1]) | (Dtype::F32, [_, _]) => Kind::Depth,
             _ => Kind::Vector,
         }
     }
@@ -125,7 +124,6 @@ pub(crate) fn read<'a>(
 }
 
 impl Encoded {
-    /// The type of the frames.
     pub(crate) fn frame(&self) -> FrameType {
         FrameType::Values(self.ty.clone())
     }

@@ -51,6 +51,7 @@ mod pack;
 mod part;
 mod png;
 mod preview;
+mod progress;
 mod read_ahead;
 mod recent;
 mod rlds;
@@ -71,19 +72,19 @@ mod zip;
 
 pub use defect::{Action, Defect, OnDefect};
 pub use error::{ImportError, Result};
-pub use export::{Cameras, EXPORTERS, ExportOptions, Exported, Exporter, export};
-pub use formats::{FORMATS, Format};
-pub use group::{Group, group_defects};
+pub use export::{Cameras, EXPORTERS, ExportOptions, Exported, export};
+pub use formats::FORMATS;
+pub use group::group_defects;
 pub use open::{ImportOptions, open};
-pub use pack::{PackOptions, Packed, Progress, pack};
+pub use pack::{PackOptions, Packed, pack};
 pub use part::Part;
 pub use preview::{Preview, StreamPreview, preview};
+pub use progress::Progress;
 pub use shift::is_shift;
 pub use source::{
     ClockSpec, EpisodeSpec, FrameBuf, ReadFrames, Source, SourceInfo, StreamSpec, Wanted,
     block_frames,
 };
-pub use source_file::SourceFile;
 pub use suggest::suggest_mapping;
 pub use survey::survey;
 pub use video::{NewVideo, Pixels, Video, VideoError, VideoInfo, VideoShape, Videos};

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use crate::defect::{Defect, OnDefect};
 use crate::error::Result;
+use crate::files;
 use crate::source::SourceInfo;
 
 /// What the manifest records about a source.
@@ -34,10 +35,10 @@ pub(crate) fn to_record(info: &SourceInfo, defects: &[Defect]) -> Result<SourceR
 
 /// The name of the file, or of the first with the number of others.
 pub(crate) fn names(info: &SourceInfo) -> String {
-    let name = info.files.first().and_then(|file| file.path().file_name());
-    let name = name.unwrap_or_default().to_string_lossy();
+    let first = info.files.first();
+    let name = first.map_or(String::new(), |file| files::file_name(file.path()));
     match info.files.len() {
-        0 | 1 => name.into_owned(),
+        0 | 1 => name,
         files => format!("{name} and {} more", files - 1),
     }
 }

@@ -22,7 +22,6 @@ use crate::specs::is_rate;
 /// A longer mapping is refused.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// The clock of a stream.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Clock {
     /// Frames per second.
@@ -38,7 +37,6 @@ pub(crate) fn read(path: &Path) -> Result<String> {
         .map_err(|_| invalid(format!("{}: a mapping must be UTF-8 text", path.display())))
 }
 
-/// Parses a mapping.
 pub(crate) fn parse<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T> {
     toml::from_str(text).map_err(|error| invalid(format!("{}: {error}", path.display())))
 }
@@ -96,7 +94,6 @@ impl Check<'_> {
         Ok(Some(Clock::Field(field.clone(), unit_ns)))
     }
 
-    /// The kind of a stream.
     pub(crate) fn kind(&self, kind: &Option<Spanned<String>>) -> Result<Option<Kind>> {
         let Some(named) = kind else {
             return Ok(None);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use kino_dataset::check_local;
 
 use crate::error::{ImportError, Result, invalid};
-use crate::files;
+use crate::files::{self, ReadingPath};
 use crate::formats::{self, Format};
 use crate::part::{self, Part};
 use crate::source::Source;
@@ -98,7 +98,7 @@ pub(crate) fn check(path: &Path, options: &ImportOptions) -> Result<&'static For
     if found.is_dir() {
         files::check_links(path, options)?
     } else {
-        drop(files::open(path).map_err(|source| files::cannot_read(path, source))?)
+        drop(files::open(path).reading(path)?)
     }
     let format = formats::find(path, options.format.as_deref())?;
     if options.mapping.is_some() && !format.takes_mapping {

@@ -27,6 +27,7 @@ use crate::error::{ImportError, Result};
 use crate::fit::{Fitted, Target, fit};
 use crate::lineage::{names, settings, to_record};
 use crate::preview::{arrival, check_quality, disk_bytes};
+use crate::progress::{Progress, Reporter};
 use crate::read_ahead::{Limits, Piece, ReadAhead, lost_thread};
 use crate::shuffle::shuffled;
 use crate::source::{EpisodeSpec, FrameBuf, Source};
@@ -59,19 +60,6 @@ impl Default for PackOptions {
             on_defect: OnDefect::Error,
         }
     }
-}
-
-/// Progress of a pack. Bytes are decoded frame bytes that were encoded, checked and written.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Progress {
-    /// Episodes finished.
-    pub episodes_done: u64,
-    /// All episodes.
-    pub episodes: u64,
-    /// Frame bytes written.
-    pub bytes_done: u64,
-    /// Frame bytes in total; text does not count.
-    pub bytes: u64,
 }
 
 /// The result of a pack.
@@ -135,25 +123,17 @@ pub fn pack(
         let mut writer = DatasetWriter::open(target, start, writer)?;
         let resumed = writer.resumed().clone();
         let interrupted = writer.interrupted();
-        let mut packing = Packing::new(&fitted, &wanted, progress, on_defect, defects);
-        let to_read = wanted.iter().copied();
-        let to_read = to_read.filter(|&episode| !resumed.contains(fitted.id(episode)));
-        thread::scope(|scope| {
-            let tasks = to_read.flat_map(|episode| {
-                let streams = stream_order(&fitted.episodes()[episode].streams);
-                streams.into_iter().map(move |stream| (episode, stream))
-            });
-            let mut ahead = ReadAhead::start(scope, fitted.episodes(), tasks, limits);
-            for &episode in &wanted {
-                packing.episode(&mut writer, &mut ahead, episode, &resumed)?;
-            }
-            // Frames that were read are not encoded yet.
-            while writer.write_next()? {
-                packing.tell(writer.written_bytes())?;
-            }
-            packing.tell(writer.written_bytes())?;
-            Ok::<_, ImportError>(())
-        })?;
+        let bytes = wanted.iter().map(|&idx| fitted.episodes[idx].bytes());
+        let mut packing = Packing {
+            source: &fitted,
+            reporter: Reporter::new(progress, wanted.len(), bytes),
+            passed: 0,
+            shifts: 0,
+            written: 0,
+            on_defect,
+            defects,
+        };
+        packing.episodes(&mut writer, &wanted, &resumed, limits)?;
         let Packing {
             shifts,
             defects,
@@ -191,13 +171,9 @@ fn find_defects(
     on_defect: OnDefect,
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<Vec<Defect>> {
-    let bytes = fitted.episodes().iter().map(EpisodeSpec::bytes);
-    let begun = Progress {
-        episodes: fitted.episodes().len() as u64,
-        bytes: bytes.fold(0, u64::saturating_add),
-        ..Progress::default()
-    };
-    judge(look(fitted, threads, &mut || progress(begun))?, on_defect)
+    let bytes = fitted.episodes.iter().map(EpisodeSpec::bytes);
+    let mut reporter = Reporter::new(progress, fitted.episodes.len(), bytes);
+    on_defect.judge(look(fitted, threads, &mut || reporter.tell())?)
 }
 
 /// The episodes to import, in on-disk order.
@@ -208,7 +184,7 @@ pub(crate) fn wanted(source: &Fitted<'_>, defects: &[Defect], seed: u64) -> Vec<
     let dropped: HashSet<_> = dropped
         .filter_map(|defect| defect.episode.as_deref())
         .collect();
-    let episodes = source.episodes();
+    let episodes = &source.episodes;
     let mut order = shuffled(episodes.len(), seed);
     order.retain(|&episode| {
         let spec = &episodes[episode];
@@ -225,27 +201,9 @@ fn remove_if_empty(target: &Path) {
     }
 }
 
-/// Applies the policy: refuses the defects, or marks those whose episodes are dropped.
-pub(crate) fn judge(mut defects: Vec<Defect>, on_defect: OnDefect) -> Result<Vec<Defect>> {
-    match on_defect {
-        OnDefect::Error if defects.iter().any(Defect::is_fault) => {
-            return Err(ImportError::Defects { defects });
-        }
-        OnDefect::DropEpisode => {
-            let faults = defects.iter_mut().filter(|defect| defect.is_fault());
-            for defect in faults.filter(|defect| defect.episode.is_some()) {
-                defect.action = Action::Dropped;
-            }
-        }
-        OnDefect::Error | OnDefect::Keep => {}
-    }
-    Ok(defects)
-}
-
 struct Packing<'a> {
     source: &'a Fitted<'a>,
-    progress: Progress,
-    report: &'a mut dyn FnMut(Progress) -> ControlFlow<()>,
+    reporter: Reporter<'a>,
     /// Frame bytes that need no encoding: of resumed or dropped episodes, and of shared frames.
     passed: u64,
     shifts: u64,
@@ -255,30 +213,33 @@ struct Packing<'a> {
     defects: Vec<Defect>,
 }
 
-impl<'a> Packing<'a> {
-    fn new(
-        source: &'a Fitted<'a>,
+impl Packing<'_> {
+    /// Packs these episodes in this order, except for those that are resumed.
+    fn episodes(
+        &mut self,
+        writer: &mut DatasetWriter,
         wanted: &[usize],
-        report: &'a mut dyn FnMut(Progress) -> ControlFlow<()>,
-        on_defect: OnDefect,
-        defects: Vec<Defect>,
-    ) -> Self {
-        let bytes = wanted.iter();
-        let bytes = bytes.map(|&episode| source.episodes()[episode].bytes());
-        Self {
-            source,
-            progress: Progress {
-                episodes: wanted.len() as u64,
-                bytes: bytes.fold(0, u64::saturating_add),
-                ..Progress::default()
-            },
-            report,
-            passed: 0,
-            shifts: 0,
-            written: 0,
-            on_defect,
-            defects,
-        }
+        resumed: &HashSet<String>,
+        limits: Limits,
+    ) -> Result<()> {
+        let source = self.source;
+        let to_read = wanted.iter().copied();
+        let to_read = to_read.filter(|&episode| !resumed.contains(&source.ids[episode]));
+        thread::scope(|scope| {
+            let tasks = to_read.flat_map(|episode| {
+                let streams = stream_order(&source.episodes[episode].streams);
+                streams.into_iter().map(move |stream| (episode, stream))
+            });
+            let mut ahead = ReadAhead::start(scope, &source.episodes, tasks, limits);
+            for &episode in wanted {
+                self.episode(writer, &mut ahead, episode, resumed)?;
+            }
+            // Frames that were read are not encoded yet.
+            while writer.write_next()? {
+                self.tell(writer.written_bytes())?;
+            }
+            self.tell(writer.written_bytes())
+        })
     }
 
     fn episode(
@@ -289,9 +250,9 @@ impl<'a> Packing<'a> {
         resumed: &HashSet<String>,
     ) -> Result<()> {
         let source = self.source;
-        let spec = &source.episodes()[episode];
+        let spec = &source.episodes[episode];
         let (before, passed) = (writer.written_bytes(), self.passed);
-        if resumed.contains(source.id(episode)) {
+        if resumed.contains(&source.ids[episode]) {
             self.passed += spec.bytes();
         } else {
             match self.streams(writer, ahead, episode) {
@@ -303,7 +264,7 @@ impl<'a> Packing<'a> {
                 }
                 Err(error) if self.on_defect == OnDefect::Error => {
                     return Err(ImportError::Episode {
-                        episode: source.id(episode).to_owned(),
+                        episode: source.ids[episode].clone(),
                         source: Box::new(error),
                     });
                 }
@@ -315,7 +276,7 @@ impl<'a> Packing<'a> {
                         | ImportError::Unsupported { object, file, .. } => {
                             format!("{}:{object}", file.display())
                         }
-                        _ => source.describe().place(spec, ""),
+                        _ => source.info.place(spec, ""),
                     };
                     let defect = Defect::new(place, error.what(), Action::Dropped);
                     self.defects.push(defect.of(&spec.id));
@@ -324,7 +285,7 @@ impl<'a> Packing<'a> {
                 }
             }
         }
-        self.progress.episodes_done += 1;
+        self.reporter.progress.episodes_done += 1;
         self.tell(writer.written_bytes())
     }
 
@@ -335,7 +296,7 @@ impl<'a> Packing<'a> {
         episode: usize,
     ) -> Result<()> {
         let mut episode_writer = writer.episode(self.info(episode)?)?;
-        for stream in stream_order(&self.source.episodes()[episode].streams) {
+        for stream in stream_order(&self.source.episodes[episode].streams) {
             self.stream(&mut episode_writer, ahead, episode, stream)?;
         }
         if self.on_defect != OnDefect::Error {
@@ -346,15 +307,15 @@ impl<'a> Packing<'a> {
     }
 
     fn info(&self, episode: usize) -> Result<EpisodeInfo> {
-        let spec = &self.source.episodes()[episode];
-        let file = self.source.describe().files.get(spec.file);
+        let spec = &self.source.episodes[episode];
+        let file = self.source.info.files.get(spec.file);
         let mut attributes = spec.attributes.clone();
         let of_streams: Map<_, _> = spec.streams.iter().filter_map(stream_attributes).collect();
         if !of_streams.is_empty() {
             attributes.insert("stream_attributes".to_owned(), Value::Object(of_streams));
         }
         Ok(EpisodeInfo {
-            id: self.source.id(episode).to_owned(),
+            id: self.source.ids[episode].clone(),
             position: Some(episode as u64),
             splits: spec.splits.clone(),
             task: spec.task.clone(),
@@ -376,7 +337,7 @@ impl<'a> Packing<'a> {
         episode: usize,
         stream: usize,
     ) -> Result<()> {
-        let streams = &self.source.episodes()[episode].streams;
+        let streams = &self.source.episodes[episode].streams;
         let spec = &streams[stream];
         let pieces = ahead.take((episode, stream))?;
         let first = match pieces.recv().map_err(|_| lost_thread())?? {
@@ -417,11 +378,9 @@ impl<'a> Packing<'a> {
 
     /// Reports how much is written, and stops if the caller asks for it.
     fn tell(&mut self, written: u64) -> Result<()> {
-        let done = (self.passed + written).min(self.progress.bytes);
-        self.progress.bytes_done = done.max(self.progress.bytes_done);
-        match (self.report)(self.progress) {
-            ControlFlow::Continue(()) => Ok(()),
-            ControlFlow::Break(()) => Err(ImportError::Stopped),
-        }
+        let progress = &mut self.reporter.progress;
+        let done = (self.passed + written).min(progress.bytes);
+        progress.bytes_done = done.max(progress.bytes_done);
+        self.reporter.tell()
     }
 }

@@ -15,7 +15,7 @@ use std::ops::RangeInclusive;
 
 use kino_dataset::{matches_pattern, suggest};
 
-use crate::defect::{Action, Defect};
+use crate::defect::Defect;
 use crate::error::{Result, invalid};
 use crate::source::Source;
 
@@ -34,9 +34,7 @@ pub struct Part {
 /// What an importer did not open because it was excluded.
 #[derive(Debug, Default)]
 pub(crate) struct NotOpened {
-    /// The names of streams.
     pub(crate) streams: BTreeSet<String>,
-    /// The ids of episodes.
     pub(crate) episodes: BTreeSet<String>,
 }
 
@@ -84,7 +82,7 @@ fn is_match(item: &str, id: &str, number: u64) -> bool {
 }
 
 /// The number an id ends in.
-fn ending_number(id: &str) -> Option<u64> {
+pub(crate) fn ending_number(id: &str) -> Option<u64> {
     let digits = id.bytes().rev().take_while(u8::is_ascii_digit).count();
     id.get(id.len() - digits..)?.parse().ok()
 }
@@ -131,8 +129,8 @@ pub(crate) fn restrict(source: &mut Source, part: &Part) -> Result<()> {
     });
     for episode in source.episodes.iter().filter(|one| one.streams.is_empty()) {
         let what = "has none of the requested streams and is skipped";
-        let defect = Defect::new(info.place(episode, ""), what, Action::Noted);
-        info.defects.push(defect.of(&episode.id));
+        info.defects
+            .push(Defect::noted(info.place(episode, ""), what).of(&episode.id));
     }
     source.episodes.retain(|one| !one.streams.is_empty());
     leave_out_files(source, &files);

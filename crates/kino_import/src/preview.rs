@@ -1,7 +1,6 @@
 //! A dry run of a pack: which episodes, which codecs, roughly how many bytes.
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 
 use kino_codec::{Encoded, Frames, Scratch};
 use kino_dataset::{Arrival, Choice, Plan};
@@ -9,8 +8,9 @@ use kino_dataset::{Arrival, Choice, Plan};
 use crate::defect::{Defect, OnDefect};
 use crate::error::{ImportError, Result, invalid};
 use crate::fit::{Fitted, Target, fit};
-use crate::pack::{judge, wanted};
+use crate::pack::wanted;
 use crate::source::{EpisodeSpec, FrameBuf, Source, SourceInfo, StreamSpec};
+use crate::source_file::SourceFile;
 use crate::survey::look;
 
 /// A stream is estimated from at most this many bytes of frames, and from at least one frame.
@@ -56,15 +56,15 @@ pub fn preview(
 ) -> Result<Preview> {
     check_quality(source, plan)?;
     let fitted = fit(source, &Target::default())?;
-    let found = look(&fitted, threads, &mut || ControlFlow::Continue(()))?;
-    let defects = match judge(found, on_defect) {
+    let found = look(&fitted, threads, &mut || Ok(()))?;
+    let defects = match on_defect.judge(found) {
         Ok(defects) | Err(ImportError::Defects { defects }) => defects,
         Err(error) => return Err(error),
     };
     let mut episodes = wanted(&fitted, &defects, 0);
     episodes.sort_unstable();
     let streams = streams(&fitted, plan, &episodes)?;
-    let id = |&episode: &usize| fitted.id(episode).to_owned();
+    let id = |&episode: &usize| fitted.ids[episode].clone();
     Ok(Preview {
         episodes: episodes.iter().map(id).collect(),
         streams,
@@ -74,7 +74,7 @@ pub fn preview(
 
 fn streams(source: &Fitted<'_>, plan: &Plan, episodes: &[usize]) -> Result<Vec<StreamPreview>> {
     let mut found: BTreeMap<&str, StreamPreview> = BTreeMap::new();
-    for episode in episodes.iter().map(|&idx| &source.episodes()[idx]) {
+    for episode in episodes.iter().map(|&idx| &source.episodes[idx]) {
         for (idx, stream) in episode.streams.iter().enumerate() {
             let raw_bytes = stream.bytes();
             if let Some(known) = found.get_mut(stream.name.as_str()) {
@@ -149,7 +149,7 @@ fn sample(episode: &EpisodeSpec, stream: usize, choice: &Choice) -> Option<(u64,
 
 /// The bytes of a source's files on disk.
 pub(crate) fn disk_bytes(info: &SourceInfo) -> u64 {
-    let files = info.files.iter().map(crate::SourceFile::read_disk_bytes);
+    let files = info.files.iter().map(SourceFile::read_disk_bytes);
     files.fold(0, u64::saturating_add)
 }
 

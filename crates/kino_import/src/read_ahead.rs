@@ -32,7 +32,6 @@ const STREAMS: usize = 4;
 /// A stream to read: episode and stream.
 pub(crate) type Task = (usize, usize);
 
-/// A piece of a stream.
 #[derive(Debug)]
 pub(crate) enum Piece {
     /// Sent first: how many frames are shared with another stream and are not read.
@@ -59,6 +58,14 @@ struct Used {
 }
 
 impl Budget {
+    fn new(bytes: usize) -> Arc<Self> {
+        Arc::new(Self {
+            bytes,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        })
+    }
+
     fn lock(&self) -> MutexGuard<'_, Used> {
         // Values are set atomically under the lock, so a panic elsewhere leaves them consistent.
         self.state.lock()
@@ -101,7 +108,6 @@ impl Drop for Share {
     }
 }
 
-/// How much is read ahead.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
     pub(crate) threads: usize,
@@ -135,11 +141,7 @@ impl<'a> ReadAhead<'a> {
     ) -> Self {
         let threads = limits.threads.max(1);
         let limit = threads * STREAMS;
-        let budget = Arc::new(Budget {
-            bytes: limits.bytes,
-            state: Mutex::default(),
-            changed: Condvar::new(),
-        });
+        let budget = Budget::new(limits.bytes);
         #[expect(
             clippy::disallowed_methods,
             reason = "`take` bounds what is begun; a bounded queue could fill with tasks of skipped episodes and deadlock"
@@ -247,11 +249,7 @@ mod tests {
 
     #[test]
     fn the_stream_being_consumed_never_waits_for_the_budget_and_others_do() {
-        let budget = Arc::new(Budget {
-            bytes: 10,
-            state: Mutex::default(),
-            changed: Condvar::new(),
-        });
+        let budget = Budget::new(10);
         let first = budget.share((0, 0), 8);
         budget.change(|used| used.taken = Some((0, 2)));
         let taken = budget.share((0, 2), 100);
@@ -275,11 +273,7 @@ mod tests {
 
     #[test]
     fn waiting_threads_are_released_when_the_consumer_is_gone() {
-        let budget = Arc::new(Budget {
-            bytes: 1,
-            state: Mutex::default(),
-            changed: Condvar::new(),
-        });
+        let budget = Budget::new(1);
         let all = budget.share((0, 0), 1);
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| drop(budget.share((0, 1), 1)));

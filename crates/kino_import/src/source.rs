@@ -20,8 +20,9 @@ use kino_codec::FrameType;
 use kino_dataset::Kind;
 use serde_json::{Map, Value};
 
-use crate::defect::{Action, Defect};
+use crate::defect::Defect;
 use crate::error::{Result, invalid};
+use crate::files;
 use crate::part::NotOpened;
 use crate::source_file::SourceFile;
 
@@ -69,16 +70,6 @@ impl Source {
             ))
         })?;
         spec.read(stream, frames)
-    }
-
-    /// Records a defect that belongs to no episode in particular.
-    pub(crate) fn note(
-        &mut self,
-        place: impl Into<String>,
-        what: impl Into<String>,
-        action: Action,
-    ) {
-        self.info.defects.push(Defect::new(place, what, action));
     }
 }
 
@@ -136,8 +127,7 @@ impl SourceInfo {
     /// `demos.hdf5:/data/demo_0, stream `obs/x``, or without the stream if it is empty.
     pub(crate) fn place(&self, episode: &EpisodeSpec, stream: &str) -> String {
         let file = self.files.get(episode.file);
-        let file = file.and_then(|file| file.path().file_name());
-        let file = file.unwrap_or_default().to_string_lossy();
+        let file = file.map_or(String::new(), |file| files::file_name(file.path()));
         let object = &episode.object;
         match stream {
             "" => format!("{file}:{object}"),
@@ -220,7 +210,6 @@ impl EpisodeSpec {
         }
     }
 
-    /// Sorts the streams by name.
     pub(crate) fn sort_streams(&mut self) {
         self.streams.sort_by(|a, b| a.name.cmp(&b.name));
     }
@@ -340,11 +329,11 @@ mod tests {
 
     use super::*;
     use crate::error::ImportError;
-    use crate::files;
+    use crate::files::{self, ReadingPath};
 
     /// A toy format, whole: a file is one episode of one joint angle, a float32 per frame.
     fn open(path: &Path) -> Result<Source> {
-        let file = fs::metadata(path).map_err(|source| files::cannot_read(path, source))?;
+        let file = fs::metadata(path).reading(path)?;
         let reader = Arc::new(Angles {
             path: path.to_owned(),
         });
@@ -377,7 +366,7 @@ mod tests {
             let Wanted { stream, frames, .. } = wanted;
             let len = (frames.end - frames.start) * 4;
             let bytes = files::read_range(&self.path, frames.start * 4, len);
-            let bytes = bytes.map_err(|source| files::cannot_read(&self.path, source))?;
+            let bytes = bytes.reading(&self.path)?;
             if bytes.len() as u64 != len {
                 let what = "is truncated";
                 return Err(ImportError::corrupt(&self.path, &stream.name, what));

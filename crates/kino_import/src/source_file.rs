@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use std::time::SystemTime;
 
 use crate::error::{Result, invalid};
-use crate::files;
+use crate::files::{self, ReadingPath};
 
 /// One file of a source, or one folder that forms a unit.
 #[derive(Debug, Clone)]
@@ -89,7 +89,7 @@ impl SourceFile {
         } else {
             files::open(&self.path).and_then(|file| hasher.update_reader(file).map(drop))
         };
-        hashed.map_err(|source| files::cannot_read(&self.path, source))?;
+        hashed.reading(&self.path)?;
         Ok(self
             .hash
             .get_or_init(|| hasher.finalize().to_hex().to_string()))

@@ -54,8 +54,8 @@ pub(crate) fn set_rates(
 }
 
 /// The most frequent of some lengths; the larger one of two that are equally frequent.
-pub(crate) fn most_common(lengths: impl Iterator<Item = u64>) -> Option<u64> {
-    let mut counts: BTreeMap<u64, usize> = BTreeMap::new();
+pub(crate) fn most_common<T: Ord + Copy>(lengths: impl Iterator<Item = T>) -> Option<T> {
+    let mut counts: BTreeMap<T, usize> = BTreeMap::new();
     for len in lengths {
         *counts.entry(len).or_default() += 1;
     }

@@ -3,7 +3,6 @@
 //! Images are left to the pack, which decodes and compares each of them anyway. Everything else is small by comparison
 //! and is read twice, so that a defect in a day-long recording is reported in the first minute, not the last.
 
-use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use kino_codec::{Dtype, FrameType};
@@ -12,7 +11,7 @@ use kino_sync::Mutex;
 
 use crate::clock;
 use crate::defect::{Action, Defect};
-use crate::error::{ImportError, Result, invalid};
+use crate::error::{Result, invalid};
 use crate::fit::{Fitted, Target, fit};
 use crate::source::{ClockSpec, EpisodeSpec, FrameBuf, Source, SourceInfo, block_frames};
 
@@ -32,16 +31,16 @@ pub(crate) fn cores(threads: usize) -> usize {
 /// Uses `threads` threads, one per core if 0.
 pub fn survey(source: &Source, threads: usize) -> Result<Vec<Defect>> {
     let fitted = fit(source, &Target::default())?;
-    look(&fitted, threads, &mut || ControlFlow::Continue(()))
+    look(&fitted, threads, &mut || Ok(()))
 }
 
 /// The same for a fitted source; `go_on` is polled so that the caller can stop it.
 pub(crate) fn look(
     source: &Fitted<'_>,
     threads: usize,
-    go_on: &mut dyn FnMut() -> ControlFlow<()>,
+    go_on: &mut dyn FnMut() -> Result<()>,
 ) -> Result<Vec<Defect>> {
-    let episodes = source.episodes().len();
+    let episodes = source.episodes.len();
     let found = Mutex::new(Vec::new());
     let next = AtomicUsize::new(0);
     let take = || {
@@ -49,32 +48,30 @@ pub(crate) fn look(
         if episode >= episodes {
             return false;
         }
-        let defects = of_episode(source.describe(), &source.episodes()[episode]);
+        let defects = of_episode(source.info, &source.episodes[episode]);
         if !defects.is_empty() {
             found.lock().push((episode, defects));
         }
         true
     };
-    let mut is_stopped = false;
+    let mut gone_on = Ok(());
     std::thread::scope(|scope| {
         let threads = cores(threads).clamp(1, episodes.max(1));
         for _ in 1..threads {
             scope.spawn(|| while take() {});
         }
-        while !is_stopped && take() {
-            is_stopped = go_on().is_break();
+        while gone_on.is_ok() && take() {
+            gone_on = go_on();
         }
-        if is_stopped {
+        if gone_on.is_err() {
             next.store(episodes, Ordering::Relaxed);
         }
     });
-    if is_stopped {
-        return Err(ImportError::Stopped);
-    }
+    gone_on?;
     let mut found = found.into_inner();
     found.sort_by_key(|(episode, _)| *episode);
-    let mut defects = source.describe().defects.clone();
-    defects.extend_from_slice(source.defects());
+    let mut defects = source.info.defects.clone();
+    defects.extend_from_slice(&source.defects);
     defects.extend(found.into_iter().flat_map(|(_, defects)| defects));
     Ok(defects)
 }

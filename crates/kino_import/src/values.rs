@@ -32,28 +32,48 @@ pub(crate) fn float(value: f64) -> Value {
     }
 }
 
-/// A packed little-endian value.
-pub(crate) fn number(dtype: Dtype, bytes: &[u8]) -> Value {
+/// A packed little-endian integer or bool; an unsigned one beyond int64 becomes the negative one with the same bits.
+pub(crate) fn integer(dtype: Dtype, bytes: &[u8]) -> i64 {
     let mut wide = [0; 8];
     wide[..bytes.len()].copy_from_slice(bytes);
-    let bits = u64::from_le_bytes(wide);
-    let signed = || {
-        let unused = 64 - 8 * bytes.len();
-        (bits.cast_signed() << unused) >> unused
-    };
+    let unused = 64 - 8 * bytes.len();
+    let bits = u64::from_le_bytes(wide) << unused;
     match dtype {
-        Dtype::Bool => Value::from(bits != 0),
-        Dtype::U8 | Dtype::U16 | Dtype::U32 | Dtype::U64 => Value::from(bits),
-        Dtype::I8 | Dtype::I16 | Dtype::I32 | Dtype::I64 => Value::from(signed()),
-        Dtype::F16 => {
-            let bits = u16::from_le_bytes([wide[0], wide[1]]);
-            float(f16::from_bits(bits).to_f64())
-        }
-        Dtype::F32 => {
-            let single = f32::from_le_bytes([wide[0], wide[1], wide[2], wide[3]]);
-            float(f64::from(single))
-        }
-        Dtype::F64 => float(f64::from_bits(bits)),
+        Dtype::I8 | Dtype::I16 | Dtype::I32 | Dtype::I64 => bits.cast_signed() >> unused,
+        _ => (bits >> unused).cast_signed(),
+    }
+}
+
+/// A packed little-endian value as the nearest float: exact for every index that a recording can have.
+pub(crate) fn to_f64(dtype: Dtype, bytes: &[u8]) -> f64 {
+    let bits = integer(dtype, bytes);
+    match (dtype, bytes) {
+        (Dtype::F16, &[a, b]) => f16::from_le_bytes([a, b]).to_f64(),
+        (Dtype::F32, &[a, b, c, d]) => f64::from(f32::from_le_bytes([a, b, c, d])),
+        (Dtype::F64, _) => f64::from_bits(bits.cast_unsigned()),
+        (Dtype::U64, _) => bits.cast_unsigned() as f64,
+        _ => bits as f64,
+    }
+}
+
+/// A float as the nearest integer that is not negative.
+pub(crate) fn to_whole(value: f64) -> u64 {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a float is cast to the nearest number that there is"
+    )]
+    let whole = value as u64;
+    whole
+}
+
+/// A packed little-endian value.
+pub(crate) fn number(dtype: Dtype, bytes: &[u8]) -> Value {
+    match dtype {
+        Dtype::Bool => Value::from(integer(dtype, bytes) != 0),
+        Dtype::U64 => Value::from(integer(dtype, bytes).cast_unsigned()),
+        Dtype::F16 | Dtype::F32 | Dtype::F64 => float(to_f64(dtype, bytes)),
+        _ => Value::from(integer(dtype, bytes)),
     }
 }
 

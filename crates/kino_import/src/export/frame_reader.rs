@@ -5,16 +5,15 @@ use std::ops::{ControlFlow, Range};
 use kino_codec::ValueType;
 use kino_dataset::{Kind, Stream};
 
-use crate::error::{ImportError, Result, invalid};
+use crate::error::{Result, invalid};
 use crate::export::{Outline, StreamOutline};
-use crate::pack::Progress;
 use crate::png;
+use crate::progress::{Progress, Reporter};
 use crate::source::block_frames;
 
 /// Reads frames for an exporter, and reports progress to the caller.
 pub(crate) struct FrameReader<'a> {
-    report: &'a mut dyn FnMut(Progress) -> ControlFlow<()>,
-    progress: Progress,
+    reporter: Reporter<'a>,
 }
 
 impl<'a> FrameReader<'a> {
@@ -23,12 +22,10 @@ impl<'a> FrameReader<'a> {
         report: &'a mut dyn FnMut(Progress) -> ControlFlow<()>,
     ) -> Self {
         let streams = outline.episodes.iter().flat_map(|episode| &episode.streams);
-        let progress = Progress {
-            bytes: streams.map(StreamOutline::raw_bytes).sum(),
-            episodes: outline.episodes.len() as u64,
-            ..Progress::default()
-        };
-        Self { report, progress }
+        let bytes = streams.map(StreamOutline::raw_bytes);
+        Self {
+            reporter: Reporter::new(report, outline.episodes.len(), bytes),
+        }
     }
 
     /// Passes all frames of a numeric stream to `take`, in blocks, in order.
@@ -55,8 +52,7 @@ impl<'a> FrameReader<'a> {
         let step = usize::try_from(block_frames(stream.frame_type())).unwrap_or(1);
         let frames = start..stream.len().min(start.saturating_add(step));
         let block = stream.read(frames.clone())?;
-        self.progress.bytes_done += block.len() as u64;
-        self.tell()?;
+        self.add_bytes(block.len() as u64)?;
         Ok((frames, block))
     }
 
@@ -73,12 +69,10 @@ impl<'a> FrameReader<'a> {
                 "stream `{name}` does not store a JPEG file for frame {frame}"
             )));
         };
-        self.progress.bytes_done += ty.frame_bytes() as u64;
-        self.tell()?;
+        self.add_bytes(ty.frame_bytes() as u64)?;
         Ok(file)
     }
 
-    /// All texts of a stream.
     pub(crate) fn texts(&mut self, stream: &Stream) -> Result<Vec<String>> {
         Ok(stream.read_text(0..stream.len())?)
     }
@@ -96,8 +90,7 @@ impl<'a> FrameReader<'a> {
             };
             files.push(file);
         }
-        self.progress.bytes_done += stream.raw_bytes();
-        self.tell()?;
+        self.add_bytes(stream.raw_bytes())?;
         Ok(Some(files))
     }
 
@@ -130,15 +123,13 @@ impl<'a> FrameReader<'a> {
 
     /// Reports that an episode is done.
     pub(crate) fn next_episode(&mut self) -> Result<()> {
-        self.progress.episodes_done += 1;
-        self.tell()
+        self.reporter.progress.episodes_done += 1;
+        self.reporter.tell()
     }
 
-    fn tell(&mut self) -> Result<()> {
-        match (self.report)(self.progress) {
-            ControlFlow::Continue(()) => Ok(()),
-            ControlFlow::Break(()) => Err(ImportError::Stopped),
-        }
+    fn add_bytes(&mut self, bytes: u64) -> Result<()> {
+        self.reporter.progress.bytes_done += bytes;
+        self.reporter.tell()
     }
 }
 
@@ -152,7 +143,6 @@ pub(crate) enum ImageForm {
 }
 
 impl ImageForm {
-    /// The file extension.
     pub(crate) fn ending(&self) -> &'static str {
         match self {
             Self::Jpeg(_) => "jpg",

@@ -13,19 +13,22 @@ mod outline;
 mod publish;
 mod zarr;
 
-use std::fs::File;
+use std::error::Error;
+use std::fs::{self, File};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
 use kino_dataset::{Dataset, Selection, check_local};
+use serde_json::Value;
 
 use crate::defect::{Defect, OnDefect};
 use crate::error::{ImportError, Result, invalid};
+use crate::files;
 use crate::hdf5::export as hdf5;
 use crate::lerobot::export as lerobot;
 use crate::mcap::export as mcap;
-use crate::pack::Progress;
+use crate::progress::Progress;
 use crate::rlds::export as rlds;
 use crate::video::Videos;
 use crate::webdataset::export as webdataset;
@@ -165,10 +168,9 @@ pub fn export(
     refuse_existing(target)?;
     let mut outline = Outline::of(dataset, &options.selection)?;
     outline.cameras = options.cameras.clone();
-    let name = target.file_name().unwrap_or_default();
-    outline.target = name.to_string_lossy().into_owned();
+    outline.target = files::file_name(target);
     (exporter.prepare)(&mut outline)?;
-    let defects = outline.take_defects();
+    let defects = outline.losses.to_defects();
     if options.on_defect == OnDefect::Error && defects.iter().any(Defect::is_fault) {
         let format = exporter.name;
         return Err(ImportError::NoPlace { format, defects });
@@ -229,17 +231,32 @@ fn refuse_existing(target: &Path) -> Result<()> {
     }
 }
 
-/// Creates an empty file for a writer that would overwrite an existing one. Two names can be the same file if the file
-/// system ignores case or normalises Unicode.
-pub(crate) fn create_new(path: &Path) -> Result<()> {
-    let made = File::create_new(path);
-    made.map(drop).map_err(|error| unwritable(path, error))
+/// Creates a file that must not exist yet. Two names can be the same file if the file system ignores case or normalises
+/// Unicode.
+pub(crate) fn create_new(path: &Path) -> Result<File> {
+    File::create_new(path).writing(path)
+}
+
+/// Writes a new file of JSON.
+pub(crate) fn put_json(path: &Path, value: &Value) -> Result<()> {
+    fs::write(path, format!("{value:#}\n")).writing(path)
+}
+
+/// Names the file or folder of a failed write.
+pub(crate) trait WritingPath<T> {
+    fn writing(self, path: &Path) -> Result<T>;
+}
+
+impl<T, E: Into<Box<dyn Error + Send + Sync>>> WritingPath<T> for Result<T, E> {
+    fn writing(self, path: &Path) -> Result<T> {
+        self.map_err(|error| unwritable(path, error))
+    }
 }
 
 /// The error of a failed write.
 pub(crate) fn unwritable(
     path: &Path,
-    error: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    error: impl Into<Box<dyn Error + Send + Sync>>,
 ) -> ImportError {
     ImportError::Unwritable {
         path: path.to_owned(),

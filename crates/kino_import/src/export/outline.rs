@@ -19,21 +19,21 @@ use crate::export::Cameras;
 /// Attributes that describe a dataset's origin, not its content.
 const ABOUT_ORIGIN: &[&str] = &["sources"];
 
-/// What is exported.
 #[derive(Debug)]
 pub(crate) struct Outline {
     pub(crate) dataset: Dataset,
     /// The name of the file or folder to write.
     pub(crate) target: String,
-    /// The attributes of the dataset.
     pub(crate) attributes: Map<String, Value>,
     pub(crate) episodes: Vec<EpisodeOutline>,
     pub(crate) cameras: Cameras,
-    /// By place and fault: the action, and the number of episodes.
-    defects: BTreeMap<(String, String), (Action, u64)>,
+    pub(crate) losses: Losses,
 }
 
-/// One episode.
+/// What the format cannot hold, and notes. By place and fault: the action, and the number of episodes.
+#[derive(Debug, Default)]
+pub(crate) struct Losses(BTreeMap<(String, String), (Action, u64)>);
+
 #[derive(Debug)]
 pub(crate) struct EpisodeOutline {
     /// Its id in the dataset.
@@ -49,7 +49,6 @@ pub(crate) struct EpisodeOutline {
     pub(crate) rate_hz: f64,
 }
 
-/// One stream of an episode.
 #[derive(Debug)]
 pub(crate) struct StreamOutline {
     /// Its name in the dataset.
@@ -85,7 +84,7 @@ impl Outline {
             attributes,
             episodes: Vec::new(),
             cameras: Cameras::Images,
-            defects: BTreeMap::new(),
+            losses: Losses::default(),
         };
         for row in selection.rows(dataset)? {
             let row = row as usize;
@@ -127,14 +126,10 @@ impl Outline {
             });
         }
         streams.sort_by(|a, b| a.source.cmp(&b.source));
-        for label in row.labels.keys() {
-            self.lose(
-                &format!("label `{label}`"),
-                "cannot be stored in the format",
-            );
-        }
-        if row.consent.is_some() {
-            self.lose("consent", "cannot be stored in the format");
+        let labels = row.labels.keys().map(|label| format!("label `{label}`"));
+        let consent = row.consent.iter().map(|_| "consent".to_owned());
+        for place in labels.chain(consent) {
+            self.losses.lose(place, "cannot be stored in the format");
         }
         self.episodes.push(EpisodeOutline {
             name: row.id.clone(),
@@ -149,61 +144,29 @@ impl Outline {
         Ok(())
     }
 
-    /// Records something that the format cannot hold.
-    pub(crate) fn lose(&mut self, place: &str, what: &str) {
-        self.list(place, what, Action::Skipped);
-    }
-
-    /// Records a note.
-    pub(crate) fn note(&mut self, place: &str, what: &str) {
-        self.list(place, what, Action::Noted);
-    }
-
-    fn list(&mut self, place: &str, what: &str, action: Action) {
-        let key = (place.to_owned(), what.to_owned());
-        self.defects.entry(key).or_insert((action, 0)).1 += 1;
-    }
-
-    /// The defects, each with the number of affected episodes.
-    pub(crate) fn take_defects(&mut self) -> Vec<Defect> {
-        let to_defect = |((place, what), (action, episodes))| {
-            let what = match episodes {
-                1 => what,
-                _ => format!("{what} ({episodes} times)"),
-            };
-            Defect::new(place, what, action)
-        };
-        let defects = std::mem::take(&mut self.defects).into_iter();
-        defects.map(to_defect).collect()
-    }
-
     /// Renames streams by `rename`. If two get the same name, the first by its original name stays.
     pub(crate) fn rename(&mut self, rename: fn(&StreamOutline) -> String) {
-        let mut episodes = std::mem::take(&mut self.episodes);
-        for episode in &mut episodes {
+        for episode in &mut self.episodes {
             let mut taken = BTreeSet::new();
             episode.streams.retain_mut(|stream| {
                 stream.name = rename(stream);
-                let place = format!("stream `{}`", stream.source);
-                if !taken.insert(stream.name.clone()) {
-                    let what = format!("would be named `{}`, like another stream", stream.name);
-                    self.lose(&place, &what);
-                    return false;
+                let (name, is_new) = (&stream.name, taken.insert(stream.name.clone()));
+                if !is_new {
+                    let what = format!("would be named `{name}`, like another stream");
+                    self.losses.lose(stream.place(), what);
+                } else if *name != stream.source {
+                    let what = format!("is written as `{name}`");
+                    self.losses.note(stream.place(), what);
                 }
-                if stream.name != stream.source {
-                    self.note(&place, &format!("is written as `{}`", stream.name));
-                }
-                true
+                is_new
             });
         }
-        self.episodes = episodes;
     }
 
     /// For a format with one row per step, as many as the stream `main` has: skips streams of another length, and
     /// records lost timestamps. An episode without `main` is refused.
     pub(crate) fn one_clock(&mut self, main: &str) -> Result<()> {
-        let mut episodes = std::mem::take(&mut self.episodes);
-        for episode in &mut episodes {
+        for episode in &mut self.episodes {
             let found = episode.streams.iter().find(|stream| stream.name == main);
             let Some((frames, clock)) = found.map(|main| (main.frames, main.clock)) else {
                 let there: Vec<_> = episode
@@ -219,32 +182,32 @@ impl Outline {
             };
             episode.rate_hz = clock.rate_hz.unwrap_or(0.0);
             episode.streams.retain(|stream| {
-                let place = format!("stream `{}`", stream.source);
                 if stream.frames != frames {
                     let what = format!("does not have as many frames as `{main}`");
-                    self.lose(&place, &what);
+                    self.losses.lose(stream.place(), what);
                     return false;
                 }
                 if stream.clock.rate_hz.is_none() {
-                    self.lose(
-                        &place,
-                        "has its own timestamps, which the format cannot store",
-                    );
+                    let what = "has its own timestamps, which the format cannot store";
+                    self.losses.lose(stream.place(), what);
                 } else if stream.clock != clock {
                     let what =
                         format!("has a different clock than `{main}`; the format has only one");
-                    self.lose(&place, &what);
+                    self.losses.lose(stream.place(), what);
                 } else if clock.start_ns != 0 {
-                    self.lose(
-                        &place,
-                        "does not start at time zero, as the format requires",
-                    );
+                    let what = "does not start at time zero, as the format requires";
+                    self.losses.lose(stream.place(), what);
                 }
                 true
             });
         }
-        self.episodes = episodes;
         Ok(())
+    }
+
+    /// Whether all episodes have the rate of the first.
+    pub(crate) fn has_one_rate(&self) -> bool {
+        let mut pairs = self.episodes.windows(2);
+        pairs.all(|pair| pair[0].rate_hz == pair[1].rate_hz)
     }
 
     /// For a format whose episodes all have the same streams: keeps those that every episode has with one type, and
@@ -256,9 +219,8 @@ impl Outline {
             let (frame, episodes) = entry.or_insert((stream.frame.clone(), 0));
             *episodes += usize::from(*frame == stream.frame);
         }
-        let mut episodes = std::mem::take(&mut self.episodes);
-        let count = episodes.len();
-        for episode in &mut episodes {
+        let count = self.episodes.len();
+        for episode in &mut self.episodes {
             episode.streams.retain(|stream| {
                 let is_common = found.get(&stream.name).is_some_and(|one| one.1 == count);
                 let what = match refuse(stream) {
@@ -266,18 +228,16 @@ impl Outline {
                     None if is_common => return true,
                     None => "is not in every episode with the same type",
                 };
-                self.lose(&format!("stream `{}`", stream.source), what);
+                self.losses.lose(stream.place(), what);
                 false
             });
         }
-        self.episodes = episodes;
     }
 
     /// Names every episode by `rename`, from its id and position. Duplicate names are refused.
     pub(crate) fn rename_episodes(&mut self, rename: fn(&str, usize) -> String) -> Result<()> {
-        let mut episodes = std::mem::take(&mut self.episodes);
         let mut taken: HashMap<String, String> = HashMap::new();
-        for (place, episode) in episodes.iter_mut().enumerate() {
+        for (place, episode) in self.episodes.iter_mut().enumerate() {
             episode.name = rename(&episode.id, place);
             let other = taken.insert(episode.name.clone(), episode.id.clone());
             if let Some(other) = other {
@@ -288,11 +248,46 @@ impl Outline {
             }
             if episode.name != episode.id {
                 let place = format!("episode `{}`", episode.id);
-                self.note(&place, &format!("is written as `{}`", episode.name));
+                let what = format!("is written as `{}`", episode.name);
+                self.losses.note(place, what);
             }
         }
-        self.episodes = episodes;
         Ok(())
+    }
+}
+
+impl Losses {
+    /// Records something that the format cannot hold.
+    pub(crate) fn lose(&mut self, place: impl Into<String>, what: impl Into<String>) {
+        self.list(place.into(), what.into(), Action::Skipped);
+    }
+
+    /// Records a note.
+    pub(crate) fn note(&mut self, place: impl Into<String>, what: impl Into<String>) {
+        self.list(place.into(), what.into(), Action::Noted);
+    }
+
+    fn list(&mut self, place: String, what: String, action: Action) {
+        self.0.entry((place, what)).or_insert((action, 0)).1 += 1;
+    }
+
+    /// As defects, each with the number of affected episodes.
+    pub(crate) fn to_defects(&self) -> Vec<Defect> {
+        let to_defect = |((place, what), (action, episodes)): (&(String, String), &(_, u64))| {
+            let times = match episodes {
+                1 => String::new(),
+                _ => format!(" ({episodes} times)"),
+            };
+            Defect::new(place, format!("{what}{times}"), *action)
+        };
+        self.0.iter().map(to_defect).collect()
+    }
+}
+
+impl StreamOutline {
+    /// How a defect names it.
+    pub(crate) fn place(&self) -> String {
+        format!("stream `{}`", self.source)
     }
 }
 

@@ -23,7 +23,8 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 use crate::error::{ImportError, Result, invalid};
-use crate::export::unwritable;
+use crate::export::{WritingPath, unwritable};
+use crate::files;
 
 /// How the name of a private folder begins. It is short and does not contain the target's name, which may be as long as
 /// the file system allows.
@@ -53,14 +54,11 @@ impl Unpublished {
                 "{target} has no file name; name a file or folder"
             )));
         };
-        let parent = match target.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
+        let parent = files::parent(target);
         if let Some(there) = parent.ancestors().find(|folder| folder.exists()) {
             refuse_inside(dataset, target, there)?;
         }
-        create_folders(parent).map_err(|error| unwritable(parent, error))?;
+        create_folders(parent).writing(parent)?;
         // The real path: a symlink on the way may be changed while the export runs.
         let parent = refuse_inside(dataset, target, parent)?;
         sweep(&parent);
@@ -92,15 +90,13 @@ impl Unpublished {
             _ => unwritable(&self.target, error),
         })?;
         let parent = self.target.parent().unwrap_or(&self.target);
-        sync(parent).map_err(|error| unwritable(parent, error))
+        sync(parent).writing(parent)
     }
 }
 
 /// The real path of `folder`, unless it is inside the dataset, where an export would be mistaken for part of it.
 fn refuse_inside(dataset: &Path, target: &Path, folder: &Path) -> Result<PathBuf> {
-    let real = folder
-        .canonicalize()
-        .map_err(|error| unwritable(folder, error))?;
+    let real = folder.canonicalize().writing(folder)?;
     if real.starts_with(dataset) {
         Err(invalid(format!(
             "{} is inside the dataset {}; choose a target outside of it",
@@ -120,10 +116,7 @@ fn create_folders(folder: &Path) -> io::Result<()> {
         .collect();
     fs::create_dir_all(folder)?;
     for one in missing {
-        match one.parent() {
-            Some(above) if !above.as_os_str().is_empty() => sync(above)?,
-            _ => sync(Path::new("."))?,
-        }
+        sync(files::parent(one))?;
     }
     Ok(())
 }

@@ -19,7 +19,7 @@ use kino_codec::{Dtype, ValueType};
 use serde_json::{Value, json};
 
 use crate::error::Result;
-use crate::export::{FrameReader, Outline, StreamOutline, unwritable};
+use crate::export::{FrameReader, Outline, StreamOutline, WritingPath, put_json};
 use crate::npy;
 
 /// A chunk has at most this many bytes, unless one row has more.
@@ -35,35 +35,23 @@ pub(super) fn prepare(outline: &mut Outline) -> Result<()> {
         if episode.id != format!("episode_{idx}") {
             places.push("id of an episode".to_owned());
         }
-        places.extend(
-            episode
-                .splits
-                .iter()
-                .map(|split| format!("split `{split}`")),
-        );
+        let splits = episode.splits.iter();
+        places.extend(splits.map(|split| format!("split `{split}`")));
         places.extend(episode.task.iter().map(|_| "task".to_owned()));
         places.extend(episode.success.iter().map(|_| "success".to_owned()));
         places.extend(episode.licence.iter().map(|_| "licence".to_owned()));
         let said = outline.dataset.find(&episode.id)?.read_attributes()?;
-        places.extend(
-            said.keys()
-                .map(|key| format!("attribute `{key}` of an episode")),
-        );
+        let keys = said.keys();
+        places.extend(keys.map(|key| format!("attribute `{key}` of an episode")));
     }
     for place in places {
-        outline.lose(
-            &place,
-            "cannot be stored: the format only has arrays of frames",
-        );
+        let what = "cannot be stored: the format only has arrays of frames";
+        outline.losses.lose(place, what);
     }
     outline.keep_common(refuse);
-    let rates = outline.episodes.iter().map(|episode| episode.rate_hz);
-    let first = rates.clone().next().unwrap_or(0.0);
-    if rates.into_iter().any(|rate_hz| rate_hz != first) {
-        outline.lose(
-            "the rate",
-            "differs between episodes; the format has only one",
-        );
+    if !outline.has_one_rate() {
+        let what = "differs between episodes; the format has only one";
+        outline.losses.lose("the rate", what);
     }
     Ok(())
 }
@@ -87,11 +75,10 @@ fn refuse(stream: &StreamOutline) -> Option<&'static str> {
     }
 }
 
-/// Writes the folder.
 pub(super) fn write(outline: &Outline, reader: &mut FrameReader<'_>, path: &Path) -> Result<()> {
     for folder in ["", "data", "meta"] {
         let folder = path.join(folder);
-        fs::create_dir(&folder).map_err(|error| unwritable(&folder, error))?;
+        fs::create_dir(&folder).writing(&folder)?;
         put_json(&folder.join(".zgroup"), &json!({"zarr_format": 2}))?;
     }
     let mut attributes = outline.attributes.clone();
@@ -128,10 +115,6 @@ pub(super) fn write(outline: &Outline, reader: &mut FrameReader<'_>, path: &Path
     Ok(())
 }
 
-fn put_json(path: &Path, value: &Value) -> Result<()> {
-    fs::write(path, format!("{value:#}\n")).map_err(|error| unwritable(path, error))
-}
-
 /// An array that grows by rows; a chunk is written when it is full.
 struct Array<'a> {
     folder: &'a Path,
@@ -160,7 +143,7 @@ impl<'a> Array<'a> {
             "fill_value": null,
             "order": "C",
         });
-        fs::create_dir(folder).map_err(|error| unwritable(folder, error))?;
+        fs::create_dir(folder).writing(folder)?;
         put_json(&folder.join(".zarray"), &head)?;
         Ok(Self {
             folder,
@@ -186,7 +169,7 @@ impl<'a> Array<'a> {
 
     fn flush(&mut self) -> Result<()> {
         let path = self.folder.join(format!("{}{}", self.chunks, self.tail));
-        fs::write(&path, &self.chunk).map_err(|error| unwritable(&path, error))?;
+        fs::write(&path, &self.chunk).writing(&path)?;
         self.chunk.clear();
         self.chunks += 1;
         Ok(())

@@ -69,33 +69,13 @@ fn frame_of(stream: &StreamSummary) -> Option<FrameType> {
 
 /// A source whose episodes can all be written, if they have streams.
 pub(crate) struct Fitted<'a> {
-    info: &'a SourceInfo,
-    episodes: Cow<'a, [EpisodeSpec]>,
-    /// The id of each episode in the dataset.
-    ids: Vec<String>,
-    defects: Vec<Defect>,
-}
-
-impl Fitted<'_> {
-    /// The source's description.
-    pub(crate) fn describe(&self) -> &SourceInfo {
-        self.info
-    }
-
+    pub(crate) info: &'a SourceInfo,
     /// The episodes as they can be written.
-    pub(crate) fn episodes(&self) -> &[EpisodeSpec] {
-        &self.episodes
-    }
-
-    /// The id of an episode in the dataset.
-    pub(crate) fn id(&self, episode: usize) -> &str {
-        self.ids.get(episode).map_or("", String::as_str)
-    }
-
+    pub(crate) episodes: Cow<'a, [EpisodeSpec]>,
+    /// The id of each episode in the dataset.
+    pub(crate) ids: Vec<String>,
     /// What does not fit, in episode order.
-    pub(crate) fn defects(&self) -> &[Defect] {
-        &self.defects
-    }
+    pub(crate) defects: Vec<Defect>,
 }
 
 /// Fits the episodes of a source into the target.
@@ -189,7 +169,7 @@ fn usual_types(
 /// The defect of a stream that is skipped in every episode.
 fn mixed_defect(name: &str, types: usize) -> Defect {
     let what = format!("has {types} types or sizes, none of them in most episodes");
-    Defect::new(format!("stream `{name}`"), what, Action::Skipped)
+    Defect::lost(format!("stream `{name}`"), what)
 }
 
 fn new_name<'a>(names: &'a HashMap<String, String>, name: &'a str) -> &'a str {

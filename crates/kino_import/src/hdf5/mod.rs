@@ -178,7 +178,8 @@ pub(crate) fn open(paths: &[PathBuf], options: &ImportOptions) -> Result<Source>
             // One unreadable file of many is a defect of the source.
             Err(ImportError::Corrupt { object, what, .. }) if paths.len() > 1 => {
                 let name = path.file_name().unwrap_or_default().to_string_lossy();
-                source.note(format!("{name}:{object}"), what, Action::Skipped);
+                let defect = Defect::lost(format!("{name}:{object}"), what);
+                source.info.defects.push(defect);
             }
             added => added?,
         }

@@ -4,10 +4,11 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use kino_codec::{Dtype, ValueType};
+use kino_codec::ValueType;
 use kino_parquet::{Column, Form, Leaf, ParquetFile};
 
 use crate::error::{ImportError, Result};
+use crate::values::{to_f64, to_whole};
 
 /// Rows that are read at a time.
 const BATCH: u64 = 1 << 16;
@@ -132,7 +133,7 @@ impl IndexColumns {
             let start = leaf.row();
             let bytes = leaf.numbers(BATCH.min(rows.end - start), &ty)?;
             for (value, row) in bytes.chunks_exact(ty.dtype().size()).zip(start..) {
-                hand(row, to_f64(value, ty.dtype()));
+                hand(row, to_f64(ty.dtype(), value));
             }
         }
         self.stopped.insert(column.leaf, leaf);
@@ -177,29 +178,5 @@ impl Off {
 /// A non-negative integer.
 pub(super) fn to_index(value: f64) -> Option<u64> {
     let is_index = value >= 0.0 && value.fract() == 0.0 && value < 9e15;
-    #[allow(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "whole, not negative and below 2^53"
-    )]
-    is_index.then_some(value as u64)
-}
-
-/// A number as the nearest float: exact for every index that a recording can have.
-pub(super) fn to_f64(bytes: &[u8], dtype: Dtype) -> f64 {
-    match (dtype, bytes) {
-        (Dtype::F32, &[a, b, c, d]) => f64::from(f32::from_le_bytes([a, b, c, d])),
-        (Dtype::F64, &[a, b, c, d, e, f, g, h]) => f64::from_le_bytes([a, b, c, d, e, f, g, h]),
-        (Dtype::I64, &[a, b, c, d, e, f, g, h]) => {
-            i64::from_le_bytes([a, b, c, d, e, f, g, h]) as f64
-        }
-        (Dtype::I32, &[a, b, c, d]) => f64::from(i32::from_le_bytes([a, b, c, d])),
-        (Dtype::I16, &[a, b]) => f64::from(i16::from_le_bytes([a, b])),
-        (Dtype::I8, &[a]) => f64::from(i8::from_le_bytes([a])),
-        (Dtype::F16, &[a, b]) => f64::from(half::f16::from_le_bytes([a, b])),
-        (_, bytes) => bytes
-            .iter()
-            .rev()
-            .fold(0.0, |sum, &byte| sum * 256.0 + f64::from(byte)),
-    }
+    is_index.then(|| to_whole(value))
 }

@@ -10,8 +10,7 @@ use kino_parquet::{Column, Form, Leaf, ParquetFile, read_json};
 use kino_sync::Mutex;
 use serde_json::{Map, Value};
 
-use super::images::{self, Image};
-use super::spec::read_image;
+use super::images::{self, Becomes};
 use super::table;
 use crate::error::{ImportError, Result};
 use crate::jpeg;
@@ -27,7 +26,6 @@ pub(super) struct ColumnAt {
     /// Its number among all of the source.
     pub(super) number: usize,
     pub(super) name: String,
-    /// Its table.
     pub(super) path: Arc<Path>,
     /// The episode's first row.
     pub(super) first: u64,
@@ -175,7 +173,7 @@ impl Reading {
         rows: Range<u64>,
         spec: &StreamSpec,
     ) -> Result<FrameBuf> {
-        let expected = Image {
+        let expected = Becomes {
             kind: spec.kind,
             frame: spec.frame.clone(),
             carried: spec.carried,
@@ -193,7 +191,7 @@ impl Reading {
             let file = found.pop_front().flatten();
             let file = match file {
                 Some(file) => file,
-                None => read_image(root, &self.table, column, row)?,
+                None => images::read(root, &self.table, column, row)?,
             };
             if spec.carried {
                 let whole = jpeg::without_padding(&file)

@@ -6,24 +6,40 @@
 //! | PNG, grayscale, RGB or palette of up to 8 bits, RGB also with alpha | image |
 //! | PNG, 16-bit grayscale | depth |
 
+use std::path::Path;
+use std::sync::Arc;
+
 use kino_codec::{Dtype, FrameType};
 use kino_dataset::Kind;
+use kino_parquet::{Column, Leaf, ParquetFile};
 
-use crate::{jpeg, png};
+use super::paths;
+use crate::error::{ImportError, Result};
+use crate::{files, jpeg, png};
 
 /// Limit on the pixels of an image: 4K RGB fits, 8K does not.
 const MAX_PIXEL_BYTES: usize = 64 << 20;
 
-/// What an image file becomes.
+/// What a column or an image file becomes.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Image {
+pub(super) struct Becomes {
     pub(super) kind: Kind,
     pub(super) frame: FrameType,
     pub(super) carried: bool,
 }
 
+impl Becomes {
+    pub(super) fn new(kind: Kind, frame: FrameType) -> Self {
+        Self {
+            kind,
+            frame,
+            carried: false,
+        }
+    }
+}
+
 /// The type of an image file, or why it cannot be a frame.
-pub(super) fn look(file: &[u8]) -> Result<Image, String> {
+pub(super) fn look(file: &[u8]) -> Result<Becomes, String> {
     if jpeg::is_jpeg(file) {
         let header = jpeg::header(file).filter(|header| matches!(header.components, 1 | 3));
         let header = header.ok_or("is a JPEG file that is neither 8-bit grayscale nor RGB")?;
@@ -46,7 +62,7 @@ pub(super) fn look(file: &[u8]) -> Result<Image, String> {
 }
 
 /// The pixels of a PNG file, little-endian, if it has the type of the stream's first image.
-pub(super) fn decode(file: &[u8], expected: &Image) -> Result<Vec<u8>, String> {
+pub(super) fn decode(file: &[u8], expected: &Becomes) -> Result<Vec<u8>, String> {
     let found = look(file)?;
     if &found != expected {
         return Err(format!(
@@ -68,11 +84,39 @@ pub(super) fn check_size(frame: FrameType) -> Result<FrameType, String> {
     Ok(frame)
 }
 
-fn image(kind: Kind, dtype: Dtype, shape: &[usize], carried: bool) -> Result<Image, String> {
+fn image(kind: Kind, dtype: Dtype, shape: &[usize], carried: bool) -> Result<Becomes, String> {
     let frame = FrameType::values(dtype, shape).map_err(|error| error.to_string())?;
-    Ok(Image {
+    Ok(Becomes {
         kind,
         frame: check_size(frame)?,
         carried,
     })
+}
+
+/// The bytes of an image: in the table itself, or in a file that the table names.
+pub(super) fn read(
+    root: &Path,
+    table: &Arc<ParquetFile>,
+    column: &Column,
+    row: u64,
+) -> Result<Vec<u8>> {
+    let one = |mut leaf: Leaf| leaf.strings(1, 0).map(|mut found| found.pop().flatten());
+    let bytes = || Leaf::new(Arc::clone(table), column, row);
+    let corrupt = |what: String| ImportError::corrupt(table.path(), &column.name, what);
+    if let Some(bytes) = one(bytes())? {
+        return Ok(bytes);
+    }
+    let path = if column.leaves() > 1 {
+        one(bytes().second())?
+    } else {
+        None
+    };
+    let path = path.ok_or_else(|| corrupt(format!("has no image in row {row}")))?;
+    let path = String::from_utf8_lossy(&path).into_owned();
+    let inside =
+        paths::check(&path).map_err(|what| corrupt(format!("names an image that {what}")))?;
+    let file = root.join(inside);
+    let limit = kino_codec::MAX_FRAME_BYTES as u64;
+    let bytes = files::read_limited_if_there(&file, limit)?;
+    bytes.ok_or_else(|| corrupt(format!("names the image {path}, which does not exist")))
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 use serde_json::{Map, Value};
 
 use crate::error::{ImportError, Result};
-use crate::files;
+use crate::files::{self, ReadingPath};
 
 /// Limit on a JSON file that is read whole.
 const MAX_BYTES: u64 = 16 << 20;
@@ -72,7 +72,6 @@ impl Budget {
                 .all(|(name, value)| self.spend(MEMBER_BYTES + name.len()) && self.spend_on(value))
     }
 
-    /// Whether it is exceeded.
     pub(super) fn is_spent(&self) -> bool {
         self.left.get() == 0
     }
@@ -116,12 +115,10 @@ fn cost(text: &[u8]) -> usize {
     cost
 }
 
-/// The object in a file.
 pub(super) struct Object {
     pub(super) members: Map<String, Value>,
     /// What is wrong with it, if anything.
     pub(super) fault: Option<String>,
-    /// How long the file is.
     pub(super) len: usize,
 }
 
@@ -196,18 +193,17 @@ pub(super) fn each_line(
     if std::fs::symlink_metadata(path).is_err() {
         return Ok(false);
     }
-    let io = |source| files::cannot_read(path, source);
-    let mut file = BufReader::new(files::open(path).map_err(io)?);
+    let mut file = BufReader::new(files::open(path).reading(path)?);
     let mut line = Vec::new();
     for number in 1.. {
         line.clear();
         let mut limited = (&mut file).take(MAX_LINE_BYTES + 1);
-        if limited.read_until(b'\n', &mut line).map_err(io)? == 0 {
+        if limited.read_until(b'\n', &mut line).reading(path)? == 0 {
             break;
         }
         if line.len() as u64 > MAX_LINE_BYTES && line.last() != Some(&b'\n') {
             hand(number, Err("is longer than 1 MiB".to_owned()))?;
-            file.skip_until(b'\n').map_err(io)?;
+            file.skip_until(b'\n').reading(path)?;
         } else if !line.trim_ascii().is_empty() {
             hand(number, of_line(&line))?;
         }

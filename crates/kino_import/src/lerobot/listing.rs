@@ -19,7 +19,7 @@ use super::json::{self, Budget};
 use super::meta::{EpisodeRow, Meta};
 use super::paths::files_below;
 use super::table;
-use crate::defect::{Action, Defect};
+use crate::defect::Defect;
 use crate::error::{ImportError, Result};
 
 /// Statistics of one episode are kept if their text is at most this long.
@@ -87,8 +87,7 @@ impl Meta {
         if is_there {
             self.files.push(PathBuf::from(name));
         } else {
-            let defect = Defect::new(name, "is missing", Action::Kept);
-            self.defects.push(defect);
+            self.defects.push(Defect::kept(name, "is missing"));
         }
         Ok(())
     }
@@ -116,8 +115,8 @@ impl Meta {
         }
         let tasks = PathBuf::from("meta/tasks.parquet");
         if !root.join(&tasks).exists() {
-            let defect = Defect::new("meta/tasks.parquet", "is missing", Action::Kept);
-            self.defects.push(defect);
+            self.defects
+                .push(Defect::kept("meta/tasks.parquet", "is missing"));
             return Ok(());
         }
         let mut count = 0;
@@ -159,7 +158,7 @@ impl Meta {
         self.files.push(part);
         match read {
             Err(ImportError::Corrupt { what, .. }) => {
-                self.defects.push(Defect::new(place, what, Action::Skipped));
+                self.defects.push(Defect::lost(place, what));
                 Ok(())
             }
             other => other,
@@ -178,7 +177,7 @@ impl Meta {
     fn lose_row(&mut self, place: &str, what: String) {
         self.lost_rows += 1;
         if self.lost_rows <= LISTED_ROWS {
-            self.defects.push(Defect::new(place, what, Action::Skipped));
+            self.defects.push(Defect::lost(place, what));
         }
     }
 
@@ -186,8 +185,7 @@ impl Meta {
     pub(super) fn note_lost_rows(&mut self) {
         if let Some(more @ 1..) = self.lost_rows.checked_sub(LISTED_ROWS) {
             let what = format!("has {more} more rows that cannot be used");
-            self.defects
-                .push(Defect::new("meta", what, Action::Skipped));
+            self.defects.push(Defect::lost("meta", what));
         }
     }
 
@@ -208,7 +206,6 @@ impl Meta {
         text
     }
 
-    /// Adds an episode.
     fn add_row(&mut self, said: Map<String, Value>, place: &str, known: &mut HashSet<u64>) {
         let index = said.get("episode_index").and_then(Value::as_u64);
         let Some(index) = index else {
@@ -269,7 +266,7 @@ impl Meta {
             row.stats = None;
         }
         let what = "has per-episode statistics that are too long to keep; they can be recomputed";
-        self.defects.push(Defect::new(place, what, Action::Noted));
+        self.defects.push(Defect::noted(place, what));
     }
 }
 

@@ -17,7 +17,8 @@ use serde_json::{Map, Value};
 
 use super::checks::to_index;
 use super::json::{self, Budget};
-use crate::defect::{Action, Defect};
+use super::paths::{DATA_V2, DATA_V3, VIDEO_V2, VIDEO_V3};
+use crate::defect::Defect;
 use crate::error::{ImportError, Result};
 use crate::open::ImportOptions;
 
@@ -30,7 +31,6 @@ const INFO_BUDGET: usize = 32 << 20;
 /// Memory limit for the metadata of all episodes and tasks.
 const KEPT_BUDGET: usize = 64 << 20;
 
-/// The version of the layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Version {
     V20,
@@ -38,7 +38,6 @@ pub(super) enum Version {
     V30,
 }
 
-/// The contents of `meta`.
 #[derive(Debug)]
 pub(super) struct Meta {
     pub(super) version: Version,
@@ -110,7 +109,7 @@ impl Version {
                     "does not specify its version; it is read as {}",
                     found.name()
                 );
-                defects.push(Defect::new("meta/info.json", what, Action::Noted));
+                defects.push(Defect::noted("meta/info.json", what));
                 Ok(found)
             }
         }
@@ -132,7 +131,6 @@ impl Meta {
     }
 }
 
-/// Reads `meta`.
 pub(super) fn walk(root: &Path, options: &ImportOptions) -> Result<Meta> {
     let mut defects = Vec::new();
     let mut files = Vec::new();
@@ -193,12 +191,6 @@ pub(super) fn walk(root: &Path, options: &ImportOptions) -> Result<Meta> {
     Ok(meta)
 }
 
-const DATA_V2: &str = "data/chunk-{episode_chunk:03d}/episode_{episode_index:06d}.parquet";
-const VIDEO_V2: &str =
-    "videos/chunk-{episode_chunk:03d}/{video_key}/episode_{episode_index:06d}.mp4";
-const DATA_V3: &str = "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet";
-const VIDEO_V3: &str = "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4";
-
 fn read_info(
     root: &Path,
     files: &mut Vec<PathBuf>,
@@ -207,16 +199,12 @@ fn read_info(
     let path = PathBuf::from("meta/info.json");
     let budget = Budget::new(INFO_BUDGET);
     let Some(found) = json::read_object(&root.join(&path), &budget)? else {
-        defects.push(Defect::new("meta/info.json", "is missing", Action::Kept));
+        defects.push(Defect::kept("meta/info.json", "is missing"));
         return Ok(Map::new());
     };
     files.push(path);
     let info = found.members;
-    defects.extend(
-        found
-            .fault
-            .map(|what| Defect::new("meta/info.json", what, Action::Kept)),
-    );
+    defects.extend(found.fault.map(|what| Defect::kept("meta/info.json", what)));
     if info.get("storage_format").and_then(Value::as_str) == Some("lance") {
         return Err(ImportError::unsupported(
             &root.join("meta/info.json"),
@@ -240,10 +228,9 @@ impl Meta {
             });
             match range {
                 Some(range) => self.splits.push((name.clone(), range)),
-                None => self.defects.push(Defect::new(
+                None => self.defects.push(Defect::lost(
                     "meta/info.json:splits",
                     format!("split `{name}` is not a range of episodes such as \"0:100\""),
-                    Action::Skipped,
                 )),
             }
         }
@@ -256,7 +243,7 @@ impl Meta {
             // Subsets of datasets are shared like this: everything listed is imported, and nothing is lost.
             let what = format!("says {total} episodes, but {listed} are listed");
             let place = "meta/info.json:total_episodes";
-            self.defects.push(Defect::new(place, what, Action::Noted));
+            self.defects.push(Defect::noted(place, what));
         }
     }
 
@@ -272,17 +259,17 @@ impl Meta {
                 Ok(Some(found)) => found,
                 Err(ImportError::Corrupt { what, .. }) => {
                     self.files.push(path);
-                    self.defects.push(Defect::new(place, what, Action::Skipped));
+                    self.defects.push(Defect::lost(place, what));
                     continue;
                 }
                 Err(error) => return Err(error),
             };
             self.files.push(path);
             if let Some(what) = found.fault {
-                self.defects.push(Defect::new(place, what, Action::Skipped));
+                self.defects.push(Defect::lost(place, what));
             } else if found.len > SMALL_FILE {
                 let what = "is too long to keep; it can be recomputed";
-                self.defects.push(Defect::new(place, what, Action::Noted));
+                self.defects.push(Defect::noted(place, what));
             } else {
                 kept.insert(name.to_owned(), Value::Object(found.members));
             }

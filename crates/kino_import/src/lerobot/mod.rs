@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::error::{ImportError, Result};
-use crate::files;
+use crate::files::ReadingPath;
 use crate::open::ImportOptions;
 use crate::source::{BLOCK_BYTES, FrameBuf, ReadFrames, Source, SourceInfo, Wanted};
 use crate::source_file::SourceFile;
@@ -92,15 +92,12 @@ pub(crate) fn open(root: &Path, options: &ImportOptions) -> Result<Source> {
 fn source_files(root: &Path, files: &Files) -> Result<Vec<SourceFile>> {
     let file = |path: &PathBuf| {
         let path = root.join(path);
-        match fs::metadata(&path) {
-            Ok(found) => Ok(SourceFile::new(path, found.len())),
-            Err(source) => Err(files::cannot_read(&path, source)),
-        }
+        let len = fs::metadata(&path).reading(&path)?.len();
+        Ok(SourceFile::new(path, len))
     };
     files.list.iter().map(file).collect()
 }
 
-/// A stream of an episode.
 struct LeRobotStream {
     dataset: Arc<Dataset>,
     origin: Origin,

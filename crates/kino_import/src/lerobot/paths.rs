@@ -11,6 +11,15 @@
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
+/// The templates of v2.0 and v2.1, and those of v3.0.
+pub(super) const DATA_V2: &str =
+    "data/chunk-{episode_chunk:03d}/episode_{episode_index:06d}.parquet";
+pub(super) const VIDEO_V2: &str =
+    "videos/chunk-{episode_chunk:03d}/{video_key}/episode_{episode_index:06d}.mp4";
+pub(super) const DATA_V3: &str = "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet";
+pub(super) const VIDEO_V3: &str =
+    "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4";
+
 /// No number is padded to more digits than this.
 const MAX_DIGITS: usize = 20;
 

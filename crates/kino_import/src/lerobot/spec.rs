@@ -19,7 +19,7 @@ use kino_parquet::{Column, Form, Leaf, ParquetFile};
 use serde_json::{Map, Value};
 
 use super::frames::ColumnAt;
-use super::images::{self, Image};
+use super::images::{self, Becomes};
 use super::meta::{EpisodeRow, Meta, Version};
 use super::paths::{self, Fields};
 use super::{Dataset, LeRobotStream};
@@ -28,6 +28,7 @@ use crate::error::{ImportError, Result};
 use crate::files;
 use crate::part::Part;
 use crate::source::{ClockSpec, StreamSpec};
+use crate::values::to_whole;
 use crate::video::{Pixels, VideoInfo};
 
 /// The origin of a stream's frames.
@@ -43,9 +44,6 @@ pub(super) enum Origin {
 
 /// A longer task text is not repeated for every frame.
 const MAX_TASK_BYTES: usize = 1 << 14;
-
-/// What a column becomes: kind, type, and whether its images are carried.
-type Columned = (Kind, FrameType, bool);
 
 /// Builds the spec of one episode.
 pub(super) struct SpecBuilder<'a> {
@@ -87,7 +85,7 @@ impl SpecBuilder<'_> {
                 other => other?,
             };
             match draft {
-                Ok((kind, frame, carried)) => {
+                Ok(found) => {
                     *self.numbered += 1;
                     let at = ColumnAt {
                         number: *self.numbered,
@@ -95,8 +93,9 @@ impl SpecBuilder<'_> {
                         path: Arc::clone(&path),
                         first: self.rows.start,
                     };
-                    let mut spec = self.stream(&column.name, kind, frame, Origin::Column(at));
-                    spec.carried = carried;
+                    let mut spec =
+                        self.stream(&column.name, found.kind, found.frame, Origin::Column(at));
+                    spec.carried = found.carried;
                     self.streams.push(spec);
                 }
                 Err(what) => {
@@ -119,17 +118,18 @@ impl SpecBuilder<'_> {
         Ok(())
     }
 
-    /// Kind, type and whether JPEG files are stored, or why it cannot be a stream.
-    fn column(&self, column: &Column) -> Result<Result<Columned, String>> {
+    /// What a column becomes, or why it cannot be a stream.
+    fn column(&self, column: &Column) -> Result<Result<Becomes, String>> {
         let is_plain = !matches!(column.form, Form::Image | Form::Json | Form::Texts);
         if is_plain && self.table.has_nulls(column, &self.rows) {
             return Ok(Err("has nulls, which a stream cannot hold".to_owned()));
         }
         Ok(match &column.form {
-            Form::Text | Form::Texts | Form::Json => Ok((Kind::Text, FrameType::Text, false)),
-            Form::Image => self
-                .image(column)?
-                .map(|found| (found.kind, found.frame, found.carried)),
+            Form::Text | Form::Texts | Form::Json => Ok(Becomes::new(Kind::Text, FrameType::Text)),
+            Form::Image => {
+                let (root, row) = (&self.dataset.root, self.rows.start);
+                images::look(&images::read(root, self.table, column, row)?)
+            }
             Form::Numbers { dtype, depth } => self.numbers(column, *dtype, *depth)?,
             Form::Other(what) => Err(format!("holds {what}")),
         })
@@ -140,7 +140,7 @@ impl SpecBuilder<'_> {
         column: &Column,
         dtype: Dtype,
         depth: usize,
-    ) -> Result<Result<Columned, String>> {
+    ) -> Result<Result<Becomes, String>> {
         let len = self.table.row_len(column, &self.rows);
         let Some(len) = len else {
             return Ok(Err(
@@ -160,12 +160,7 @@ impl SpecBuilder<'_> {
             _ => Kind::Vector,
         };
         let frame = FrameType::values(dtype, &shape).map_err(|error| error.to_string());
-        Ok(frame.map(|frame| (kind, frame, false)))
-    }
-
-    fn image(&self, column: &Column) -> Result<Result<Image, String>> {
-        let file = read_image(&self.dataset.root, self.table, column, self.rows.start)?;
-        Ok(images::look(&file))
+        Ok(frame.map(|frame| Becomes::new(kind, frame)))
     }
 
     /// Adds a stream for each camera stored as video.
@@ -261,13 +256,7 @@ impl SpecBuilder<'_> {
 
     /// The number of the frame at a time.
     fn frame_at(&self, seconds: f64) -> u64 {
-        #[allow(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a float is cast to the nearest number that there is"
-        )]
-        let frame = (seconds * self.meta.rate_hz).round() as u64;
-        frame
+        to_whole((seconds * self.meta.rate_hz).round())
     }
 
     /// The episode's first frame in the file.
@@ -350,34 +339,6 @@ pub(super) fn fields<'a>(meta: &Meta, row: &EpisodeRow, key: &'a str) -> Fields<
 
 pub(super) fn bad_template(root: &Path, name: &str, what: &str) -> ImportError {
     ImportError::corrupt(&root.join("meta/info.json"), name, what)
-}
-
-/// The bytes of an image: in the table itself, or in a file that the table names.
-pub(super) fn read_image(
-    root: &Path,
-    table: &Arc<ParquetFile>,
-    column: &Column,
-    row: u64,
-) -> Result<Vec<u8>> {
-    let one = |mut leaf: Leaf| leaf.strings(1, 0).map(|mut found| found.pop().flatten());
-    let bytes = || Leaf::new(Arc::clone(table), column, row);
-    let corrupt = |what: String| ImportError::corrupt(table.path(), &column.name, what);
-    if let Some(bytes) = one(bytes())? {
-        return Ok(bytes);
-    }
-    let path = if column.leaves() > 1 {
-        one(bytes().second())?
-    } else {
-        None
-    };
-    let path = path.ok_or_else(|| corrupt(format!("has no image in row {row}")))?;
-    let path = String::from_utf8_lossy(&path).into_owned();
-    let inside =
-        paths::check(&path).map_err(|what| corrupt(format!("names an image that {what}")))?;
-    let file = root.join(inside);
-    let limit = kino_codec::MAX_FRAME_BYTES as u64;
-    let bytes = files::read_limited_if_there(&file, limit)?;
-    bytes.ok_or_else(|| corrupt(format!("names the image {path}, which does not exist")))
 }
 
 /// Describes how a video's own timestamps differ from the rate, if they do.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use kino_parquet::{Input, Limits, ParquetFile};
 
 use crate::error::Result;
-use crate::files;
+use crate::files::{self, ReadingPath};
 
 /// A day at 1000 Hz; pages of numbers and texts are about a megabyte, those of images can be larger, but are already
 /// compressed.
@@ -19,7 +19,7 @@ const LIMITS: Limits = Limits {
 /// Opens a file and reads its footer.
 pub(super) fn open(path: &Path) -> Result<ParquetFile> {
     let opened = files::open_with_len(path);
-    let (file, len) = opened.map_err(|source| files::cannot_read(path, source))?;
+    let (file, len) = opened.reading(path)?;
     let file = Arc::new(file);
     Ok(ParquetFile::open(path, Input::Disk { file, len }, LIMITS)?)
 }

@@ -204,8 +204,7 @@ impl<'a> Walk<'a> {
     fn lose(&mut self, place: &str, what: String, id: &str) -> Option<EpisodeSpec> {
         self.lost += 1;
         if self.lost <= LISTED {
-            self.defects
-                .push(Defect::new(place, what, Action::Skipped).of(id));
+            self.defects.push(Defect::lost(place, what).of(id));
         }
         None
     }
@@ -214,8 +213,7 @@ impl<'a> Walk<'a> {
     pub(super) fn note_strangers(&mut self) {
         if let Some(more @ 1..) = self.lost.checked_sub(LISTED) {
             let what = format!("lacks the data of {more} more episodes");
-            self.defects
-                .push(Defect::new("data", what, Action::Skipped));
+            self.defects.push(Defect::lost("data", what));
         }
         if !self.part.is_all() {
             return;
@@ -231,7 +229,7 @@ impl<'a> Walk<'a> {
                 let place = path.to_string_lossy().into_owned();
                 if !known.contains(&path) {
                     let what = "does not belong to any listed episode";
-                    self.defects.push(Defect::new(place, what, Action::Noted));
+                    self.defects.push(Defect::noted(place, what));
                 }
             }
         }

@@ -31,7 +31,6 @@ impl<'a> Bytes<'a> {
         Ok(taken)
     }
 
-    /// The next `N` bytes.
     pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], String> {
         let mut array = [0; N];
         array.copy_from_slice(self.take(N)?);

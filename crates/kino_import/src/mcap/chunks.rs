@@ -6,7 +6,7 @@
 //!
 //! A file may also contain messages outside of chunks. Consecutive ones are read together, like an uncompressed chunk.
 
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, Read};
 use std::path::Path;
 
 use super::bytes::{Bytes, to_usize};
@@ -32,7 +32,6 @@ pub(super) struct Chunk {
     pub(super) start: u64,
     /// How many bytes are stored.
     pub(super) stored: u64,
-    /// How many bytes it has.
     pub(super) len: u64,
     pub(super) compression: Compression,
 }
@@ -95,11 +94,8 @@ impl<'a> Stored<'a> {
 impl Chunk {
     /// Reads the chunk and decompresses it. The walk has verified its checksum.
     pub(super) fn read(&self, path: &Path) -> io::Result<Result<Vec<u8>, String>> {
-        // Each chunk opens its own file: several threads read at different positions.
-        let mut file = files::open(path)?;
-        file.seek(SeekFrom::Start(self.start))?;
-        let mut stored = Vec::new();
-        file.take(self.stored).read_to_end(&mut stored)?;
+        // Each read opens its own file: several threads read at different positions.
+        let stored = files::read_range(path, self.start, self.stored)?;
         Ok(unpack(self.compression, &stored, self.len))
     }
 }

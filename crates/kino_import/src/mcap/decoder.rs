@@ -55,7 +55,6 @@ impl Decoder {
         }
     }
 
-    /// Decodes a message.
     pub(super) fn decode<'a>(&'a self, data: &'a [u8]) -> Result<Value<'a>, String> {
         match self {
             Self::Ros2(definitions) => cdr::decode(definitions, data),

@@ -31,7 +31,6 @@ impl Schema {
         }
     }
 
-    /// Decodes a message.
     pub(super) fn decode(&self, data: &[u8]) -> Result<Value<'static>, String> {
         if data.len() > MAX_JSON_BYTES {
             let len = data.len();

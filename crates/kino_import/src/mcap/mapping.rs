@@ -22,11 +22,11 @@
 use std::fs;
 use std::path::Path;
 
+use kino_dataset::Kind;
 use serde::Deserialize;
 
 use crate::error::{ImportError, Result, invalid};
 
-/// A parsed mapping file.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Mapping {
@@ -85,7 +85,6 @@ pub(super) enum Episodes {
     Gap { gap_s: f64 },
 }
 
-/// One stream.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Stream {
@@ -98,35 +97,13 @@ pub(super) struct Stream {
     pub(super) clock: Option<Clock>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum Kind {
-    Vector,
-    Image,
-    Depth,
-    Text,
-}
-
-impl Kind {
-    pub(super) fn to_kind(self) -> kino_dataset::Kind {
-        match self {
-            Self::Vector => kino_dataset::Kind::Vector,
-            Self::Image => kino_dataset::Kind::Image,
-            Self::Depth => kino_dataset::Kind::Depth,
-            Self::Text => kino_dataset::Kind::Text,
-        }
-    }
-}
-
 /// Which timestamp a frame gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Clock {
     /// The sender's, in the message header.
     Header,
-    /// The time it was logged.
     Log,
-    /// The time it was published.
     Publish,
 }
 

@@ -11,7 +11,9 @@ use std::borrow::Cow;
 use std::fmt::Write;
 
 use kino_codec::Dtype;
-use serde_json::{Number, Value as Json};
+use serde_json::Value as Json;
+
+use crate::values;
 
 /// Limit on the values of a message; a list of numbers counts as one.
 pub(super) const MAX_VALUES: usize = 1 << 16;
@@ -19,7 +21,6 @@ pub(super) const MAX_VALUES: usize = 1 << 16;
 /// Limit on the nesting of messages.
 pub(super) const MAX_DEPTH: usize = 64;
 
-/// A value of a message.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Value<'a> {
     /// One number, little-endian.
@@ -91,7 +92,6 @@ impl Value<'_> {
         }
     }
 
-    /// An integer.
     pub(super) fn to_i64(&self) -> Option<i64> {
         match self.to_json() {
             Json::Number(number) if matches!(self, Self::Number(..)) => {
@@ -120,24 +120,11 @@ impl Value<'_> {
     }
 }
 
-/// One little-endian number as JSON.
+/// One little-endian number as JSON; null if JSON has no form for it.
 fn number(dtype: Dtype, bytes: &[u8]) -> Json {
-    let mut eight = [0; 8];
-    for (to, from) in eight.iter_mut().zip(bytes) {
-        *to = *from;
-    }
-    let [a, b, c, d, ..] = eight;
-    let float = |value: f64| Number::from_f64(value).map_or(Json::Null, Json::Number);
-    match dtype {
-        Dtype::Bool => Json::from(a != 0),
-        Dtype::U8 | Dtype::U16 | Dtype::U32 | Dtype::U64 => Json::from(u64::from_le_bytes(eight)),
-        Dtype::I8 => Json::from(i8::from_le_bytes([a])),
-        Dtype::I16 => Json::from(i16::from_le_bytes([a, b])),
-        Dtype::I32 => Json::from(i32::from_le_bytes([a, b, c, d])),
-        Dtype::I64 => Json::from(i64::from_le_bytes(eight)),
-        Dtype::F32 => float(f64::from(f32::from_le_bytes([a, b, c, d]))),
-        Dtype::F64 => float(f64::from_le_bytes(eight)),
-        _ => Json::Null,
+    match values::number(dtype, bytes) {
+        Json::String(_) => Json::Null,
+        number => number,
     }
 }
 

@@ -43,9 +43,10 @@ use kino_codec::{Dtype, FrameType};
 use serde_json::Value as Json;
 
 use crate::about::{self, About};
-use crate::defect::{Action, Defect};
+use crate::defect::Defect;
 use crate::error::{ImportError, Result};
-use crate::files;
+use crate::files::ReadingPath;
+use crate::image::Encoded;
 use crate::open::ImportOptions;
 use crate::recent::Recent;
 use crate::source::{FrameBuf, ReadFrames, Source, SourceInfo, Wanted};
@@ -56,7 +57,6 @@ use decoder::Decoder;
 use mapping::Mapping;
 use message::Value;
 use picks::Pick;
-use pixels::Look;
 use records::Place;
 use spec::{SpecBuilder, When};
 use walk::Contents;
@@ -80,16 +80,14 @@ struct McapStream {
     file: Arc<McapFile>,
     decoder: Arc<Decoder>,
     pick: Pick,
-    look: Option<Look>,
+    look: Option<Encoded>,
     /// The messages, in time order.
     places: Arc<[Place]>,
 }
 
-/// The walk through the files.
 struct Walk<'a> {
     source: Source,
     mapping: &'a Mapping,
-    /// How many files there are.
     files: usize,
     recent: Arc<Recent<(usize, u32), Vec<u8>>>,
 }
@@ -121,7 +119,7 @@ pub(crate) fn open(paths: &[PathBuf], options: &ImportOptions) -> Result<Source>
             "stream `{}` of the mapping: no file has the topic `{}`",
             stream.name, stream.topic
         );
-        source.note("mapping", what, Action::Skipped);
+        source.info.defects.push(Defect::lost("mapping", what));
     }
     if source.episodes.is_empty() {
         let path = paths.first().map(PathBuf::as_path).unwrap_or(Path::new(""));
@@ -134,9 +132,7 @@ pub(crate) fn open(paths: &[PathBuf], options: &ImportOptions) -> Result<Source>
 
 impl Walk<'_> {
     fn add(&mut self, path: &Path, mut contents: Contents) -> Result<()> {
-        let metadata = path
-            .metadata()
-            .map_err(|source| files::cannot_read(path, source))?;
+        let metadata = path.metadata().reading(path)?;
         let text = |name: Option<&OsStr>| name.unwrap_or_default().to_string_lossy().into_owned();
         let (file, stem) = (text(path.file_name()), text(path.file_stem()));
         let mapping = self.mapping;
@@ -201,8 +197,7 @@ impl Walk<'_> {
         info.defects
             .extend(spec::faults(&file, &contents, &draft, blame));
         if let Some(outside) = spec::outside(&contents.topics, &entries) {
-            let defect = Defect::new(&file, outside, Action::Noted);
-            info.defects.push(defect);
+            info.defects.push(Defect::noted(&file, outside));
         }
         if self.files == 1 {
             info.attributes = contents.attributes;
@@ -226,7 +221,8 @@ impl Walk<'_> {
         match About::parse(text).map(About::with_bytes_as_bools) {
             Ok(about) => Some(about),
             Err(what) => {
-                self.source.note(about_place(file), what, Action::Skipped);
+                let defect = Defect::lost(about_place(file), what);
+                self.source.info.defects.push(defect);
                 None
             }
         }
@@ -245,7 +241,7 @@ impl McapFile {
             let place = usize::try_from(chunk).unwrap_or(usize::MAX);
             let read = self.chunks.get(place).map(|chunk| chunk.read(path));
             let read = read.unwrap_or_else(|| Ok(Err("does not exist".to_owned())));
-            let read = read.map_err(|source| files::cannot_read(path, source))?;
+            let read = read.reading(path)?;
             read.map_err(|what| ImportError::corrupt(path, &format!("chunk {chunk}"), what))
         })
     }

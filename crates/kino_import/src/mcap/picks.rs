@@ -19,45 +19,20 @@ pub(super) enum Pick {
     Fields(Vec<String>),
 }
 
-const POSE: &[&str] = &[
-    "position.x",
-    "position.y",
-    "position.z",
-    "orientation.x",
-    "orientation.y",
-    "orientation.z",
-    "orientation.w",
-];
-const TRANSFORM: &[&str] = &[
-    "translation.x",
-    "translation.y",
-    "translation.z",
-    "rotation.x",
-    "rotation.y",
-    "rotation.z",
-    "rotation.w",
-];
-const WRENCH: &[&str] = &[
-    "force.x", "force.y", "force.z", "torque.x", "torque.y", "torque.z",
-];
-const TWIST: &[&str] = &[
-    "linear.x",
-    "linear.y",
-    "linear.z",
-    "angular.x",
-    "angular.y",
-    "angular.z",
-];
-const THREE: &[&str] = &["x", "y", "z"];
-const FOUR: &[&str] = &["x", "y", "z", "w"];
+/// Parts of a message, each with its axes.
+type Parts = &'static [(&'static str, &'static [&'static str])];
 
-/// Message type, suffix of the stream's name, nested message, its fields.
-type Known = (
-    &'static str,
-    &'static str,
-    &'static str,
-    &'static [&'static str],
-);
+const XYZ: &[&str] = &["x", "y", "z"];
+const XYZW: &[&str] = &["x", "y", "z", "w"];
+const POSE: Parts = &[("position", XYZ), ("orientation", XYZW)];
+const TRANSFORM: Parts = &[("translation", XYZ), ("rotation", XYZW)];
+const WRENCH: Parts = &[("force", XYZ), ("torque", XYZ)];
+const TWIST: Parts = &[("linear", XYZ), ("angular", XYZ)];
+const VECTOR: Parts = &[("", XYZ)];
+const QUATERNION: Parts = &[("", XYZW)];
+
+/// Message type, suffix of the stream's name, nested message, its parts.
+type Known = (&'static str, &'static str, &'static str, Parts);
 
 const KNOWN: &[Known] = &[
     ("geometry_msgs/Pose", "", "", POSE),
@@ -76,21 +51,26 @@ const KNOWN: &[Known] = &[
     ("geometry_msgs/TwistStamped", "", "twist", TWIST),
     ("geometry_msgs/Accel", "", "", TWIST),
     ("geometry_msgs/AccelStamped", "", "accel", TWIST),
-    ("geometry_msgs/PointStamped", "", "point", THREE),
-    ("geometry_msgs/Vector3Stamped", "", "vector", THREE),
-    ("geometry_msgs/QuaternionStamped", "", "quaternion", FOUR),
-    ("sensor_msgs/Imu", "orientation", "orientation", FOUR),
+    ("geometry_msgs/PointStamped", "", "point", VECTOR),
+    ("geometry_msgs/Vector3Stamped", "", "vector", VECTOR),
+    (
+        "geometry_msgs/QuaternionStamped",
+        "",
+        "quaternion",
+        QUATERNION,
+    ),
+    ("sensor_msgs/Imu", "orientation", "orientation", QUATERNION),
     (
         "sensor_msgs/Imu",
         "angular_velocity",
         "angular_velocity",
-        THREE,
+        VECTOR,
     ),
     (
         "sensor_msgs/Imu",
         "linear_acceleration",
         "linear_acceleration",
-        THREE,
+        VECTOR,
     ),
     ("nav_msgs/Odometry", "pose", "pose.pose", POSE),
     ("nav_msgs/Odometry", "twist", "twist.twist", TWIST),
@@ -119,8 +99,11 @@ pub(super) fn known(schema: &str) -> Vec<(&'static str, Pick)> {
         return vec![("", Pick::Fields(vec!["data".to_owned()]))];
     }
     let rows = KNOWN.iter().filter(|(name, ..)| *name == schema);
-    rows.map(|(_, end, inside, fields)| {
-        let fields = fields.iter().map(|field| join(inside, field, '.'));
+    rows.map(|(_, end, inside, parts)| {
+        let fields = parts.iter().flat_map(|(part, axes)| {
+            let part = join(inside, part, '.');
+            axes.iter().map(move |axis| join(&part, axis, '.'))
+        });
         (*end, Pick::Fields(fields.collect()))
     })
     .collect()

@@ -6,84 +6,41 @@
 //! ```
 
 use kino_codec::{Dtype, ValueType};
-use kino_dataset::Kind;
 
 use super::message::Value;
+use crate::image::{self, Encoded};
 use crate::source::FrameBuf;
 use crate::{jpeg, png};
 
-/// Format and type of a stream's images.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Look {
-    pub(super) kind: Kind,
-    pub(super) ty: ValueType,
-    /// Whether frames are JPEG files.
-    pub(super) carried: bool,
-}
-
 /// The format of an image, from its sizes and file header, or what is wrong with it.
-pub(super) fn look(message: &Value<'_>) -> Result<Look, String> {
-    if message.get("encoding").is_some() {
-        return Raw::of(message).map(|raw| raw.look);
+pub(super) fn look(message: &Value<'_>) -> Result<Encoded, String> {
+    match Raw::of(message)? {
+        Some(raw) => Ok(raw.look),
+        None => image::look(file(message)?),
     }
-    look_file(file(message)?)
-}
-
-/// The same for an image file.
-fn look_file(file: &[u8]) -> Result<Look, String> {
-    if png::is_png(file) {
-        let ty = png::header(file)?;
-        let kind = match (ty.dtype(), ty.shape()) {
-            (Dtype::U8, [_, _, 1 | 3 | 4]) => Kind::Image,
-            (Dtype::U16, [_, _, 1]) => Kind::Depth,
-            _ => Kind::Vector,
-        };
-        return Ok(Look {
-            kind,
-            ty,
-            carried: false,
-        });
-    }
-    let jpeg =
-        jpeg::without_padding(file).ok_or("is neither a complete JPEG file nor a PNG file")?;
-    let header = jpeg::header(jpeg)
-        .filter(|header| matches!(header.components, 1 | 3))
-        .ok_or("is a JPEG file that is neither 8-bit grayscale nor RGB")?;
-    let shape = [header.height, header.width, header.components];
-    let ty = ValueType::new(Dtype::U8, &shape).map_err(|error| error.to_string())?;
-    Ok(Look {
-        kind: Kind::Image,
-        ty,
-        carried: true,
-    })
 }
 
 /// Adds an image to the frames.
-pub(super) fn read(message: &Value<'_>, look: &Look, out: &mut FrameBuf) -> Result<(), String> {
-    if message.get("encoding").is_some() {
-        let raw = Raw::of(message)?;
-        if raw.look != *look {
-            return Err(format!(
-                "is an image of {}, but the first is of {}",
-                raw.look.ty, look.ty
-            ));
-        }
-        if let FrameBuf::Values(values) = out {
-            raw.read(values);
-        }
-        return Ok(());
-    }
-    let file = file(message)?;
-    let found = look_file(file)?;
-    if found != *look {
+pub(super) fn read(
+    message: &Value<'_>,
+    expected: &Encoded,
+    out: &mut FrameBuf,
+) -> Result<(), String> {
+    let found = look(message)?;
+    if found != *expected {
         return Err(format!(
             "is an image of {}, but the first is of {}",
-            found.ty, look.ty
+            found.ty, expected.ty
         ));
     }
-    match out {
-        FrameBuf::Bytes(files) => files.push(jpeg::without_padding(file).unwrap_or(file).to_vec()),
-        FrameBuf::Values(values) => values.append(&mut png::decode(file)?.1),
+    match (Raw::of(message)?, out) {
+        (Some(raw), FrameBuf::Values(values)) => raw.read(values),
+        (Some(_), FrameBuf::Bytes(_)) => {}
+        (None, FrameBuf::Values(values)) => values.append(&mut png::decode(file(message)?)?.1),
+        (None, FrameBuf::Bytes(files)) => {
+            let file = file(message)?;
+            files.push(jpeg::without_padding(file).unwrap_or(file).to_vec());
+        }
     }
     Ok(())
 }
@@ -115,9 +72,8 @@ fn file<'v>(message: &'v Value<'_>) -> Result<&'v [u8], String> {
     })
 }
 
-/// A raw image.
 struct Raw<'v> {
-    look: Look,
+    look: Encoded,
     data: &'v [u8],
     step: usize,
     row_bytes: usize,
@@ -127,14 +83,17 @@ struct Raw<'v> {
 }
 
 impl<'v> Raw<'v> {
-    fn of(message: &'v Value<'_>) -> Result<Self, String> {
+    /// The image of a message; `None` if it is a file.
+    fn of(message: &'v Value<'_>) -> Result<Option<Self>, String> {
+        let encoding = match message.get("encoding") {
+            None => return Ok(None),
+            Some(Value::Text(encoding)) => encoding,
+            Some(_) => return Err("is an image without `encoding`".to_owned()),
+        };
         let size = |name: &str| {
             let size = message.get(name).and_then(Value::to_i64);
             let size = size.and_then(|size| usize::try_from(size).ok());
             size.ok_or_else(|| format!("is an image without `{name}`"))
-        };
-        let Some(Value::Text(encoding)) = message.get("encoding") else {
-            return Err("is an image without `encoding`".to_owned());
         };
         let (height, width) = (size("height")?, size("width")?);
         let (dtype, channels) = layout(encoding)?;
@@ -147,42 +106,28 @@ impl<'v> Raw<'v> {
         if ty.elements() == 0 {
             return Err("is an image without pixels".to_owned());
         }
-        let kind = if channels.is_some() {
-            Kind::Image
-        } else {
-            Kind::Depth
-        };
         let row_bytes = ty.frame_bytes() / height;
         let step = match size("step").unwrap_or(0) {
             0 => row_bytes,
             step => step,
         };
-        let (data, wanted) = (
-            data(message)?,
-            step.saturating_mul(height - 1).saturating_add(row_bytes),
-        );
+        let data = data(message)?;
+        let wanted = step.saturating_mul(height - 1).saturating_add(row_bytes);
         if step < row_bytes || data.len() < wanted {
             return Err(format!(
                 "is an image of {ty} in {} bytes with rows of {step}, which do not match",
                 data.len()
             ));
         }
-        Ok(Self {
-            look: Look {
-                kind,
-                ty,
-                carried: false,
-            },
+        let is_big = message.get("is_bigendian").and_then(Value::to_i64);
+        Ok(Some(Self {
+            look: Encoded { ty, carried: false },
             data,
             step,
             row_bytes,
-            is_big: message
-                .get("is_bigendian")
-                .and_then(Value::to_i64)
-                .unwrap_or(0)
-                != 0,
+            is_big: is_big.unwrap_or(0) != 0,
             is_blue_first: encoding.starts_with("bgr"),
-        })
+        }))
     }
 
     fn read(&self, out: &mut Vec<u8>) {
@@ -225,6 +170,8 @@ fn layout(encoding: &str) -> Result<(Dtype, Option<usize>), String> {
 mod tests {
     use std::borrow::Cow;
 
+    use kino_dataset::Kind;
+
     use super::*;
 
     fn image(
@@ -263,7 +210,7 @@ mod tests {
         assert_eq!(pixels(&bgr), [1, 2, 3, 4, 5, 6]);
         let depth = image("16UC1", (1, 2, 4), 1, &[1, 2, 3, 4]);
         assert_eq!(pixels(&depth), [2, 1, 4, 3]);
-        assert_eq!(look(&depth).unwrap().kind, Kind::Depth);
+        assert_eq!(look(&depth).unwrap().kind(), Kind::Depth);
     }
 
     #[test]
@@ -281,7 +228,7 @@ mod tests {
             Value::Message(vec![("format".into(), format), ("data".into(), data)])
         };
         let depth = message("16UC1; compressedDepth png");
-        assert_eq!(look(&depth).unwrap().kind, Kind::Depth);
+        assert_eq!(look(&depth).unwrap().kind(), Kind::Depth);
         assert_eq!(pixels(&depth), [2, 1, 4, 3]);
         // Floats are quantized there, which is not supported.
         assert!(look(&message("32FC1; compressedDepth png")).is_err());

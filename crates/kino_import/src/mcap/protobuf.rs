@@ -116,7 +116,6 @@ impl Descriptors {
         Ok(Self { messages, root })
     }
 
-    /// Decodes a message.
     pub(super) fn decode<'a>(&'a self, data: &'a [u8]) -> Result<Value<'a>, String> {
         let mut decoding = Decoding {
             messages: &self.messages,

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use super::bytes::{Bytes, to_usize};
 use super::decoder::Schema;
-use super::topic::Entry;
+use super::walk::Walk;
 
 /// The opcodes of the records that are read or written.
 pub(super) mod op {
@@ -50,31 +50,6 @@ pub(super) struct Channel<'a> {
     pub(super) metadata: BTreeMap<String, String>,
 }
 
-/// What a scan reports, in file order.
-pub(super) enum Event<'a> {
-    Schema {
-        id: u16,
-        schema: Schema,
-    },
-    Channel(Channel<'a>),
-    Message {
-        channel: u16,
-        entry: Entry,
-        data: &'a [u8],
-    },
-    Metadata {
-        name: &'a str,
-        values: BTreeMap<String, String>,
-    },
-    Attachment {
-        name: &'a str,
-        media_type: &'a str,
-        data: &'a [u8],
-    },
-    Fault(Fault),
-}
-
-/// A fault of the file.
 #[derive(Debug, Clone)]
 pub(super) struct Fault {
     /// Location: `byte 1234`.
@@ -104,43 +79,36 @@ pub(super) fn next<'a>(rest: &mut Bytes<'a>) -> Result<(u8, &'a [u8]), String> {
     Ok((opcode, rest.take(to_usize(len))?))
 }
 
-/// Reports a record that is neither a message nor a chunk.
-pub(super) fn plain(
-    opcode: u8,
-    body: &[u8],
-    tell: &mut dyn FnMut(Event<'_>),
-) -> Result<(), String> {
+/// Passes a record that is neither a message nor a chunk to the walk.
+pub(super) fn plain(opcode: u8, body: &[u8], walk: &mut Walk<'_>) -> Result<(), String> {
     let mut parts = Bytes::new(body);
     match opcode {
-        op::SCHEMA => tell(Event::Schema {
-            id: parts.u16()?,
-            schema: Schema {
+        op::SCHEMA => {
+            let id = parts.u16()?;
+            let schema = Schema {
                 name: parts.text()?.to_owned(),
                 encoding: parts.text()?.to_owned(),
                 data: parts.prefixed()?.to_owned(),
-            },
-        }),
-        op::CHANNEL => tell(Event::Channel(Channel {
+            };
+            walk.schema(id, schema);
+        }
+        op::CHANNEL => walk.channel(Channel {
             id: parts.u16()?,
             schema: parts.u16()?,
             topic: parts.text()?,
             encoding: parts.text()?,
             metadata: to_map(parts.prefixed()?)?,
-        })),
+        }),
         op::ATTACHMENT => {
             let _times = (parts.u64()?, parts.u64()?);
             let (name, media_type) = (parts.text()?, parts.text()?);
             let len = parts.u64()?;
-            tell(Event::Attachment {
-                name,
-                media_type,
-                data: parts.take(to_usize(len))?,
-            });
+            walk.attachment(name, media_type, parts.take(to_usize(len))?);
         }
-        op::METADATA => tell(Event::Metadata {
-            name: parts.text()?,
-            values: to_map(parts.prefixed()?)?,
-        }),
+        op::METADATA => {
+            let name = parts.text()?;
+            walk.metadata(name, to_map(parts.prefixed()?)?);
+        }
         // The header, indexes and offsets say nothing about the recording; opcodes from 0x80 on are private.
         _ => {}
     }

@@ -21,7 +21,6 @@ pub(super) struct Definitions {
     pub(super) messages: Vec<Vec<Field>>,
 }
 
-/// A field of a message.
 #[derive(Debug, PartialEq)]
 pub(super) struct Field {
     pub(super) name: String,

@@ -16,9 +16,10 @@ use std::path::Path;
 
 use super::bytes::{Bytes, to_time, to_usize};
 use super::chunks::{Chunk, Compression, MAX_CHUNK_BYTES, Stored, max_unpacked_bytes};
-use super::records::{Event, Fault, Place, name, next, op, plain};
+use super::records::{Fault, Place, name, next, op, plain};
 use super::summary;
 use super::topic::Entry;
+use super::walk::Walk;
 use crate::files;
 
 /// The magic bytes at the start and end of a file.
@@ -36,10 +37,10 @@ const RUN_BYTES: u64 = 1 << 20;
 /// A small file may have this many messages, however well they compress.
 const MIN_MESSAGES: u64 = 1 << 20;
 
-/// Reads the whole file and reports what it contains; returns the chunks.
-pub(super) fn scan(path: &Path, tell: &mut dyn FnMut(Event<'_>)) -> io::Result<Vec<Chunk>> {
+/// Reads the whole file and passes on what it contains; returns the chunks.
+pub(super) fn scan(path: &Path, walk: &mut Walk<'_>) -> io::Result<Vec<Chunk>> {
     let (mut file, len) = files::open_with_len(path)?;
-    summary::tell_channels(&mut file, len, tell)?;
+    summary::tell_channels(&mut file, len, walk)?;
     let mut scan = Scan {
         file: BufReader::with_capacity(1 << 20, file),
         at: 0,
@@ -50,7 +51,7 @@ pub(super) fn scan(path: &Path, tell: &mut dyn FnMut(Event<'_>)) -> io::Result<V
         unpacked: 0,
         messages: 0,
         faults: 0,
-        tell,
+        walk,
     };
     let mut magic = Vec::new();
     scan.read(MAGIC.len() as u64, &mut magic)?;
@@ -62,7 +63,7 @@ pub(super) fn scan(path: &Path, tell: &mut dyn FnMut(Event<'_>)) -> io::Result<V
     Ok(scan.chunks)
 }
 
-struct Scan<'a> {
+struct Scan<'a, 'm> {
     file: BufReader<File>,
     /// Where the next byte is.
     at: u64,
@@ -76,10 +77,9 @@ struct Scan<'a> {
     unpacked: u64,
     messages: u64,
     faults: u64,
-    tell: &'a mut dyn FnMut(Event<'_>),
+    walk: &'a mut Walk<'m>,
 }
 
-/// The start of a record.
 struct Head {
     start: u64,
     opcode: u8,
@@ -88,7 +88,7 @@ struct Head {
     crc: crc32fast::Hasher,
 }
 
-impl Scan<'_> {
+impl Scan<'_, '_> {
     fn all(&mut self) -> io::Result<()> {
         let mut body = Vec::new();
         while let Some(head) = self.head()? {
@@ -169,7 +169,7 @@ impl Scan<'_> {
                 }
                 Ok(())
             }
-            _ => plain(opcode, body, self.tell),
+            _ => plain(opcode, body, self.walk),
         }
     }
 
@@ -231,7 +231,7 @@ impl Scan<'_> {
                     let offset = bytes.len() - rest.len() - body.len();
                     self.message(self.chunks.len() - 1, offset, body)?;
                 }
-                op::SCHEMA | op::CHANNEL => plain(opcode, body, self.tell)?,
+                op::SCHEMA | op::CHANNEL => plain(opcode, body, self.walk)?,
                 0 => return Err("has an invalid record".to_owned()),
                 _ => {}
             }
@@ -263,11 +263,7 @@ impl Scan<'_> {
             stamp_ns: 0,
             place,
         };
-        (self.tell)(Event::Message {
-            channel,
-            entry,
-            data,
-        });
+        self.walk.message(channel, entry, data);
         Ok(())
     }
 
@@ -322,7 +318,7 @@ impl Scan<'_> {
 
     fn fault(&mut self, fault: Fault) {
         self.faults += 1;
-        (self.tell)(Event::Fault(fault));
+        self.walk.fault(fault);
     }
 
     /// Reads the next `len` bytes, fewer only at the end of the file.

@@ -43,7 +43,6 @@ pub(super) fn topic_streams(topics: &[Topic], mapping: &Mapping) -> Vec<TopicStr
 
 /// Builds the spec of one episode.
 pub(super) struct SpecBuilder<'a> {
-    /// The name of its file.
     pub(super) name: &'a str,
     pub(super) file: &'a Arc<McapFile>,
     pub(super) id: String,
@@ -93,7 +92,7 @@ impl SpecBuilder<'_> {
                     timed.times.len()
                 );
                 let place = format!("{}:{}", self.name, topic.name);
-                defects.push(Defect::new(place, what, Action::Kept).of(&self.id));
+                defects.push(Defect::kept(place, what).of(&self.id));
             }
         }
         let object = if *self.span == (i64::MIN..=i64::MAX) {

@@ -15,32 +15,29 @@ use super::leaf::{Leaf, MAX_LEAVES, Shape};
 use super::mapping::{self, Clock};
 use super::message::is_stamp;
 use super::picks::{Pick, join, known};
-use super::pixels::Look;
 use super::ros2::short;
 use super::topic::Topic;
+use crate::image::Encoded;
 
 /// The longest name of a stream.
 const MAX_NAME_BYTES: usize = 255;
 
-/// A stream of a topic.
 #[derive(Debug, Clone)]
 pub(super) struct TopicStream {
     pub(super) name: String,
     pub(super) kind: Kind,
     pub(super) frame: FrameType,
-    pub(super) look: Option<Look>,
+    pub(super) look: Option<Encoded>,
     pub(super) pick: Pick,
     pub(super) clock: Clock,
     pub(super) attributes: Map<String, Json>,
 }
 
-/// The result for a topic.
 #[derive(Debug, Default)]
 pub(super) struct TopicStreams {
     pub(super) streams: Vec<TopicStream>,
     /// Skipped fields, and why.
     pub(super) lost: Vec<(String, String)>,
-    /// Notes.
     pub(super) notes: Vec<String>,
 }
 
@@ -72,57 +69,41 @@ impl Topic {
     }
 
     fn add_wanted(&self, wanted: &mapping::Stream, out: &mut TopicStreams) {
-        let fields = wanted.fields();
-        let main = || {
-            known(&short(&self.schema.name))
-                .into_iter()
-                .map(|(_, pick)| pick)
-                .next()
-        };
+        match self.wanted_stream(wanted) {
+            Ok(stream) => out.streams.push(stream),
+            Err(what) => out.lost.push((String::new(), what)),
+        }
+    }
+
+    fn wanted_stream(&self, wanted: &mapping::Stream) -> Result<TopicStream, String> {
+        let (name, fields) = (&wanted.name, wanted.fields());
         let pick = match as_image(wanted) {
             Some(pick) => Some(pick),
-            None if fields.is_empty() => main(),
+            None if fields.is_empty() => {
+                let mut usual = known(&short(&self.schema.name)).into_iter();
+                usual.next().map(|(_, pick)| pick)
+            }
             None => Some(Pick::Fields(fields)),
         };
-        let Some(pick) = pick else {
-            let what = format!(
-                "stream `{}` needs a `field`: {}",
-                wanted.name,
-                self.fields()
-            );
-            out.lost.push((String::new(), what));
-            return;
-        };
+        let pick =
+            pick.ok_or_else(|| format!("stream `{name}` needs a `field`: {}", self.fields()))?;
         let clock = wanted.clock.unwrap_or_else(|| self.clock());
         if clock == Clock::Header && !self.has_stamps() {
-            let what = format!(
-                "stream `{}` requests the header clock, but not every message has a header",
-                wanted.name
-            );
-            out.lost.push((String::new(), what));
-            return;
+            return Err(format!(
+                "stream `{name}` requests the header clock, but not every message has a header"
+            ));
         }
-        match self.stream(wanted.name.clone(), pick, clock) {
-            Ok(mut stream) => {
-                let (mut used, mut attributes) = (Vec::new(), Map::new());
-                stream.pick.use_up(&mut used);
-                self.constants(&used, &mut attributes);
-                stream.attributes = attributes;
-                let kind = wanted.kind.map_or(stream.kind, mapping::Kind::to_kind);
-                if kind != stream.kind {
-                    let (is, says) = (stream.kind.name(), kind.name());
-                    let what = format!(
-                        "stream `{}` is {is}, but the mapping says {says}",
-                        wanted.name
-                    );
-                    out.lost.push((String::new(), what));
-                    return;
-                }
-                out.streams.push(stream);
-            }
-            Err(what) => out
-                .lost
-                .push((String::new(), format!("stream `{}`: {what}", wanted.name))),
+        let stream = self.stream(name.clone(), pick, clock);
+        let mut stream = stream.map_err(|what| format!("stream `{name}`: {what}"))?;
+        stream.attributes = self.constants(&stream.pick.fields());
+        let is = stream.kind;
+        match wanted.kind.filter(|says| *says != is) {
+            None => Ok(stream),
+            Some(says) => Err(format!(
+                "stream `{name}` is {}, but the mapping says {}",
+                is.name(),
+                says.name()
+            )),
         }
     }
 
@@ -132,18 +113,15 @@ impl Topic {
         let is_known = !known.is_empty();
         let mut used = Vec::new();
         for (end, pick) in known {
-            match self.stream(join(base, end, '/'), pick.clone(), clock) {
-                Ok(stream) => {
-                    pick.use_up(&mut used);
-                    out.streams.push(stream);
-                }
+            let fields = pick.fields();
+            let is_image = matches!(pick, Pick::Image(_));
+            match self.stream(join(base, end, '/'), pick, clock) {
+                Ok(stream) => out.streams.push(stream),
+                Err(what) if is_image => out.lost.push((String::new(), what)),
                 // A message that merely has the name of a well-known one still has its fields.
-                Err(_) if matches!(pick, Pick::Fields(_)) => {}
-                Err(what) => {
-                    pick.use_up(&mut used);
-                    out.lost.push((String::new(), what));
-                }
+                Err(_) => continue,
             }
+            used.extend(fields);
         }
         let mut attributes = Map::new();
         for (path, leaf) in self.in_order() {
@@ -183,18 +161,16 @@ impl Topic {
         }
     }
 
-    /// Texts that never change and are not used otherwise become attributes.
-    fn constants(&self, used: &[String], attributes: &mut Map<String, Json>) {
-        for (path, leaf) in self.in_order() {
-            let is_label = matches!(leaf.shape, Shape::Text | Shape::Texts);
-            if let Some(value) = leaf
-                .constant
-                .as_ref()
-                .filter(|_| is_label && !used.contains(path))
-            {
-                attributes.insert(path.clone(), value.to_json());
-            }
-        }
+    /// Texts that never change and are not used otherwise, as attributes.
+    fn constants(&self, used: &[String]) -> Map<String, Json> {
+        let is_label = |leaf: &Leaf| matches!(leaf.shape, Shape::Text | Shape::Texts);
+        let labels = self.in_order().into_iter();
+        let labels = labels.filter(|(path, leaf)| is_label(leaf) && !used.contains(path));
+        let constant = |(path, leaf): (&String, &Leaf)| {
+            let value = leaf.constant.as_ref()?.to_json();
+            Some((path.clone(), value))
+        };
+        labels.filter_map(constant).collect()
     }
 
     fn in_order(&self) -> Vec<(&String, &Leaf)> {
@@ -217,7 +193,7 @@ impl Topic {
                     return Err(wrong.clone());
                 }
                 let look = image.look.clone().ok_or("has no image")?;
-                (look.kind, FrameType::Values(look.ty.clone()), Some(look))
+                (look.kind(), look.frame(), Some(look))
             }
             Pick::Fields(paths) => {
                 let frame = self.frame(paths)?;
@@ -315,21 +291,18 @@ impl Topic {
 }
 
 impl Pick {
-    /// Lists the fields that are in the stream.
-    fn use_up(&self, used: &mut Vec<String>) {
+    /// The fields that are in the stream.
+    fn fields(&self) -> Vec<String> {
         match self {
-            Self::Image(inside) => used.push(join(inside, "data", '.')),
-            Self::Fields(paths) => used.extend(paths.iter().cloned()),
+            Self::Image(inside) => vec![join(inside, "data", '.')],
+            Self::Fields(paths) => paths.clone(),
         }
     }
 }
 
 /// The image that a mapping names by its kind.
 pub(super) fn as_image(stream: &mapping::Stream) -> Option<Pick> {
-    let is_image = matches!(
-        stream.kind,
-        Some(mapping::Kind::Image | mapping::Kind::Depth)
-    );
+    let is_image = matches!(stream.kind, Some(Kind::Image | Kind::Depth));
     let fields = stream.fields();
     match fields.as_slice() {
         _ if !is_image => None,

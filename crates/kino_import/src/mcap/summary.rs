@@ -9,8 +9,9 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 
 use super::bytes::Bytes;
-use super::records::{Event, next, op, plain};
+use super::records::{next, op, plain};
 use super::scan::{HEAD_BYTES, MAGIC};
+use super::walk::Walk;
 
 /// The footer and the magic bytes.
 const END_BYTES: u64 = HEAD_BYTES + 20 + 8;
@@ -21,18 +22,14 @@ const BEHIND_BYTES: usize = 12;
 /// A longer summary is ignored.
 const MAX_SUMMARY_BYTES: u64 = 64 << 20;
 
-/// Reports the schemas and channels of the summary, if it is intact, and returns to the start of the file. Faults of
+/// Passes on the schemas and channels of the summary, if it is intact, and returns to the start of the file. Faults of
 /// the summary are found by the scan.
-pub(super) fn tell_channels(
-    file: &mut File,
-    len: u64,
-    tell: &mut dyn FnMut(Event<'_>),
-) -> io::Result<()> {
+pub(super) fn tell_channels(file: &mut File, len: u64, walk: &mut Walk<'_>) -> io::Result<()> {
     if let Some(summary) = read(file, len)? {
         let mut rest = Bytes::new(&summary);
         while let Ok((opcode, body)) = next(&mut rest) {
             // What does not parse here is reported by the scan.
-            if matches!(opcode, op::SCHEMA | op::CHANNEL) && plain(opcode, body, tell).is_err() {
+            if matches!(opcode, op::SCHEMA | op::CHANNEL) && plain(opcode, body, walk).is_err() {
                 break;
             }
         }

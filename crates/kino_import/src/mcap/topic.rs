@@ -14,10 +14,11 @@ use super::leaf::{self, Leaf};
 use super::mapping::{self, Clock};
 use super::message::{Value, stamp};
 use super::picks::{Pick, known};
-use super::pixels::{self, Look};
+use super::pixels;
 use super::records::Place;
 use super::ros2::short;
 use super::streams::as_image;
+use crate::image::Encoded;
 
 /// A message: when, and where.
 #[derive(Debug, Clone, Copy)]
@@ -29,7 +30,6 @@ pub(super) struct Entry {
     pub(super) place: Place,
 }
 
-/// A topic.
 #[derive(Debug)]
 pub(super) struct Topic {
     pub(super) name: String,
@@ -46,12 +46,11 @@ pub(super) struct Topic {
     pub(super) images: Vec<Image>,
 }
 
-/// The images of a topic.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Image {
     /// The message that it is in.
     pub(super) inside: String,
-    pub(super) look: Option<Look>,
+    pub(super) look: Option<Encoded>,
     /// Why the images are not one stream.
     pub(super) wrong: Option<String>,
 }
@@ -76,7 +75,10 @@ impl Topic {
             .collect();
         images.sort();
         images.dedup();
-        let images = images.into_iter();
+        let to_image = |inside| Image {
+            inside,
+            ..Image::default()
+        };
         Self {
             name: name.to_owned(),
             schema: schema.clone(),
@@ -88,13 +90,7 @@ impl Topic {
             stamps: 0,
             has_time: false,
             leaves: BTreeMap::new(),
-            images: images
-                .map(|inside| Image {
-                    inside,
-                    look: None,
-                    wrong: None,
-                })
-                .collect(),
+            images: images.into_iter().map(to_image).collect(),
         }
     }
 

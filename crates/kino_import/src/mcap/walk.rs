@@ -1,6 +1,6 @@
 //! The walk: everything in a file, as topics, marks, attributes and faults.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,18 +12,17 @@ use super::chunks::Chunk;
 use super::decoder::Schema;
 use super::mapping::{Mapping, Stream, Watch};
 use super::message::Value;
-use super::records::{Channel, Event, Fault};
+use super::records::{Channel, Fault};
 use super::scan::scan;
 use super::split::Mark;
 use super::topic::{Entry, Topic};
 use crate::error::Result;
-use crate::files;
+use crate::files::ReadingPath;
 use crate::survey::cores;
 
 /// A text attachment of at most this many bytes becomes an attribute.
 const SMALL_BYTES: usize = 1 << 20;
 
-/// The contents of a file.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
     pub(super) chunks: Vec<Chunk>,
@@ -70,20 +69,16 @@ fn walk(path: &Path, mapping: &Mapping) -> Result<Contents> {
         mapping,
         watches,
     };
-    let chunks = scan(path, &mut |event| walk.take(event));
-    walk.contents.chunks = chunks.map_err(|source| files::cannot_read(path, source))?;
+    walk.contents.chunks = scan(path, &mut walk).reading(path)?;
     let (unknown, log_ns) = walk.unknown;
     if unknown > 0 {
-        walk.fault(
-            "messages",
-            format!("{unknown} messages belong to channels that are not in the file"),
-            log_ns,
-        );
+        let what = format!("{unknown} messages belong to channels that are not in the file");
+        walk.lose("messages", what, log_ns);
     }
     Ok(walk.contents)
 }
 
-struct Walk<'a> {
+pub(super) struct Walk<'a> {
     contents: Contents,
     schemas: HashMap<u16, Schema>,
     /// Channels by id: the index of the topic, or `None` if it cannot be decoded.
@@ -95,51 +90,27 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn take(&mut self, event: Event<'_>) {
-        match event {
-            Event::Schema { id, schema } => {
-                self.schemas.entry(id).or_insert(schema);
-            }
-            Event::Channel(channel) => {
-                if !self.channels.contains_key(&channel.id) {
-                    let id = channel.id;
-                    let topic = self.channel(channel);
-                    self.channels.insert(id, topic);
-                }
-            }
-            Event::Message {
-                channel,
-                entry,
-                data,
-            } => match self.channels.get(&channel) {
-                Some(Some(topic)) => self.message(*topic, entry, data),
-                // The channel is already among the faults.
-                Some(None) => {}
-                None => {
-                    self.unknown.0 += 1;
-                    self.unknown.1.get_or_insert(entry.log_ns);
-                }
-            },
-            Event::Metadata { name, values } => {
-                let values: Map<_, _> = values
-                    .into_iter()
-                    .map(|(name, value)| (name, Json::from(value)))
-                    .collect();
-                self.contents
-                    .attributes
-                    .insert(name.to_owned(), Json::Object(values));
-            }
-            Event::Attachment {
-                name,
-                media_type,
-                data,
-            } => self.attachment(name, media_type, data),
-            Event::Fault(fault) => self.contents.faults.push(fault),
+    pub(super) fn schema(&mut self, id: u16, schema: Schema) {
+        self.schemas.entry(id).or_insert(schema);
+    }
+
+    pub(super) fn channel(&mut self, channel: Channel<'_>) {
+        if !self.channels.contains_key(&channel.id) {
+            let id = channel.id;
+            let topic = self.topic(channel);
+            self.channels.insert(id, topic);
         }
     }
 
+    pub(super) fn metadata(&mut self, name: &str, values: BTreeMap<String, String>) {
+        let values = values.into_iter();
+        let values = values.map(|(name, value)| (name, Json::from(value)));
+        let attributes = &mut self.contents.attributes;
+        attributes.insert(name.to_owned(), Json::Object(values.collect()));
+    }
+
     /// The topic of a channel; several channels may share one.
-    fn channel(&mut self, channel: Channel<'_>) -> Option<usize> {
+    fn topic(&mut self, channel: Channel<'_>) -> Option<usize> {
         let (none, name) = (Schema::default(), channel.topic);
         let schema = self.schemas.get(&channel.schema).unwrap_or(&none);
         let topics = &self.contents.topics;
@@ -152,7 +123,7 @@ impl Walk<'_> {
                 "has messages of type `{}` and of type `{}`; those of the second type are not imported",
                 known.schema.name, schema.name
             );
-            self.fault(name, what, None);
+            self.lose(name, what, None);
             return None;
         }
         let streams = self.mapping.streams.iter();
@@ -163,8 +134,17 @@ impl Walk<'_> {
         Some(self.contents.topics.len() - 1)
     }
 
-    fn message(&mut self, topic: usize, entry: Entry, data: &[u8]) {
-        let topic = &mut self.contents.topics[topic];
+    pub(super) fn message(&mut self, channel: u16, entry: Entry, data: &[u8]) {
+        let topic = match self.channels.get(&channel) {
+            Some(Some(topic)) => &mut self.contents.topics[*topic],
+            // The channel is already among the faults.
+            Some(None) => return,
+            None => {
+                self.unknown.0 += 1;
+                self.unknown.1.get_or_insert(entry.log_ns);
+                return;
+            }
+        };
         let (name, log_ns) = (topic.name.clone(), entry.log_ns);
         let (watches, marks) = (&self.watches, &mut self.contents.marks);
         topic.add(entry, data, &mut |value| {
@@ -183,7 +163,7 @@ impl Walk<'_> {
     }
 
     /// Small text attachments become attributes; anything else cannot be imported.
-    fn attachment(&mut self, name: &str, media_type: &str, data: &[u8]) {
+    pub(super) fn attachment(&mut self, name: &str, media_type: &str, data: &[u8]) {
         let is_text = media_type.starts_with("text/")
             || media_type.ends_with("json")
             || media_type.ends_with("yaml");
@@ -201,13 +181,17 @@ impl Walk<'_> {
                     "is an attachment of {} bytes ({media_type}), which cannot be imported",
                     data.len()
                 );
-                self.fault(name, what, None);
+                self.lose(name, what, None);
             }
         }
     }
 
-    fn fault(&mut self, place: &str, what: String, log_ns: Option<i64>) {
-        self.contents.faults.push(Fault {
+    pub(super) fn fault(&mut self, fault: Fault) {
+        self.contents.faults.push(fault);
+    }
+
+    fn lose(&mut self, place: &str, what: String, log_ns: Option<i64>) {
+        self.fault(Fault {
             place: place.to_owned(),
             what,
             is_loss: true,

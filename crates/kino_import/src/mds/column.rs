@@ -12,7 +12,6 @@ use std::borrow::Cow;
 
 use kino_codec::Dtype;
 
-/// The encoding of a column.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Encoding {
     Bytes,
@@ -34,7 +33,6 @@ pub(crate) enum Encoding {
     Other(String),
 }
 
-/// A value.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Cell<'a> {
     Numbers(Dtype, Vec<usize>, Cow<'a, [u8]>),
@@ -62,7 +60,6 @@ impl Encoding {
         }
     }
 
-    /// Decodes a value.
     pub(crate) fn decode<'a>(&self, data: &'a [u8]) -> Result<Cell<'a>, String> {
         let text = || std::str::from_utf8(data).map_err(|_| "is not UTF-8 text");
         match self {

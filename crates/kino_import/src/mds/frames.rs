@@ -15,7 +15,6 @@ use crate::recent::Recent;
 use crate::source::{FrameBuf, ReadFrames, Wanted};
 use crate::specs::places;
 
-/// Where a sample is.
 #[derive(Debug)]
 pub(crate) struct At {
     pub(crate) shard: Arc<ShardInfo>,

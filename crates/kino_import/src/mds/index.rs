@@ -13,7 +13,6 @@ use serde::Deserialize;
 use crate::error::{ImportError, Result};
 use crate::mds::column::Encoding;
 
-/// One column.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Column {
     pub(crate) name: String,
@@ -31,7 +30,6 @@ pub(crate) struct Promise {
     pub(crate) hashes: Vec<(String, String)>,
 }
 
-/// One shard.
 #[derive(Debug)]
 pub(crate) struct ShardInfo {
     pub(crate) columns: Vec<Column>,
@@ -75,7 +73,6 @@ struct FileEntry {
     hashes: BTreeMap<String, String>,
 }
 
-/// Parses an index.
 pub(crate) fn parse(path: &Path, text: &[u8]) -> Result<Vec<ShardInfo>> {
     let index: Result<Index, _> = serde_json::from_slice(text);
     let what = "is not an MDS index";

@@ -26,7 +26,6 @@ use crate::source::Source;
 use crate::specs::{self, RATES};
 use walk::Walk;
 
-/// The index file.
 const INDEX: &str = "index.json";
 
 /// Longer indexes are refused: they are parsed whole.

@@ -8,14 +8,14 @@
 use std::borrow::Cow;
 use std::fs::File;
 use std::hash::Hasher;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{Read, Seek};
+use std::os::unix::fs::FileExt;
 
-use kino_sync::Mutex;
 use sha1::{Digest, Sha1};
 use twox_hash::XxHash64;
 
 use crate::error::{ImportError, Result};
-use crate::files;
+use crate::files::{self, ReadingPath};
 use crate::mds::index::{Column, Promise, ShardInfo};
 
 /// Offsets have 32 bits.
@@ -30,7 +30,7 @@ const MAX_SAMPLE_BYTES: u64 = 256 << 20;
 /// A shard: its file, or its decompressed content.
 #[derive(Debug)]
 pub(crate) enum Shard {
-    Raw(Mutex<File>, u64),
+    Raw(File, u64),
     Unpacked(Vec<u8>),
 }
 
@@ -61,7 +61,7 @@ impl Shard {
             check(&opened, file)?;
         }
         let shard = if file.path == info.raw.path {
-            Self::Raw(Mutex::new(opened), file.bytes)
+            Self::Raw(opened, file.bytes)
         } else {
             Self::Unpacked(unpack(opened, info, file)?)
         };
@@ -85,7 +85,6 @@ impl Shard {
         Ok(shard)
     }
 
-    /// How many bytes it has.
     fn len(&self) -> u64 {
         match self {
             Self::Raw(_, len) => *len,
@@ -110,9 +109,7 @@ impl Shard {
                     return None;
                 }
                 let mut bytes = vec![0; end - start];
-                let mut file = file.lock();
-                let read = file.seek(SeekFrom::Start(start as u64));
-                read.and_then(|_| file.read_exact(&mut bytes)).ok()?;
+                file.read_exact_at(&mut bytes, start as u64).ok()?;
                 Some(Cow::Owned(bytes))
             }
         }
@@ -123,7 +120,6 @@ impl Shard {
         usize::try_from(u32::from_le_bytes(*bytes.first_chunk()?)).ok()
     }
 
-    /// The bytes of a sample.
     pub(crate) fn sample(&self, sample: usize) -> Result<Cow<'_, [u8]>, String> {
         let cut = || format!("sample {sample} is truncated, or larger than 256 MiB");
         let at = sample
@@ -160,7 +156,6 @@ impl Shard {
     }
 }
 
-/// Whether hashes are checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Hashes {
     Checked,
@@ -179,7 +174,7 @@ fn check(mut opened: &File, file: &Promise) -> Result<()> {
     let mut buffer = vec![0; 1 << 20];
     loop {
         let read = opened.read(&mut buffer);
-        let read = read.map_err(|source| files::cannot_read(&file.path, source))?;
+        let read = read.reading(&file.path)?;
         if read == 0 {
             break;
         }
@@ -198,16 +193,14 @@ fn check(mut opened: &File, file: &Promise) -> Result<()> {
             return Err(ImportError::corrupt(&file.path, "shard", what));
         }
     }
-    opened
-        .rewind()
-        .map_err(|source| files::cannot_read(&file.path, source))
+    opened.rewind().reading(&file.path)
 }
 
 /// Opens a file that should have the stated size.
 fn open(file: &Promise) -> Result<File> {
     let (path, bytes) = (&file.path, file.bytes);
     let opened = files::open_with_len(path);
-    let (opened, len) = opened.map_err(|source| files::cannot_read(path, source))?;
+    let (opened, len) = opened.reading(path)?;
     if len != bytes || len > MAX_SHARD_BYTES {
         let what = format!("has {len} bytes, but index.json says {bytes}");
         return Err(ImportError::corrupt(path, "shard", what));

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use crate::defect::{Action, Defect};
+use crate::defect::Defect;
 use crate::error::{ImportError, Result};
+use crate::files;
 use crate::mds::column::Cell;
 use crate::mds::frames::{At, Samples};
 use crate::mds::index::{Column, ShardInfo};
@@ -134,7 +135,7 @@ impl Walk {
                     "has hashes of unsupported algorithms, which are not checked: {}",
                     unknown.join(", ")
                 );
-                let defect = Defect::new(place(info, "shard"), what, Action::Noted);
+                let defect = Defect::noted(place(info, "shard"), what);
                 self.info.defects.push(defect);
             }
             let len = fs::metadata(&file.path).map_or(0, |file| file.len());
@@ -156,7 +157,7 @@ impl Walk {
     }
 
     fn skip(&mut self, shard: &ShardInfo, object: &str, what: String) {
-        let defect = Defect::new(place(shard, object), what, Action::Skipped);
+        let defect = Defect::lost(place(shard, object), what);
         self.info.defects.push(defect);
     }
 
@@ -167,8 +168,7 @@ impl Walk {
         let mut pairs = episode.steps.windows(2);
         if let Some(pair) = pairs.find(|pair| pair[0].0.checked_add(1) != Some(pair[1].0)) {
             let what = format!("has step {} and then step {}", pair[0].0, pair[1].0);
-            let defect = Defect::new(&id, what, Action::Kept);
-            self.info.defects.push(defect.of(&id));
+            self.info.defects.push(Defect::kept(&id, what).of(&id));
         }
         let samples = self.samples(episode.steps.into_iter().map(|(_, at)| at).collect());
         let mut streams = Vec::new();
@@ -246,14 +246,13 @@ impl Walk {
         }
         let new = format!("{id}#{}", self.episodes.len());
         let what = format!("is the name of several episodes; this one is renamed to `{new}`");
-        let defect = Defect::new(&id, what, Action::Kept);
-        self.info.defects.push(defect.of(&new));
+        self.info.defects.push(Defect::kept(&id, what).of(&new));
         self.ids.insert(new.clone());
         new
     }
 
     fn lose(&mut self, id: &str, column: &str, what: String) {
-        let defect = Defect::new(format!("{id}, column `{column}`"), what, Action::Skipped);
+        let defect = Defect::lost(format!("{id}, column `{column}`"), what);
         self.info.defects.push(defect.of(id));
     }
 
@@ -315,8 +314,7 @@ impl Known {
 }
 
 fn place(shard: &ShardInfo, object: &str) -> String {
-    let name = shard.raw.path.file_name().unwrap_or_default();
-    format!("{}:{object}", name.to_string_lossy())
+    format!("{}:{object}", files::file_name(&shard.raw.path))
 }
 
 fn in_split(split: Option<&str>, id: &str) -> String {

@@ -26,12 +26,10 @@ pub(crate) enum List {
     Bytes(Vec<Range<u32>>),
     /// Floats, packed and little-endian.
     Floats(Vec<u8>),
-    /// Integers.
     Ints(Vec<i64>),
 }
 
 impl List {
-    /// How many values there are.
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Empty => 0,
@@ -53,7 +51,6 @@ impl List {
 }
 
 impl Example {
-    /// Parses a body.
     pub(crate) fn parse(body: &[u8]) -> Result<Self, String> {
         let mut example = Self::default();
         for field in fields(body, 0) {
@@ -69,7 +66,6 @@ impl Example {
         Ok(example)
     }
 
-    /// The values of a name.
     pub(crate) fn get(&self, name: &str) -> Option<&List> {
         self.lists.get(name)
     }

@@ -1,12 +1,13 @@
 //! Frames: values of an episode as packed little-endian values, images, or text.
 
+use std::io::Read;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
+use flate2::bufread::ZlibDecoder;
 use half::f16;
 use kino_codec::{Dtype, FrameType};
-use miniz_oxide::inflate::decompress_to_vec_zlib_with_limit;
 use serde_json::Value;
 
 use crate::error::{ImportError, Result};
@@ -18,7 +19,7 @@ use crate::rlds::spec::{FLAT, ROWS, Reading};
 use crate::rlds::tfrecord::{self, Span};
 use crate::source::{FrameBuf, ReadFrames, Wanted};
 use crate::specs::places;
-use crate::values::{float, nest};
+use crate::values::{float, integer, nest};
 
 /// A record: the values of an episode, and the bytes that they are in.
 #[derive(Debug)]
@@ -34,7 +35,6 @@ impl Record {
     }
 }
 
-/// Where a record is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Location {
     pub(crate) span: Span,
@@ -42,7 +42,7 @@ pub(crate) struct Location {
 }
 
 /// Where a record is, and those that were read last.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Cached {
     pub(crate) location: Location,
     pub(crate) recent: Arc<Recent<Location, Record>>,
@@ -53,7 +53,7 @@ pub(crate) struct Cached {
 pub(crate) struct RldsStream {
     pub(crate) leaf: Arc<Leaf>,
     pub(crate) reading: Reading,
-    pub(crate) cached: Arc<Cached>,
+    pub(crate) cached: Cached,
 }
 
 impl ReadFrames for RldsStream {
@@ -107,10 +107,10 @@ impl RldsStream {
                     let wrong = |what: String| format!("frame {frame} {what}");
                     match encoding {
                         Encoding::Zlib => {
-                            let inflated = decompress_to_vec_zlib_with_limit(bytes, frame_bytes);
-                            let mut inflated = inflated
-                                .map_err(|error| wrong(format!("cannot be inflated: {error}")))?;
-                            values.append(&mut inflated);
+                            // One byte more than a frame has is enough to detect a lie.
+                            let zlib = ZlibDecoder::new(bytes);
+                            let read = zlib.take(frame_bytes as u64 + 1).read_to_end(&mut values);
+                            read.map_err(|error| wrong(format!("cannot be inflated: {error}")))?;
                         }
                         Encoding::Bytes | Encoding::None => values.extend(bytes),
                     }
@@ -266,20 +266,15 @@ fn numbers_of(list: &List, dtype: Dtype, at: Range<usize>) -> Result<Vec<u8>, St
     Ok(out)
 }
 
+/// Adds an integer in its own dtype; `None` if it does not fit.
 fn push_int(dtype: Dtype, value: i64, out: &mut Vec<u8>) -> Option<()> {
-    match dtype {
-        Dtype::Bool => out.push(u8::try_from(value).ok().filter(|&bit| bit <= 1)?),
-        Dtype::U8 => out.push(u8::try_from(value).ok()?),
-        Dtype::U16 => out.extend(u16::try_from(value).ok()?.to_le_bytes()),
-        Dtype::U32 => out.extend(u32::try_from(value).ok()?.to_le_bytes()),
-        Dtype::I8 => out.extend(i8::try_from(value).ok()?.to_le_bytes()),
-        Dtype::I16 => out.extend(i16::try_from(value).ok()?.to_le_bytes()),
-        Dtype::I32 => out.extend(i32::try_from(value).ok()?.to_le_bytes()),
-        // An unsigned integer beyond i64 is stored as the negative one with the same bits.
-        Dtype::U64 | Dtype::I64 => out.extend(value.to_le_bytes()),
-        Dtype::F16 | Dtype::F32 | Dtype::F64 => return None,
-    }
-    Some(())
+    let bytes = value.to_le_bytes();
+    let bytes = &bytes[..dtype.size()];
+    let fits = match dtype {
+        Dtype::Bool => matches!(value, 0 | 1),
+        _ => !dtype.is_float() && integer(dtype, bytes) == value,
+    };
+    fits.then(|| out.extend(bytes))
 }
 
 #[cfg(test)]

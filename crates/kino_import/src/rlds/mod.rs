@@ -17,16 +17,17 @@ mod shards;
 mod spec;
 mod tfrecord;
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::about::{self, About};
 use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result, invalid};
-use crate::files;
+use crate::files::{self, ReadingPath};
 use crate::open::ImportOptions;
 use crate::recent::Recent;
 use crate::source::{EpisodeSpec, Source, SourceInfo};
@@ -55,7 +56,7 @@ pub(crate) fn recognise(path: &Path) -> bool {
 }
 
 fn is_tfrecord(path: &Path) -> bool {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let name = files::file_name(path);
     name.contains(".tfrecord") && path.is_file()
 }
 
@@ -87,7 +88,7 @@ pub(crate) fn open(path: &Path, options: &ImportOptions) -> Result<Source> {
     let (folder, only) = if path.is_dir() {
         (folder(path)?, None)
     } else {
-        (parent(path), path.file_name())
+        (files::parent(path).to_owned(), path.file_name())
     };
     if only.is_some() {
         files::check_links(&folder, options)?;
@@ -117,7 +118,7 @@ pub(crate) fn open(path: &Path, options: &ImportOptions) -> Result<Source> {
     {
         walk.info.attributes = said;
     }
-    let mut next = Map::new();
+    let mut next = HashMap::new();
     for shard in &shards.shards {
         walk.add(shard, &mut next)?;
     }
@@ -130,7 +131,6 @@ pub(crate) fn open(path: &Path, options: &ImportOptions) -> Result<Source> {
     Ok(source)
 }
 
-/// The walk through the episodes.
 struct Walk {
     info: SourceInfo,
     episodes: Vec<EpisodeSpec>,
@@ -140,11 +140,11 @@ struct Walk {
 
 impl Walk {
     /// Walks a file; `next` has the next episode number of each split.
-    fn add(&mut self, shard: &Shard, next: &mut Map<String, Value>) -> Result<()> {
+    fn add(&mut self, shard: &Shard, next: &mut HashMap<String, u64>) -> Result<()> {
         let path = &shard.path;
         refuse_gzip(path)?;
         let mut records = tfrecord::Walk::open(path)?;
-        let counted = next.get(&shard.split).and_then(Value::as_u64);
+        let counted = next.get(&shard.split).copied();
         // A file with more episodes than stated must not take the names of the next file's.
         let first = shard.first.unwrap_or(0).max(counted.unwrap_or(0));
         let file: Arc<Path> = Arc::from(path.as_path());
@@ -159,7 +159,7 @@ impl Walk {
                 ..EpisodeSpec::default()
             };
             let place = format!("{}:{}", shard.name(), episode.object);
-            let what = match found.map_err(|source| files::cannot_read(path, source))? {
+            let what = match found.reading(path)? {
                 Found::End => break,
                 Found::Lost(what) => {
                     self.skip(&place, what, &episode.id);
@@ -168,9 +168,13 @@ impl Walk {
                 Found::Damaged(what) => Err(what),
                 Found::Body(span) => {
                     let path = Arc::clone(&file);
+                    let cached = Cached {
+                        location: Location { span, path },
+                        recent: Arc::clone(&self.recent),
+                    };
                     let record = Record::parse(std::mem::take(&mut body));
                     record.and_then(|record| {
-                        let read = self.episode(&mut episode, &record, Location { span, path });
+                        let read = spec::read_episode(&self.leaves, &record, &cached, &mut episode);
                         body = record.body;
                         read
                     })
@@ -193,25 +197,10 @@ impl Walk {
             self.info.defects.push(defect);
         }
         let count = shard.promised.unwrap_or(count).max(count);
-        let count = Value::from(first.saturating_add(count));
-        next.insert(shard.split.clone(), count);
+        next.insert(shard.split.clone(), first.saturating_add(count));
         let file = SourceFile::new(path.clone(), records.len());
         self.info.files.push(file);
         Ok(())
-    }
-
-    /// Fills in an episode; returns the names of what is lost, and why.
-    fn episode(
-        &self,
-        episode: &mut EpisodeSpec,
-        record: &Record,
-        location: Location,
-    ) -> Result<Vec<(String, String)>, String> {
-        let cached = Arc::new(Cached {
-            location,
-            recent: Arc::clone(&self.recent),
-        });
-        spec::read_episode(&self.leaves, record, &cached, episode)
     }
 
     fn keep(&mut self, mut episode: EpisodeSpec, lost: Vec<(String, String)>, place: &str) {
@@ -237,8 +226,8 @@ impl Walk {
     }
 
     fn skip(&mut self, place: &str, what: String, episode: &str) {
-        let defect = Defect::new(place, what, Action::Skipped);
-        self.info.defects.push(defect.of(episode));
+        let defect = Defect::lost(place, what).of(episode);
+        self.info.defects.push(defect);
     }
 }
 
@@ -263,14 +252,6 @@ fn set_rates(source: &mut Source, path: &Path, options: &ImportOptions) -> Resul
         )
     };
     specs::set_rates(&mut source.episodes, options.rate_hz, said, missing)
-}
-
-/// The folder of a file.
-fn parent(path: &Path) -> PathBuf {
-    match path.parent() {
-        Some(parent) if parent != Path::new("") => parent.to_owned(),
-        _ => PathBuf::from("."),
-    }
 }
 
 /// The one folder at or below `path` that is a dataset.

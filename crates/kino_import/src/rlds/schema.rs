@@ -30,13 +30,19 @@ pub(crate) struct Leaf {
     pub(crate) attributes: Map<String, Value>,
 }
 
+/// Whether a node is in a step, and in how many lists besides.
+#[derive(Clone, Copy)]
+struct Place {
+    is_per_step: bool,
+    lists: usize,
+}
+
 /// The shape of a value; `None` is a length that varies per value.
 pub(crate) type Shape = Vec<Option<usize>>;
 
 /// What a value is.
 #[derive(Debug, PartialEq)]
 pub(crate) enum LeafType {
-    /// An encoded image.
     Image {
         /// Whether the four bytes of a pixel are one float, as TFDS stores depth.
         is_float: bool,
@@ -53,15 +59,28 @@ pub(crate) enum LeafType {
     Other(String),
 }
 
-/// How values are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Encoding {
-    /// As numbers.
     None,
     /// As one byte string per value.
     Bytes,
     /// As one packed byte string per value.
     Zlib,
+}
+
+impl LeafType {
+    /// The shape of values that are stored as plain numbers or texts.
+    pub(crate) fn plain_shape(&self) -> Option<&Shape> {
+        match self {
+            Self::Numbers {
+                encoding: Encoding::None,
+                shape,
+                ..
+            }
+            | Self::Text { shape } => Some(shape),
+            _ => None,
+        }
+    }
 }
 
 impl Leaf {
@@ -87,14 +106,18 @@ pub(crate) fn leaves(path: &Path, text: &[u8]) -> Result<Vec<Leaf>> {
             "rewrite it with TFDS 4.3 or later, as episodes of steps",
         ));
     }
-    add(&root, "", (false, 0), &mut leaves);
+    let place = Place {
+        is_per_step: false,
+        lists: 0,
+    };
+    add(&root, "", place, &mut leaves);
     leaves.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(leaves)
 }
 
-/// Adds the leaves of a node; `place` is whether it is in a step, and in how many lists.
-fn add(node: &Value, name: &str, place: (bool, usize), leaves: &mut Vec<Leaf>) {
-    let (is_per_step, lists) = place;
+/// Adds the leaves of a node.
+fn add(node: &Value, name: &str, place: Place, leaves: &mut Vec<Leaf>) {
+    let Place { is_per_step, lists } = place;
     if let Some(children) = node["featuresDict"]["features"].as_object() {
         for (child, node) in children {
             let name = match name {
@@ -106,10 +129,10 @@ fn add(node: &Value, name: &str, place: (bool, usize), leaves: &mut Vec<Leaf>) {
         return;
     }
     if let Some(inner) = node["sequence"].get("feature") {
-        let place = if name == STEPS {
-            (true, 0)
-        } else {
-            (is_per_step, lists + 1)
+        let is_steps = name == STEPS;
+        let place = Place {
+            is_per_step: is_per_step || is_steps,
+            lists: if is_steps { 0 } else { lists + 1 },
         };
         return add(inner, name, place, leaves);
     }

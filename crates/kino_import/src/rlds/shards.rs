@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
-use crate::defect::{Action, Defect};
+use crate::defect::Defect;
 use crate::error::{ImportError, Result};
 use crate::files;
 
@@ -39,10 +39,8 @@ pub(crate) struct Shard {
 }
 
 impl Shard {
-    /// The name of the file.
     pub(crate) fn name(&self) -> String {
-        let name = self.path.file_name().unwrap_or_default();
-        name.to_string_lossy().into_owned()
+        files::file_name(&self.path)
     }
 }
 
@@ -89,12 +87,12 @@ pub(crate) fn find(folder: &Path, only: Option<&OsStr>) -> Result<Shards> {
         }
     } else {
         let what = "is missing: splits are taken from file names, and the expected number of files is unknown";
-        out.defects.push(Defect::new(INFO, what, Action::Noted));
+        out.defects.push(Defect::noted(INFO, what));
     }
     for name in here {
         if info_path.is_file() {
             let what = "exists but is not in dataset_info.json";
-            out.defects.push(Defect::new(&name, what, Action::Kept));
+            out.defects.push(Defect::kept(&name, what));
         }
         out.shards.push(Shard {
             path: folder.join(&name),
@@ -166,7 +164,7 @@ fn promised(
                 " and others"
             },
         );
-        out.defects.push(Defect::new(INFO, what, Action::Skipped));
+        out.defects.push(Defect::lost(INFO, what));
     }
 }
 
@@ -197,6 +195,7 @@ fn split_of(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::defect::Action;
 
     #[test]
     fn splits_are_in_the_names_of_files() {

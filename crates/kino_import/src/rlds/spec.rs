@@ -60,7 +60,7 @@ pub(crate) enum Reading {
 pub(crate) fn read_episode(
     leaves: &[Arc<Leaf>],
     record: &Record,
-    cached: &Arc<Cached>,
+    cached: &Cached,
     episode: &mut EpisodeSpec,
 ) -> Result<Vec<(String, String)>, String> {
     let mut lost = Vec::new();
@@ -142,7 +142,7 @@ fn stream(
     leaf: &Arc<Leaf>,
     record: &Record,
     steps: usize,
-    cached: &Arc<Cached>,
+    cached: &Cached,
 ) -> Result<StreamSpec, Refusal> {
     let (frame, reading) = match leaf.lists {
         0 => {
@@ -164,7 +164,7 @@ fn stream(
     let values = RldsStream {
         leaf: Arc::clone(leaf),
         reading,
-        cached: Arc::clone(cached),
+        cached: cached.clone(),
     };
     let name = leaf.stream();
     let mut stream = StreamSpec::new(name, kind, frame, steps as u64, Arc::new(values));
@@ -188,15 +188,8 @@ fn attribute(leaf: &Leaf, record: &Record) -> Result<Value, Refusal> {
             list.len()
         )));
     }
-    let shape = match &leaf.ty {
-        LeafType::Numbers {
-            encoding: Encoding::None,
-            shape,
-            ..
-        }
-        | LeafType::Text { shape } => shape,
-        _ => return Err(lost("has a type that attributes cannot hold")),
-    };
+    let shape = leaf.ty.plain_shape();
+    let shape = shape.ok_or_else(|| lost("has a type that attributes cannot hold"))?;
     let shape = match leaf.lists {
         0 => shape.clone(),
         1 => [&[None], shape.as_slice()].concat(),
@@ -343,15 +336,8 @@ fn lists_per_step(
     example: &Example,
     steps: usize,
 ) -> Result<(FrameType, Reading), Refusal> {
-    let shape = match &leaf.ty {
-        LeafType::Numbers {
-            encoding: Encoding::None,
-            shape,
-            ..
-        }
-        | LeafType::Text { shape } => shape,
-        _ => return Err(lost("is a list that is neither numeric nor text")),
-    };
+    let shape = leaf.ty.plain_shape();
+    let shape = shape.ok_or_else(|| lost("is a list that is neither numeric nor text"))?;
     let elements = elements(shape).filter(|&elements| elements > 0);
     let elements = elements.ok_or_else(|| lost(format!("has an unknown shape, {shape:?}")))?;
     let flat = example.get(&format!("{}/{FLAT}", leaf.name));

@@ -8,11 +8,11 @@
 //! length with a wrong checksum ends the walk, because nothing after it can be located.
 
 use std::fs::File;
-use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::io::{self, BufReader, Read};
 use std::path::Path;
 
 use crate::error::{ImportError, Result};
-use crate::files;
+use crate::files::{self, ReadingPath};
 
 /// Length and its checksum.
 const HEAD_LEN: u64 = 12;
@@ -40,7 +40,6 @@ pub(crate) enum Found {
     End,
 }
 
-/// A walk through a file.
 #[derive(Debug)]
 pub(crate) struct Walk {
     file: BufReader<File>,
@@ -50,15 +49,11 @@ pub(crate) struct Walk {
 
 impl Walk {
     pub(crate) fn open(path: &Path) -> Result<Self> {
-        let open = || -> io::Result<Self> {
-            let (file, len) = files::open_with_len(path)?;
-            let file = BufReader::with_capacity(1 << 16, file);
-            Ok(Self { file, at: 0, len })
-        };
-        open().map_err(|source| files::cannot_read(path, source))
+        let (file, len) = files::open_with_len(path).reading(path)?;
+        let file = BufReader::with_capacity(1 << 16, file);
+        Ok(Self { file, at: 0, len })
     }
 
-    /// How long the file is.
     pub(crate) fn len(&self) -> u64 {
         self.len
     }
@@ -109,18 +104,11 @@ impl Walk {
 
 /// Reads a body that the walk has located, and checks it again.
 pub(crate) fn read_body(path: &Path, span: Span) -> Result<Vec<u8>> {
-    let read = || -> io::Result<(Vec<u8>, [u8; 4])> {
-        let mut file = files::open(path)?;
-        file.seek(SeekFrom::Start(span.start))?;
-        let (mut body, mut check) = (Vec::new(), [0; 4]);
-        (&mut file)
-            .take(u64::from(span.len))
-            .read_to_end(&mut body)?;
-        file.read_exact(&mut check)?;
-        Ok((body, check))
-    };
-    let (body, check) = read().map_err(|source| files::cannot_read(path, source))?;
-    if u32::from_le_bytes(check) != masked_crc(&body) {
+    let len = usize::try_from(span.len).unwrap_or(usize::MAX);
+    let mut body = files::read_range(path, span.start, u64::from(span.len) + 4).reading(path)?;
+    let check = body.get(len..).and_then(<[u8]>::first_chunk).copied();
+    body.truncate(len);
+    if check.map(u32::from_le_bytes) != Some(masked_crc(&body)) {
         let object = format!("byte {}", span.start);
         let what = "has a wrong checksum: the file was modified since it was opened";
         return Err(ImportError::corrupt(path, &object, what));
@@ -133,7 +121,6 @@ fn masked_crc(bytes: &[u8]) -> u32 {
     mask(crc32c::crc32c(bytes))
 }
 
-/// See [`masked_crc`].
 pub(crate) fn mask(crc: u32) -> u32 {
     crc.rotate_right(15).wrapping_add(0xa282_ead8)
 }

@@ -18,7 +18,6 @@ const MAX_MEMBER_BYTES: u64 = 128 << 20;
 /// Limit on JSON that is parsed.
 const MAX_JSON_BYTES: usize = 1 << 20;
 
-/// The location of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) file: usize,
@@ -27,7 +26,6 @@ pub(crate) struct Place {
     pub(crate) ending: Ending,
 }
 
-/// The content of a member.
 #[derive(Debug)]
 pub(crate) enum Cell {
     Array(Npy),
@@ -101,6 +99,14 @@ pub(crate) fn texts(list: &str) -> Result<Npy, String> {
         serde_json::from_str(list).map_err(|_| "is not a list of strings".to_owned())?;
     let shape = vec![texts.len()];
     Ok(Npy::Texts(texts, shape))
+}
+
+/// The arrays of a member: those of an npz by name, or the one that it is.
+pub(crate) fn arrays(ending: Ending, bytes: &[u8]) -> Result<Vec<Option<String>>, String> {
+    match ending {
+        Ending::Npz => Ok(array_names(bytes)?.into_iter().map(Some).collect()),
+        _ => Ok(vec![None]),
+    }
 }
 
 /// The names of the arrays of an npz.

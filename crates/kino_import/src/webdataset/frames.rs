@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::error::{ImportError, Result};
-use crate::files;
+use crate::files::ReadingPath;
 use crate::image::{self, Encoded};
 use crate::npy::Npy;
 use crate::recent::Recent;
@@ -12,7 +12,6 @@ use crate::source::{FrameBuf, ReadFrames, Wanted};
 use crate::specs::places;
 use crate::webdataset::cell::{self, Cell, Place, Reader};
 
-/// The tars of a source.
 #[derive(Debug)]
 pub(crate) struct Tars {
     pub(crate) paths: Vec<PathBuf>,
@@ -20,7 +19,6 @@ pub(crate) struct Tars {
     pub(crate) recent: Recent<(Place, Option<String>), Npy>,
 }
 
-/// A stream: members of tars.
 #[derive(Debug)]
 pub(crate) struct TarStream {
     pub(crate) tars: Arc<Tars>,
@@ -48,7 +46,7 @@ impl ReadFrames for TarStream {
         let mut reader = Reader::default();
         let mut read = |place: Place| {
             let bytes = reader.read(paths, place);
-            bytes.map_err(|source| files::cannot_read(&paths[place.file], source))
+            bytes.reading(&paths[place.file])
         };
         if self.is_over_time {
             let place = self.places[0];

@@ -10,7 +10,9 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value};
 
-use crate::defect::{Action, Defect};
+use crate::defect::Defect;
+use crate::files;
+use crate::part::ending_number;
 use crate::source::EpisodeSpec;
 use crate::webdataset::cell::{self, Cell, Place, Reader};
 use crate::webdataset::names::Ending;
@@ -45,8 +47,7 @@ pub(crate) fn take(samples: &mut Samples) -> Masks {
     let Some(place) = place.and_then(|fields| fields.into_values().next()) else {
         return Masks::default();
     };
-    let name = samples.paths[place.file].file_name();
-    let name = name.unwrap_or_default().to_string_lossy();
+    let name = files::file_name(&samples.paths[place.file]);
     let mut masks = Masks {
         splits: Vec::new(),
         file: format!("{name}:{MASK}.npz"),
@@ -54,8 +55,7 @@ pub(crate) fn take(samples: &mut Samples) -> Masks {
     match read(&samples.paths, place) {
         Ok(splits) => masks.splits = splits,
         Err(what) => {
-            let defect = Defect::new(&masks.file, what, Action::Skipped);
-            samples.defects.push(defect);
+            samples.defects.push(Defect::lost(&masks.file, what));
         }
     }
     masks
@@ -106,7 +106,7 @@ impl Masks {
                     missing.len()
                 );
                 let place = format!("{}:{split}", self.file);
-                defects.push(Defect::new(place, what, Action::Skipped));
+                defects.push(Defect::lost(place, what));
             }
         }
     }
@@ -117,8 +117,7 @@ fn places(episodes: &[EpisodeSpec]) -> HashMap<String, usize> {
     let mut places = HashMap::new();
     for (place, episode) in episodes.iter().enumerate() {
         let id = &episode.id;
-        let digits = id.bytes().rev().take_while(u8::is_ascii_digit).count();
-        if let Some(Ok(number)) = id.get(id.len() - digits..).map(str::parse::<u64>) {
+        if let Some(number) = ending_number(id) {
             places.entry(number.to_string()).or_insert(place);
         }
         places.insert(id.clone(), place);

@@ -25,6 +25,7 @@ use serde_json::{Map, Value};
 use crate::about;
 use crate::defect::{Action, Defect};
 use crate::error::Result;
+use crate::files;
 use crate::formats::{files_at, files_ending};
 use crate::npy::Npy;
 use crate::open::ImportOptions;
@@ -36,7 +37,6 @@ use masks::Masks;
 use samples::Samples;
 use spec::{Draft, Fields};
 
-/// The file extensions.
 const ENDINGS: &[&str] = &["tar", "robo"];
 
 /// The field that an export wrote: everything else about the episode.
@@ -44,7 +44,7 @@ const ABOUT: &str = "kinograph.json";
 
 /// Whether this is a tar or a folder of them.
 pub(crate) fn recognise(path: &Path) -> bool {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let name = files::file_name(path);
     let is_named = ENDINGS
         .iter()
         .any(|ending| name.ends_with(&format!(".{ending}")));
@@ -131,7 +131,6 @@ fn rate_in(value: &Value, depth: usize) -> Option<f64> {
         .or_else(|| object.values().find_map(|value| rate_in(value, depth + 1)))
 }
 
-/// The walk through the samples.
 struct Walk {
     tars: Arc<Tars>,
     episodes: Vec<EpisodeSpec>,
@@ -153,8 +152,7 @@ impl Walk {
             });
             if steps.insert(step, found).is_some() {
                 let what = format!("has two samples for step {step}; the last one is used");
-                let defect = Defect::new(&key, what, Action::Skipped);
-                self.defects.push(defect.of(episode));
+                self.defects.push(Defect::lost(&key, what).of(episode));
             }
         }
         for id in order {
@@ -162,8 +160,7 @@ impl Walk {
             let numbers: Vec<_> = steps.keys().copied().collect();
             if let Some(pair) = numbers.windows(2).find(|pair| pair[1] - pair[0] != 1) {
                 let what = format!("has step {} and then step {}", pair[0], pair[1]);
-                self.defects
-                    .push(Defect::new(&id, what, Action::Kept).of(&id));
+                self.defects.push(Defect::kept(&id, what).of(&id));
             }
             let steps: Vec<_> = steps.into_values().collect();
             let mut places = steps.iter().flat_map(BTreeMap::values);
@@ -184,13 +181,11 @@ impl Walk {
 
     fn keep(&mut self, id: String, file: Option<usize>, draft: Result<Draft, String>) {
         let file = file.unwrap_or(0);
-        let name = self.tars.paths[file].file_name().unwrap_or_default();
-        let place = format!("{}:{id}", name.to_string_lossy());
+        let place = format!("{}:{id}", files::file_name(&self.tars.paths[file]));
         let draft = match draft {
             Ok(draft) => draft,
             Err(what) => {
-                let defect = Defect::new(place, what, Action::Skipped);
-                self.defects.push(defect.of(&id));
+                self.defects.push(Defect::lost(place, what).of(&id));
                 return;
             }
         };
@@ -199,15 +194,13 @@ impl Walk {
                 |(field, what)| Defect::new(format!("{place}.{field}"), what, action).of(&id);
             self.defects.extend(found.into_iter().map(defect));
         }
+        let attributes = &draft.episode.attributes;
         let mut episode = EpisodeSpec {
             object: id.clone(),
             id,
-            success: draft.attributes.get("success").and_then(Value::as_bool),
-            attributes: draft.attributes,
-            task: draft.task,
+            success: attributes.get("success").and_then(Value::as_bool),
             file,
-            streams: draft.streams,
-            ..EpisodeSpec::default()
+            ..draft.episode
         };
         episode.sort_streams();
         if let Some(about) = draft.about {

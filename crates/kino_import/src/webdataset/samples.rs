@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
-use crate::defect::{Action, Defect};
+use crate::defect::Defect;
 use crate::error::{ImportError, Result};
-use crate::files;
+use crate::files::{self, ReadingPath};
 use crate::formats::starts_with;
 use crate::source_file::SourceFile;
 use crate::tar;
@@ -23,7 +23,6 @@ pub(crate) struct Samples {
     pub(crate) fields: BTreeMap<String, Fields>,
     pub(crate) defects: Vec<Defect>,
     pub(crate) files: Vec<SourceFile>,
-    /// Their paths.
     pub(crate) paths: Vec<PathBuf>,
 }
 
@@ -36,17 +35,16 @@ impl Samples {
                 "decompress it first: `gzip -dc FILE.tar.gz > FILE.tar`, or `zstd -d FILE.tar.zst`";
             return Err(ImportError::unsupported(path, "/", what, next));
         }
-        let file_name = path.file_name().unwrap_or_default().to_string_lossy();
-        let contents = tar::list(path).map_err(|source| files::cannot_read(path, source))?;
+        let file_name = files::file_name(path);
+        let contents = tar::list(path).reading(path)?;
         for (name, what) in contents.lost {
             let place = format!("{file_name}:{name}");
-            self.defects.push(Defect::new(place, what, Action::Skipped));
+            self.defects.push(Defect::lost(place, what));
         }
         for member in contents.members {
             let place = format!("{file_name}:{}", member.name);
             let mut lose = |what: &str| {
-                self.defects
-                    .push(Defect::new(&place, what, Action::Skipped));
+                self.defects.push(Defect::lost(&place, what));
             };
             let Some((key, field)) = names::split(&member.name) else {
                 lose("has a name without an extension: its type is unknown");
@@ -105,9 +103,7 @@ impl Samples {
             else {
                 continue;
             };
-            let bytes = Reader::default()
-                .read(&self.paths, place)
-                .map_err(|source| files::cannot_read(path, source))?;
+            let bytes = Reader::default().read(&self.paths, place).reading(path)?;
             let mut value = cell::attribute(&String::from_utf8_lossy(&bytes));
             // `env_args.json` has an object with the one key `env_args`.
             if let Some(object) = value.as_object_mut()

@@ -13,15 +13,15 @@
 //! | any other array, if it is small, `.txt`, `.json` | attribute of the episode |
 //! | `kinograph.json`, which an export wrote | describes the other fields: see `about.rs` |
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kino_codec::FrameType;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::about::About;
 use crate::npy::Npy;
-use crate::source::StreamSpec;
+use crate::source::{EpisodeSpec, StreamSpec};
 use crate::specs::INSTRUCTIONS;
 use crate::values::kind_of;
 use crate::webdataset::ABOUT;
@@ -38,13 +38,12 @@ pub(crate) type Fields = BTreeMap<String, Place>;
 /// What an episode becomes.
 #[derive(Debug, Default)]
 pub(crate) struct Draft {
-    pub(crate) streams: Vec<StreamSpec>,
-    pub(crate) attributes: Map<String, Value>,
+    /// Its streams, attributes and task.
+    pub(crate) episode: EpisodeSpec,
     /// Field and what is wrong with it.
     pub(crate) lost: Vec<(String, String)>,
     /// Field and note.
     pub(crate) noted: Vec<(String, String)>,
-    pub(crate) task: Option<String>,
     /// What an export wrote about it.
     pub(crate) about: Option<About>,
 }
@@ -52,16 +51,11 @@ pub(crate) struct Draft {
 /// An episode whose samples are its steps.
 pub(crate) fn steps(tars: &Arc<Tars>, steps: &[Fields]) -> Result<Draft, String> {
     let mut out = Draft::default();
-    let all: BTreeMap<&str, ()> = steps
-        .iter()
-        .flat_map(|step| step.keys().map(|field| (&**field, ())))
-        .collect();
+    let all: BTreeSet<&str> = steps.iter().flatten().map(|(field, _)| &**field).collect();
     let mut reader = Reader::default();
-    for field in all.keys().copied() {
-        let places: Vec<_> = steps
-            .iter()
-            .filter_map(|step| step.get(field).copied())
-            .collect();
+    for &field in &all {
+        let places = steps.iter().filter_map(|step| step.get(field).copied());
+        let places: Vec<_> = places.collect();
         let Some(first) = places.first().copied() else {
             continue;
         };
@@ -74,38 +68,26 @@ pub(crate) fn steps(tars: &Arc<Tars>, steps: &[Fields]) -> Result<Draft, String>
             out.lost.push((field.to_owned(), what));
             continue;
         }
-        let bytes = reader
-            .read(&tars.paths, first)
-            .map_err(|error| error.to_string())?;
-        let arrays = match first.ending {
-            Ending::Npz => cell::array_names(&bytes)?.into_iter().map(Some).collect(),
-            _ => vec![None],
-        };
-        for array in arrays {
-            let name = stream_name(field, array.as_deref(), |stem| {
-                all.keys()
-                    .filter(|field| names::stem(field) == stem)
-                    .count()
-                    == 1
-            });
+        let bytes = reader.read(&tars.paths, first);
+        let bytes = bytes.map_err(|error| error.to_string())?;
+        for array in cell::arrays(first.ending, &bytes)? {
+            let name = stream_name(field, array.as_deref(), all.iter().copied());
             let found = cell::decode(first.ending, &bytes, array.as_deref());
             let frame = found.and_then(|cell| {
                 out.look_for_task(&name, &cell);
                 cell::frame_type(&cell)
             });
             match frame {
-                Ok((frame, encoded)) => out.push(
-                    name,
-                    frame,
-                    steps.len(),
-                    TarStream {
+                Ok((frame, encoded)) => {
+                    let values = TarStream {
                         tars: Arc::clone(tars),
                         places: places.clone(),
                         array,
                         encoded,
                         is_over_time: false,
-                    },
-                ),
+                    };
+                    out.push(name, frame, steps.len(), values);
+                }
                 Err(what) => out.lost.push((field.to_owned(), what)),
             }
         }
@@ -114,9 +96,10 @@ pub(crate) fn steps(tars: &Arc<Tars>, steps: &[Fields]) -> Result<Draft, String>
 }
 
 /// The name of a stream: without the extension, if that is unique.
-fn stream_name(field: &str, array: Option<&str>, is_alone: impl Fn(&str) -> bool) -> String {
+fn stream_name<'a>(field: &str, array: Option<&str>, all: impl Iterator<Item = &'a str>) -> String {
     let stem = names::stem(field);
-    let name = if is_alone(stem) { stem } else { field };
+    let is_alone = all.filter(|other| names::stem(other) == stem).count() == 1;
+    let name = if is_alone { stem } else { field };
     match array {
         None => name.to_owned(),
         // `demo_2.npz`: the arrays are the streams.
@@ -234,51 +217,43 @@ impl Draft {
 
     /// Inspects a field of a sample that is an episode: text becomes an attribute, arrays are returned.
     fn look(&mut self, fields: &Fields, field: &str, bytes: &[u8]) -> Result<Vec<Found>, String> {
-        let is_alone = |stem: &str| {
-            let same = fields.keys().filter(|field| names::stem(field) == stem);
-            same.count() == 1
-        };
         let Some(&place) = fields.get(field) else {
             return Ok(Vec::new());
         };
-        let inner = match place.ending {
-            Ending::Npz => cell::array_names(bytes)?.into_iter().map(Some).collect(),
-            _ => vec![None],
-        };
         let mut arrays = Vec::new();
-        for array in inner {
-            let name = stream_name(field, array.as_deref(), is_alone);
-            match cell::decode(place.ending, bytes, array.as_deref()) {
-                Ok(Cell::Array(npy)) => arrays.push(Found {
-                    name,
-                    place,
-                    array,
-                    rows: first_axis(&npy),
-                    frame: row_type(&npy),
-                    small: is_small(&npy).then(|| cell::to_json(&npy)),
-                }),
-                Ok(Cell::Text(list)) if self.is_text_stream(&name) => {
-                    let npy = cell::texts(&list)?;
-                    arrays.push(Found {
-                        name,
-                        place,
-                        array,
-                        rows: first_axis(&npy),
-                        frame: row_type(&npy),
-                        small: None,
-                    });
+        for array in cell::arrays(place.ending, bytes)? {
+            let all = fields.keys().map(String::as_str);
+            let name = stream_name(field, array.as_deref(), all);
+            let (npy, small) = match cell::decode(place.ending, bytes, array.as_deref()) {
+                Ok(Cell::Array(npy)) => {
+                    let small = is_small(&npy).then(|| cell::to_json(&npy));
+                    (npy, small)
                 }
+                Ok(Cell::Text(list)) if self.is_text_stream(&name) => (cell::texts(&list)?, None),
                 Ok(Cell::Text(text)) => {
                     let value = cell::attribute(&text);
                     self.look_for_task(&name, &Cell::Text(text));
-                    self.attributes.insert(name, value);
+                    self.episode.attributes.insert(name, value);
+                    continue;
                 }
                 Ok(Cell::Image(_)) => {
                     let what = "is a single image per episode, not one per frame";
                     self.lost.push((field.to_owned(), what.to_owned()));
+                    continue;
                 }
-                Err(what) => self.lost.push((field.to_owned(), what)),
-            }
+                Err(what) => {
+                    self.lost.push((field.to_owned(), what));
+                    continue;
+                }
+            };
+            arrays.push(Found {
+                name,
+                place,
+                array,
+                rows: first_axis(&npy),
+                frame: row_type(&npy),
+                small,
+            });
         }
         Ok(arrays)
     }
@@ -304,7 +279,7 @@ impl Draft {
                     );
                     self.noted.push((name.clone(), what));
                 }
-                self.attributes.insert(name, value);
+                self.episode.attributes.insert(name, value);
             }
             (Err(what), None) => self.lost.push((name, what)),
             (Ok(_), None) => {
@@ -326,7 +301,7 @@ impl Draft {
         let values = Arc::new(values);
         let mut stream = StreamSpec::new(name, kind, frame, frames as u64, values);
         stream.carried = carried;
-        self.streams.push(stream);
+        self.episode.streams.push(stream);
     }
 
     fn images(
@@ -359,10 +334,10 @@ impl Draft {
     fn look_for_task(&mut self, name: &str, cell: &Cell) {
         if let Cell::Text(text) = cell
             && INSTRUCTIONS.contains(&name)
-            && self.task.is_none()
+            && self.episode.task.is_none()
             && !text.trim().is_empty()
         {
-            self.task = Some(text.trim().to_owned());
+            self.episode.task = Some(text.trim().to_owned());
         }
     }
 }

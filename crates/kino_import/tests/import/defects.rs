@@ -1,15 +1,15 @@
 //! Defects: all found before anything is written, and handled by the user's policy.
 
-use std::ops::ControlFlow;
-use std::path::Path;
 use std::sync::Arc;
 
 use kino_codec::{Dtype, FrameType};
 use kino_dataset::{Dataset, Kind};
 use kino_import::{
-    Action, ClockSpec, Defect, EpisodeSpec, FrameBuf, ImportError, OnDefect, PackOptions, Packed,
-    ReadFrames, Source, SourceInfo, StreamSpec, Wanted, pack, survey,
+    Action, ClockSpec, Defect, EpisodeSpec, FrameBuf, ImportError, OnDefect, ReadFrames, Source,
+    SourceInfo, StreamSpec, Wanted, survey,
 };
+
+use crate::{pack_as, surveyed};
 
 /// The frames of one of three episodes: valid, with a NaN and a gap, and unreadable.
 struct Faulty {
@@ -72,20 +72,10 @@ impl ReadFrames for Faulty {
     }
 }
 
-fn pack_as(source: &Source, target: &Path, on_defect: OnDefect) -> kino_import::Result<Packed> {
-    let options = PackOptions {
-        on_defect,
-        ..PackOptions::default()
-    };
-    pack(source, target, options, &mut |_| ControlFlow::Continue(()))
-}
-
 #[test]
 fn the_survey_lists_everything_in_order() {
-    let found = survey(&faulty(Kind::Vector), 3).unwrap();
-    let found: Vec<_> = found.iter().map(ToString::to_string).collect();
     assert_eq!(
-        found,
+        surveyed(&faulty(Kind::Vector)),
         [
             "lost: meta: names a missing episode",
             "kept: :/faulty, stream `x`: has a gap of 310.0 ms after frame 20; its frames are usually 10.0 ms apart",

@@ -5,17 +5,13 @@ use kino_dataset::Dataset;
 use kino_import::{FrameBuf, Source};
 use serde_json::Value;
 
-use crate::{fixture, read_all};
+use crate::{digest, fixture, read_all};
 
 /// One source of an `expected.json`.
 pub(crate) fn expected(file: &str, source: &str) -> Value {
     let text = std::fs::read(fixture(file)).unwrap();
     let mut all: Value = serde_json::from_slice(&text).unwrap();
     all["sources"][source].take()
-}
-
-fn digest(bytes: &[u8]) -> String {
-    blake3::hash(bytes).to_hex()[..32].to_owned()
 }
 
 /// Compares the episodes of a source with the expected ones, in the same order; streams are those of the expected
@@ -64,7 +60,12 @@ pub(crate) fn compare_streams(
     compared
 }
 
-fn compare_stream(name: &str, spec: &kino_import::StreamSpec, found: &FrameBuf, expected: &Value) {
+pub(crate) fn compare_stream(
+    name: &str,
+    spec: &kino_import::StreamSpec,
+    found: &FrameBuf,
+    expected: &Value,
+) {
     match (found, &spec.frame) {
         (FrameBuf::Bytes(files), FrameType::Values(ty)) => {
             assert!(spec.carried, "{name}");

@@ -4,23 +4,61 @@
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use kino_dataset::{Dataset, Episodes, Selection, Times};
-use kino_dataset::{DatasetWriter, EpisodeInfo, Kind, Start, StreamInfo, WriterOptions};
+use kino_codec::{Dtype, FrameType};
+use kino_dataset::{
+    Arrival, Dataset, DatasetWriter, EpisodeInfo, Episodes, Kind, Selection, Start, StreamInfo,
+    Times, WriterOptions,
+};
 use kino_import::{
-    Cameras, Defect, ExportOptions, Exported, FrameBuf, ImportError, ImportOptions, OnDefect,
-    PackOptions, Source,
+    Cameras, Defect, EpisodeSpec, ExportOptions, Exported, FrameBuf, ImportError, OnDefect, Source,
+    StreamSpec,
 };
 use serde_json::json;
+use tempfile::TempDir;
 
-use crate::{fixture, read_all};
+use crate::{fixture, open, pack_as, read_all, with_rate};
 
 pub(crate) fn pack(source: &Source, target: &Path) -> Dataset {
-    let options = PackOptions {
-        on_defect: OnDefect::Keep,
-        ..PackOptions::default()
-    };
-    kino_import::pack(source, target, options, &mut |_| ControlFlow::Continue(())).unwrap();
+    pack_as(source, target, OnDefect::Keep).unwrap();
     Dataset::open(target).unwrap()
+}
+
+/// A recording, and a dataset of it in a folder that has nothing else.
+pub(crate) fn packed(path: &Path) -> (TempDir, Source, Dataset) {
+    let (folder, source) = (tempfile::tempdir().unwrap(), open(path));
+    let dataset = pack(&source, &folder.path().join("a.kino"));
+    (folder, source, dataset)
+}
+
+/// A stream of values to write.
+pub(crate) fn stream(
+    name: &str,
+    kind: Kind,
+    frame: FrameType,
+    frames: u64,
+    times: Times,
+) -> StreamInfo {
+    StreamInfo {
+        name: name.to_owned(),
+        kind,
+        frame,
+        frames,
+        times,
+        arrival: Arrival::Values,
+        shared: None,
+    }
+}
+
+/// Times at a rate, from zero.
+pub(crate) fn rate(rate_hz: f64) -> Times {
+    Times::Rate {
+        rate_hz,
+        start_ns: 0,
+    }
+}
+
+pub(crate) fn values(dtype: Dtype, shape: &[usize]) -> FrameType {
+    FrameType::values(dtype, shape).unwrap()
 }
 
 pub(crate) fn options(to: &str, on_defect: OnDefect) -> ExportOptions {
@@ -38,11 +76,6 @@ pub(crate) fn export(
     options: &ExportOptions,
 ) -> Result<Exported, ImportError> {
     kino_import::export(dataset, target, options, &mut |_| ControlFlow::Continue(()))
-}
-
-pub(crate) fn open(path: &Path) -> Source {
-    let options = ImportOptions::default();
-    kino_import::open(path, &options).unwrap()
 }
 
 /// What must not differ between a recording and its export.
@@ -63,32 +96,30 @@ pub(crate) fn same(before: &Source, after: &Source) {
                 .map_or(value.clone(), |value| json!(u8::from(value)));
             assert_eq!(Some(&value), b.attributes.get(key), "`{key}` of {}", a.id);
         }
-        let names = |spec: &kino_import::EpisodeSpec| -> Vec<_> {
-            let streams = spec.streams.iter();
-            streams.map(|stream| stream.name.clone()).collect()
-        };
         assert_eq!(names(a), names(b), "{}", a.id);
         for (stream, (x, y)) in a.streams.iter().zip(&b.streams).enumerate() {
-            let of = |spec: &kino_import::StreamSpec| {
-                (
-                    spec.kind,
-                    spec.frame.clone(),
-                    spec.frames,
-                    spec.clock.clone(),
-                    spec.carried,
-                )
-            };
-            assert_eq!(of(x), of(y), "{} {}", a.id, x.name);
-            assert_eq!(
-                (&x.unit, &x.attributes),
-                (&y.unit, &y.attributes),
-                "{}",
-                x.name
-            );
+            same_stream(&a.id, x, y);
             let frames = |source| read_all(source, idx, stream, 4);
             assert!(frames(before) == frames(after), "{} {}", a.id, x.name);
         }
     }
+}
+
+fn names(episode: &EpisodeSpec) -> Vec<&str> {
+    let streams = episode.streams.iter();
+    streams.map(|stream| stream.name.as_str()).collect()
+}
+
+/// Asserts that two streams differ in nothing but perhaps their frames.
+#[track_caller]
+pub(crate) fn same_stream(id: &str, x: &StreamSpec, y: &StreamSpec) {
+    let place = format!("{id} {}", x.name);
+    let ty = |one: &StreamSpec| (one.name.clone(), one.kind, one.frame.clone());
+    assert_eq!(ty(x), ty(y), "{place}");
+    assert_eq!((x.frames, x.carried), (y.frames, y.carried), "{place}");
+    assert_eq!(x.clock, y.clock, "{place}");
+    assert_eq!(x.unit, y.unit, "{place}");
+    assert_eq!(x.attributes, y.attributes, "{place}");
 }
 
 pub(crate) fn lift() -> PathBuf {
@@ -104,9 +135,7 @@ fn robomimic_recordings_survive_a_round_trip() {
         "robomimic/low_dim_v01.hdf5",
     ];
     for path in names.map(fixture).into_iter().chain([lift()]) {
-        let folder = tempfile::tempdir().unwrap();
-        let before = open(&path);
-        let dataset = pack(&before, &folder.path().join("a.kino"));
+        let (folder, before, dataset) = packed(&path);
         let target = folder.path().join("out.hdf5");
         let exported = export(&dataset, &target, &options("robomimic", OnDefect::Error)).unwrap();
         assert!(exported.defects.is_empty(), "{:?}", exported.defects);
@@ -132,9 +161,7 @@ fn robomimic_recordings_survive_a_round_trip() {
 
 #[test]
 fn act_recordings_survive_a_round_trip_with_their_jpeg_files() {
-    let folder = tempfile::tempdir().unwrap();
-    let before = open(&fixture("act_jpeg.hdf5"));
-    let dataset = pack(&before, &folder.path().join("a.kino"));
+    let (folder, before, dataset) = packed(&fixture("act_jpeg.hdf5"));
     let target = folder.path().join("out");
     let exported = export(&dataset, &target, &options("act", OnDefect::Error)).unwrap();
     assert!(exported.defects.is_empty(), "{:?}", exported.defects);
@@ -142,19 +169,17 @@ fn act_recordings_survive_a_round_trip_with_their_jpeg_files() {
     assert!(target.join("act_jpeg.hdf5").is_file());
 }
 
+fn refuse_splits(dataset: &Dataset, target: &Path, to: &str) {
+    let refused = export(dataset, target, &options(to, OnDefect::Error)).unwrap_err();
+    let what = "split `train`: cannot be stored";
+    assert!(refused.to_string().contains(what), "{refused}");
+}
+
 #[test]
 fn a_robomimic_recording_becomes_act_and_losses_are_listed() {
-    let folder = tempfile::tempdir().unwrap();
-    let before = open(&lift());
-    let dataset = pack(&before, &folder.path().join("a.kino"));
+    let (folder, before, dataset) = packed(&lift());
     let target = folder.path().join("out");
-    let refused = export(&dataset, &target, &options("act", OnDefect::Error)).unwrap_err();
-    assert!(
-        refused
-            .to_string()
-            .contains("split `train`: cannot be stored"),
-        "{refused}"
-    );
+    refuse_splits(&dataset, &target, "act");
     assert!(!target.exists());
     let exported = export(&dataset, &target, &options("act", OnDefect::Keep)).unwrap();
     assert!(exported.defects.iter().any(Defect::is_lost));
@@ -172,17 +197,9 @@ fn a_robomimic_recording_becomes_act_and_losses_are_listed() {
 
 #[test]
 fn a_zarr_has_every_row_of_every_episode() {
-    let folder = tempfile::tempdir().unwrap();
-    let before = open(&lift());
-    let dataset = pack(&before, &folder.path().join("a.kino"));
+    let (folder, before, dataset) = packed(&lift());
     let target = folder.path().join("out.zarr");
-    let refused = export(&dataset, &target, &options("zarr", OnDefect::Error)).unwrap_err();
-    assert!(
-        refused
-            .to_string()
-            .contains("split `train`: cannot be stored"),
-        "{refused}"
-    );
+    refuse_splits(&dataset, &target, "zarr");
     export(&dataset, &target, &options("zarr", OnDefect::Keep)).unwrap();
     let read = |name: &str| std::fs::read(target.join(name)).unwrap();
     let head = |name: &str| -> serde_json::Value {
@@ -214,7 +231,7 @@ fn a_zarr_has_every_row_of_every_episode() {
 #[test]
 fn a_zarr_survives_a_round_trip_if_it_can_hold_everything() {
     let folder = tempfile::tempdir().unwrap();
-    let options_10 = crate::rlds::with_rate(10.0);
+    let options_10 = with_rate(10.0);
     let before = kino_import::open(&fixture("zarr/pusht.zarr"), &options_10).unwrap();
     let dataset = pack(&before, &folder.path().join("a.kino"));
     let target = folder.path().join("out.zarr");
@@ -223,27 +240,12 @@ fn a_zarr_survives_a_round_trip_if_it_can_hold_everything() {
     assert!(after.describe().defects.is_empty());
     assert_eq!(before.episodes().len(), after.episodes().len());
     for (idx, (a, b)) in before.episodes().iter().zip(after.episodes()).enumerate() {
-        let of = |spec: &kino_import::EpisodeSpec| -> Vec<_> {
-            let streams = spec.streams.iter();
-            streams
-                .map(|one| {
-                    (
-                        one.name.clone(),
-                        one.frame.clone(),
-                        one.frames,
-                        one.clock.clone(),
-                    )
-                })
-                .collect()
-        };
-        assert_eq!((&a.id, of(a)), (&b.id, of(b)));
-        for stream in 0..a.streams.len() {
+        assert_eq!((&a.id, names(a)), (&b.id, names(b)));
+        for (stream, (x, y)) in a.streams.iter().zip(&b.streams).enumerate() {
+            assert_eq!((&x.frame, x.frames), (&y.frame, y.frames), "{}", x.name);
+            assert_eq!(x.clock, y.clock, "{}", x.name);
             let frames = |source| read_all(source, idx, stream, 4);
-            assert!(
-                frames(&before) == frames(&after),
-                "{}",
-                a.streams[stream].name
-            );
+            assert!(frames(&before) == frames(&after), "{}", x.name);
         }
     }
     // A recording with names of its own comes back too, under the names that zarr has for them.
@@ -251,7 +253,7 @@ fn a_zarr_survives_a_round_trip_if_it_can_hold_everything() {
     let dataset = pack(&before, &folder.path().join("b.kino"));
     let target = folder.path().join("lift.zarr");
     export(&dataset, &target, &options("zarr", OnDefect::Keep)).unwrap();
-    let after = kino_import::open(&target, &ImportOptions::default()).unwrap();
+    let after = open(&target);
     for episode in 0..3 {
         for (a, b) in [
             ("actions", "action"),
@@ -274,8 +276,7 @@ fn a_zarr_survives_a_round_trip_if_it_can_hold_everything() {
 
 #[test]
 fn only_selected_episodes_are_written_and_an_existing_target_is_untouched() {
-    let folder = tempfile::tempdir().unwrap();
-    let dataset = pack(&open(&lift()), &folder.path().join("a.kino"));
+    let (folder, _, dataset) = packed(&lift());
     let mut options = options("robomimic", OnDefect::Error);
     options.selection.episodes = Some(Episodes::Ids(vec!["demo_2".to_owned()]));
     let target = folder.path().join("new/out.hdf5");
@@ -297,8 +298,7 @@ fn only_selected_episodes_are_written_and_an_existing_target_is_untouched() {
 
 #[test]
 fn a_stopped_export_leaves_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    let dataset = pack(&open(&lift()), &folder.path().join("a.kino"));
+    let (folder, _, dataset) = packed(&lift());
     for to in kino_import::EXPORTERS.iter().map(|exporter| exporter.name) {
         let mut calls = 0;
         let stopped = kino_import::export(
@@ -330,28 +330,14 @@ fn streams_with_their_own_rates_and_timestamps_are_listed() {
             ..EpisodeInfo::default()
         })
         .unwrap();
-    let frame = kino_codec::FrameType::values(kino_codec::Dtype::F32, &[1]).unwrap();
-    let rate = |rate_hz| Times::Rate {
-        rate_hz,
-        start_ns: 0,
-    };
     for (name, frames, times) in [
         ("action", 3, rate(10.0)),
         ("fast", 3, rate(20.0)),
         ("long", 4, rate(10.0)),
         ("timed", 3, Times::Explicit(vec![0, 5, 9])),
     ] {
-        episode
-            .stream(&StreamInfo {
-                name: name.to_owned(),
-                kind: Kind::Vector,
-                frame: frame.clone(),
-                frames,
-                times,
-                arrival: kino_dataset::Arrival::Values,
-                shared: None,
-            })
-            .unwrap();
+        let info = stream(name, Kind::Vector, values(Dtype::F32, &[1]), frames, times);
+        episode.stream(&info).unwrap();
         for _ in 0..frames {
             episode.push(&[1; 4]).unwrap();
         }

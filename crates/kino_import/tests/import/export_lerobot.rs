@@ -8,24 +8,18 @@ use std::sync::Arc;
 
 use kino_codec::{Dtype, FrameType};
 use kino_dataset::{
-    Arrival, Dataset, DatasetWriter, EpisodeInfo, Episodes, Kind, Start, StreamInfo, Times,
-    WriterOptions,
+    Dataset, DatasetWriter, EpisodeInfo, Episodes, Kind, Start, Times, WriterOptions,
 };
 use kino_import::{
-    Cameras, Defect, FrameBuf, ImportError, ImportOptions, NewVideo, OnDefect, Pixels, Source,
-    Video, VideoError, VideoInfo, VideoShape, Videos,
+    Cameras, FrameBuf, ImportError, ImportOptions, NewVideo, OnDefect, Pixels, Source, Video,
+    VideoError, VideoInfo, VideoShape, Videos,
 };
 use serde_json::{Value, json};
 
-use crate::export::{export, lift, options, pack, same};
-use crate::{lerobot, open, position, read_all};
+use crate::export::{export, lift, options, pack, packed, rate, same, stream, values};
+use crate::{copy, faults, lerobot, open, position, read_all};
 
 const VERSIONS: [&str; 2] = ["lerobot-v2.1", "lerobot-v3"];
-
-fn faults(defects: &[Defect]) -> Vec<String> {
-    let faults = defects.iter().filter(|defect| defect.is_fault());
-    faults.map(ToString::to_string).collect()
-}
 
 fn json_of(path: &Path) -> Value {
     serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
@@ -72,7 +66,7 @@ fn recordings_of_every_version_survive_a_round_trip() {
 
 /// A copy of a fixture without its videos.
 fn without_videos(version: &str) -> (tempfile::TempDir, PathBuf) {
-    let (folder, root) = lerobot::copy(version);
+    let (folder, root) = copy(&format!("lerobot/{version}"));
     fs::remove_dir_all(root.join("videos")).unwrap();
     lerobot::edit(&root.join("meta/info.json"), |text| {
         let mut info: Value = serde_json::from_str(&text).unwrap();
@@ -180,18 +174,14 @@ fn statistics_match_lerobot() {
 
 #[test]
 fn a_robomimic_recording_becomes_lerobot() {
-    let folder = tempfile::tempdir().unwrap();
-    let before = open(&lift());
-    let before = &before;
-    let dataset = pack(before, &folder.path().join("a.kino"));
+    let (folder, before, dataset) = packed(&lift());
     for to in VERSIONS {
         let target = folder.path().join(to);
         let exported = export(&dataset, &target, &options(to, OnDefect::Keep)).unwrap();
         let notes: Vec<_> = exported.defects.iter().map(ToString::to_string).collect();
         let renamed = "note: stream `obs/agentview_image`: is written as `observation.images.agentview_image` (3 times)";
         assert!(notes.iter().any(|note| note == renamed), "{notes:#?}");
-        let after = open(&target);
-        let after = &after;
+        let after = &open(&target);
         assert_eq!(faults(&after.describe().defects), [""; 0]);
         for (idx, episode) in before.episodes().iter().enumerate() {
             let again = &after.episodes()[idx];
@@ -217,7 +207,7 @@ fn a_robomimic_recording_becomes_lerobot() {
                     "{name}"
                 );
                 assert!(
-                    read_all(before, idx, stream, 7) == read_all(after, idx, found, 11),
+                    read_all(&before, idx, stream, 7) == read_all(after, idx, found, 11),
                     "{name}"
                 );
             }
@@ -242,18 +232,7 @@ fn every_type(path: &Path) -> Dataset {
         };
         let mut episode = writer.episode(info).unwrap();
         let mut add = |name: &str, kind: Kind, frame: FrameType| {
-            let info = StreamInfo {
-                name: name.to_owned(),
-                kind,
-                frame: frame.clone(),
-                frames,
-                times: Times::Rate {
-                    rate_hz: 12.5,
-                    start_ns: 0,
-                },
-                arrival: Arrival::Values,
-                shared: None,
-            };
+            let info = stream(name, kind, frame.clone(), frames, rate(12.5));
             episode.stream(&info).unwrap();
             for number in 0..frames {
                 match frame.as_values() {
@@ -274,7 +253,6 @@ fn every_type(path: &Path) -> Dataset {
                 }
             }
         };
-        let values = |dtype, shape: &[usize]| FrameType::values(dtype, shape).unwrap();
         add("action", Kind::Vector, values(Dtype::F32, &[2]));
         for dtype in Dtype::ALL {
             for shape in [&[][..], &[3], &[2, 3], &[2, 1, 2], &[1, 2, 1, 2, 2]] {
@@ -315,8 +293,7 @@ fn every_dtype_and_every_kind_of_image_is_lossless() {
             "lost: stream `only`: is not in every episode with the same type",
         ];
         assert_eq!(faults(&exported.defects), expected);
-        let after = open(&target);
-        let after = &after;
+        let after = &open(&target);
         assert_eq!(faults(&after.describe().defects), [""; 0]);
         for (idx, spec) in after.episodes().iter().enumerate() {
             let id = spec.attributes["id"].as_str().unwrap();
@@ -376,8 +353,7 @@ fn a_selection_is_renumbered() {
         options.selection.episodes = Some(Episodes::Ids(ids.to_vec()));
         let target = folder.path().join(to);
         export(&dataset, &target, &options).unwrap();
-        let after = open(&target);
-        let after = &after;
+        let after = &open(&target);
         assert_eq!(faults(&after.describe().defects), [""; 0]);
         let tasks: Vec<_> = after
             .episodes()
@@ -414,15 +390,8 @@ fn splits_that_are_not_ranges_and_episodes_without_actions_are_refused() {
         };
         let mut episode = writer.episode(info).unwrap();
         let name = if id == "b" { "effort" } else { "actions" };
-        let info = StreamInfo {
-            name: name.to_owned(),
-            kind: Kind::Vector,
-            frame: FrameType::values(Dtype::F32, &[2]).unwrap(),
-            frames: 2,
-            times: Times::Explicit(vec![0, 100_000_000]),
-            arrival: Arrival::Values,
-            shared: None,
-        };
+        let times = Times::Explicit(vec![0, 100_000_000]);
+        let info = stream(name, Kind::Vector, values(Dtype::F32, &[2]), 2, times);
         episode.stream(&info).unwrap();
         episode.push(&[1; 8]).unwrap();
         episode.push(&[2; 8]).unwrap();
@@ -531,9 +500,7 @@ impl Video for RawIn {
 
 #[test]
 fn video_files_are_where_lerobot_expects_them() {
-    let folder = tempfile::tempdir().unwrap();
-    let before = open(&lift());
-    let dataset = pack(&before, &folder.path().join("a.kino"));
+    let (folder, before, dataset) = packed(&lift());
     for to in VERSIONS {
         let target = folder.path().join(to);
         let mut options = options(to, OnDefect::Keep);
@@ -570,8 +537,7 @@ fn video_files_are_where_lerobot_expects_them() {
 
 #[test]
 fn a_video_that_lacks_a_frame_fails_the_export_and_other_formats_refuse_video() {
-    let folder = tempfile::tempdir().unwrap();
-    let dataset = pack(&open(&lift()), &folder.path().join("a.kino"));
+    let (folder, _, dataset) = packed(&lift());
     let target = folder.path().join("out");
     let mut options = options("lerobot-v3", OnDefect::Keep);
     options.cameras = Cameras::Video(Arc::new(Raw { lost: 1 }));

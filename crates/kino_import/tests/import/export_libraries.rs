@@ -1,15 +1,15 @@
 //! Import, export, import again, for the formats that store all attributes of an episode: nothing may differ.
 
-use kino_codec::{Dtype, FrameType};
-use kino_dataset::WriterOptions;
-use kino_dataset::{Arrival, Dataset, DatasetWriter, EpisodeInfo, Kind, Start, StreamInfo, Times};
+use kino_codec::Dtype;
+use kino_dataset::{
+    Dataset, DatasetWriter, EpisodeInfo, Kind, Start, StreamInfo, Times, WriterOptions,
+};
 use kino_import::{EpisodeSpec, OnDefect, Source};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
-use crate::export::{export, lift, open, options, pack};
-use crate::rlds::with_rate;
-use crate::{fixture, read_all};
+use crate::export::{export, lift, options, pack, rate, same_stream, stream, values};
+use crate::{faults, fixture, open, read_all, with_rate};
 
 /// Every recording written by another library, and the rate to pass.
 fn recordings() -> Vec<(PathBuf, Option<f64>)> {
@@ -64,18 +64,7 @@ fn identical(before: &Source, after: &Source, skip: &dyn Fn(&str) -> bool) {
         assert_eq!(kept.len(), b.streams.len(), "{}", a.id);
         for (at, ((stream, x), y)) in kept.iter().zip(&b.streams).enumerate() {
             let place = format!("{} {}", a.id, x.name);
-            assert_eq!(
-                (&x.name, x.kind, &x.frame),
-                (&y.name, y.kind, &y.frame),
-                "{place}"
-            );
-            assert_eq!((x.frames, x.carried), (y.frames, y.carried), "{place}");
-            assert_eq!(x.clock, y.clock, "{place}");
-            assert_eq!(
-                (&x.unit, &x.attributes),
-                (&y.unit, &y.attributes),
-                "{place}"
-            );
+            same_stream(&a.id, x, y);
             let (x, y) = (
                 read_all(before, idx, *stream, 4),
                 read_all(after, there, at, 4),
@@ -92,11 +81,7 @@ fn there_and_back(path: &Path, rate_hz: Option<f64>, to: &str, skip: &dyn Fn(&st
     let dataset = pack(&before, &folder.path().join("a.kino"));
     let target = folder.path().join("out");
     let exported = export(&dataset, &target, &options(to, OnDefect::Keep)).unwrap();
-    let lost: Vec<_> = exported
-        .defects
-        .iter()
-        .filter(|one| one.is_fault())
-        .collect();
+    let lost = faults(&exported.defects);
     let expected = before.episodes().iter().flat_map(|one| &one.streams);
     assert_eq!(
         lost.is_empty(),
@@ -178,36 +163,27 @@ fn every_recording_survives_a_round_trip_through_webdataset() {
 
 /// Streams of every kind, with their own rates and timestamps.
 fn odd_streams() -> Vec<StreamInfo> {
-    let rate = |rate_hz| Times::Rate {
-        rate_hz,
-        start_ns: 0,
-    };
     let late = Times::Rate {
         rate_hz: 10.0,
         start_ns: 1_000,
     };
     let times = Times::Explicit(vec![5, 5, 90]);
-    let stream = |name: &str, kind, (dtype, shape): (Dtype, &[usize]), frames, times| StreamInfo {
-        name: name.to_owned(),
-        kind,
-        frame: FrameType::values(dtype, shape).unwrap(),
-        frames,
-        times,
-        arrival: Arrival::Values,
-        shared: None,
-    };
     let ten = || rate(10.0);
-    let (numbers, depth) = (Kind::Vector, Kind::Depth);
+    let numbers = |name: &str, dtype, shape: &[usize]| {
+        stream(name, Kind::Vector, values(dtype, shape), 4, ten())
+    };
+    let (pose, color) = (values(Dtype::F32, &[4, 4]), values(Dtype::U8, &[4, 6, 3]));
+    let (depth, range) = (values(Dtype::U16, &[4, 6]), values(Dtype::F32, &[4, 6, 1]));
     vec![
-        stream("action", numbers, (Dtype::F64, &[3]), 4, ten()),
-        stream("Arm/Pose", numbers, (Dtype::F32, &[4, 4]), 9, rate(29.97)),
-        stream("depth", depth, (Dtype::U16, &[4, 6]), 3, times),
-        stream("range", depth, (Dtype::F32, &[4, 6, 1]), 4, late),
-        stream("front", Kind::Image, (Dtype::U8, &[4, 6, 3]), 4, ten()),
-        stream("flag", numbers, (Dtype::Bool, &[]), 4, ten()),
-        stream("bits", numbers, (Dtype::U64, &[2]), 4, ten()),
-        stream("small", numbers, (Dtype::I8, &[2, 1]), 4, ten()),
-        stream("alpha", numbers, (Dtype::U8, &[4, 6, 2]), 4, ten()),
+        numbers("action", Dtype::F64, &[3]),
+        stream("Arm/Pose", Kind::Vector, pose, 9, rate(29.97)),
+        stream("depth", Kind::Depth, depth, 3, times),
+        stream("range", Kind::Depth, range, 4, late),
+        stream("front", Kind::Image, color, 4, ten()),
+        numbers("flag", Dtype::Bool, &[]),
+        numbers("bits", Dtype::U64, &[2]),
+        numbers("small", Dtype::I8, &[2, 1]),
+        numbers("alpha", Dtype::U8, &[4, 6, 2]),
     ]
 }
 
@@ -331,22 +307,15 @@ fn streams_of_every_type_and_clock_survive_mcap() {
     let dataset = odd_dataset(&folder.path().join("a.kino"));
     let target = folder.path().join("out");
     let exported = export(&dataset, &target, &options("mcap", OnDefect::Error)).unwrap();
-    assert!(!exported.defects.iter().any(|one| one.is_fault()));
+    assert_eq!(faults(&exported.defects), [""; 0]);
     let after = pack(&open(&target), &folder.path().join("b.kino"));
     same_frames(&dataset, &after, &[]);
 }
 
 /// A stream of float32 or another type, at times of its own.
 fn timed(name: &str, dtype: Dtype, times: Vec<i64>) -> StreamInfo {
-    StreamInfo {
-        name: name.to_owned(),
-        kind: Kind::Vector,
-        frame: FrameType::values(dtype, &[2]).unwrap(),
-        frames: times.len() as u64,
-        times: Times::Explicit(times),
-        arrival: Arrival::Values,
-        shared: None,
-    }
+    let (frames, times) = (times.len() as u64, Times::Explicit(times));
+    stream(name, Kind::Vector, values(dtype, &[2]), frames, times)
 }
 
 #[test]

@@ -7,10 +7,12 @@ use std::sync::Arc;
 use kino_codec::{Dtype, FrameType};
 use kino_dataset::{Dataset, Kind, Start};
 use kino_import::{
-    Action, ClockSpec, EpisodeSpec, FrameBuf, ImportError, OnDefect, PackOptions, Packed,
-    ReadFrames, Source, SourceInfo, StreamSpec, Wanted, pack, survey,
+    Action, ClockSpec, EpisodeSpec, FrameBuf, ImportError, OnDefect, PackOptions, ReadFrames,
+    Source, SourceInfo, StreamSpec, Wanted, pack,
 };
 use serde_json::json;
+
+use crate::{pack_as, surveyed};
 
 const FRAMES: u64 = 6;
 
@@ -77,17 +79,6 @@ fn specs(episodes: &[(&str, Vec<StreamSpec>)], fails: Fails) -> Vec<EpisodeSpec>
     episodes.iter().map(episode).collect()
 }
 
-fn pack_as(source: &Source, target: &Path, options: PackOptions) -> kino_import::Result<Packed> {
-    pack(source, target, options, &mut |_| ControlFlow::Continue(()))
-}
-
-fn keep() -> PackOptions {
-    PackOptions {
-        on_defect: OnDefect::Keep,
-        ..PackOptions::default()
-    }
-}
-
 /// The ids, and the streams of each with their first values.
 fn contents(target: &Path) -> Vec<(String, Vec<(String, u8)>)> {
     let dataset = Dataset::open(target).unwrap();
@@ -121,10 +112,10 @@ fn invalid_names_and_ids_are_replaced_consistently() {
     ]);
     let folder = tempfile::tempdir().unwrap();
     let target = folder.path().join("d.kino");
-    let error = pack_as(&source, &target, PackOptions::default()).unwrap_err();
+    let error = pack_as(&source, &target, OnDefect::Error).unwrap_err();
     assert_eq!(error.defects().len(), 8, "{error}");
     assert!(!target.exists(), "nothing is written before all is checked");
-    let packed = pack_as(&source, &target, keep()).unwrap();
+    let packed = pack_as(&source, &target, OnDefect::Keep).unwrap();
     assert!(
         packed
             .defects
@@ -143,30 +134,30 @@ fn a_stream_whose_type_differs_from_most_episodes_is_skipped() {
     let usual = || vec![stream("a", Dtype::I64), stream("b", Dtype::U8)];
     let other = vec![stream("a", Dtype::F64), stream("b", Dtype::U8)];
     let source = odd(&[("0", other), ("1", usual()), ("2", usual())]);
-    let found: Vec<_> = survey(&source, 1).unwrap();
-    let found: Vec<_> = found.iter().map(ToString::to_string).collect();
     assert_eq!(
-        found,
+        surveyed(&source),
         [
             "lost: :/0, stream `a`: is vector float64[] here but vector int64[] in 2 other episodes; a stream must \
              have one type in all episodes"
         ]
     );
     let folder = tempfile::tempdir().unwrap();
-    pack_as(&source, folder.path(), keep()).unwrap();
+    pack_as(&source, folder.path(), OnDefect::Keep).unwrap();
     let contents = contents(folder.path());
     // The stream after the skipped one has its own values.
     assert_eq!(contents[0].1, [("b".to_owned(), 10)]);
     assert_eq!(contents[1].1.len(), 2);
     // The existing type counts, not the majority of what is appended.
     let more = odd(&[("3", vec![stream("a", Dtype::F64), stream("b", Dtype::U8)])]);
-    let append = PackOptions {
+    let append = || PackOptions {
         start: Start::Append,
-        ..keep()
+        on_defect: OnDefect::Keep,
+        ..PackOptions::default()
     };
-    let packed = pack_as(&more, folder.path(), append.clone()).unwrap();
+    let go = &mut |_| ControlFlow::Continue(());
+    let packed = pack(&more, folder.path(), append(), go).unwrap();
     assert!(packed.defects[0].what.contains("in the dataset"));
-    let error = pack_as(&more, folder.path(), append).unwrap_err();
+    let error = pack(&more, folder.path(), append(), go).unwrap_err();
     assert!(
         error.to_string().contains("`3` is already in the dataset"),
         "{error}"
@@ -198,7 +189,7 @@ fn an_episode_beyond_the_limits_is_dropped() {
         ("good", vec![stream("a", Dtype::I64)]),
     ]);
     let folder = tempfile::tempdir().unwrap();
-    let packed = pack_as(&source, folder.path(), keep()).unwrap();
+    let packed = pack_as(&source, folder.path(), OnDefect::Keep).unwrap();
     let ids: Vec<_> = contents(folder.path())
         .into_iter()
         .map(|(id, _)| id)
@@ -230,7 +221,7 @@ fn attributes_beyond_the_limit_are_skipped() {
     episode.splits = (0..300).map(|number| number.to_string()).collect();
     let source = Source::new(SourceInfo::new("test"), episodes);
     let folder = tempfile::tempdir().unwrap();
-    let packed = pack_as(&source, folder.path(), keep()).unwrap();
+    let packed = pack_as(&source, folder.path(), OnDefect::Keep).unwrap();
     let lost = packed.defects.iter().filter(|defect| defect.is_lost());
     assert_eq!(lost.count(), 3, "{:?}", packed.defects);
     let dataset = Dataset::open(folder.path()).unwrap();
@@ -276,15 +267,14 @@ fn any_error_of_one_episode_costs_that_episode() {
             let source = failing(&episodes, fails);
             let folder = tempfile::tempdir().unwrap();
             let target = folder.path().join("d.kino");
-            let report = &mut |_| ControlFlow::Continue(());
-            let error = pack(&source, &target, PackOptions::default(), report).unwrap_err();
+            let error = pack_as(&source, &target, OnDefect::Error).unwrap_err();
             let shown = match &error {
                 ImportError::Episode { episode, source } => format!("{episode} {source:?}"),
                 error => error.to_string(),
             };
             assert!(shown.contains('1') && shown.contains("is odd"), "{shown}");
             assert!(!target.exists(), "nothing to resume is left");
-            let packed = pack(&source, &target, keep(), report).unwrap();
+            let packed = pack_as(&source, &target, OnDefect::Keep).unwrap();
             assert_eq!(packed.committed.episodes, 2);
             assert_eq!(packed.defects.len(), 1);
             assert_eq!(packed.defects[0].episode.as_deref(), Some("1"));
@@ -305,7 +295,7 @@ fn when_no_episode_is_left_the_error_says_why_and_nothing_is_left_behind() {
     });
     let folder = tempfile::tempdir().unwrap();
     let target = folder.path().join("d.kino");
-    let error = pack_as(&source, &target, keep()).unwrap_err();
+    let error = pack_as(&source, &target, OnDefect::Keep).unwrap_err();
     assert!(matches!(error, ImportError::NothingLeft { .. }));
     for part in [
         "no episode can be imported",

@@ -4,19 +4,21 @@
 //! `tests/python/test_import_lerobot.py` compares real pixels.
 
 use std::fs;
-use std::ops::{ControlFlow, Range};
-use std::path::{Path, PathBuf};
+use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
 use kino_codec::{Dtype, FrameType};
 use kino_dataset::{Dataset, Kind};
 use kino_import::{
-    Action, Defect, FrameBuf, ImportError, ImportOptions, OnDefect, PackOptions, Pixels, Source,
-    Video, VideoError, VideoInfo, Videos, pack, survey,
+    Action, FrameBuf, ImportError, ImportOptions, OnDefect, Pixels, Source, Video, VideoError,
+    VideoInfo, Videos,
 };
 use serde_json::Value;
 
-use crate::{fixture, ids, position, read_all};
+use crate::damage::read_everything_with;
+use crate::expected::compare_stream;
+use crate::{copy, copy_tree, fixture, ids, pack_as, position, read_all, refused, surveyed};
 
 /// Knows how many frames each fixture's video has, by its length in bytes.
 #[derive(Debug)]
@@ -94,42 +96,11 @@ pub(crate) fn open(path: &Path) -> Source {
     kino_import::open(path, &options()).unwrap()
 }
 
-fn digest(bytes: &[u8]) -> String {
-    blake3::hash(bytes).to_hex()[..32].to_owned()
-}
-
-/// A copy of a fixture that a test may damage; its name has the version, for the stand-in.
-pub(crate) fn copy(version: &str) -> (tempfile::TempDir, PathBuf) {
-    let folder = tempfile::tempdir().unwrap();
-    let target = folder.path().join(version);
-    copy_tree(&fixture("lerobot").join(version), &target);
-    (folder, target)
-}
-
-pub(crate) fn copy_tree(source: &Path, target: &Path) {
-    fs::create_dir_all(target).unwrap();
-    for entry in fs::read_dir(source).unwrap() {
-        let path = entry.unwrap().path();
-        let target = target.join(path.file_name().unwrap());
-        if path.is_dir() {
-            copy_tree(&path, &target);
-        } else {
-            fs::copy(&path, &target).unwrap();
-        }
-    }
-}
-
 pub(crate) fn edit(path: &Path, change: impl Fn(String) -> String) {
     let text = fs::read_to_string(path).unwrap();
     let changed = change(text.clone());
     assert_ne!(changed, text, "nothing was changed in {}", path.display());
     fs::write(path, changed).unwrap();
-}
-
-fn faults(source: &Source) -> Vec<String> {
-    let found = survey(source, 1).unwrap();
-    let found = found.into_iter().filter(Defect::is_fault);
-    found.map(|defect| defect.to_string()).collect()
 }
 
 /// Compares one stream with the result of LeRobot's own reader.
@@ -139,17 +110,6 @@ fn compare(source: &Source, episode: usize, name: &str, expected: &Value) {
     assert_eq!(spec.frames, expected["frames"], "{name}");
     for step in [1, 4, 1000] {
         match read_all(source, episode, stream, step) {
-            FrameBuf::Bytes(texts) => {
-                let texts: Vec<_> = texts
-                    .iter()
-                    .map(|text| String::from_utf8_lossy(text))
-                    .collect();
-                let expected = expected["texts"].as_array().unwrap();
-                assert_eq!(texts.len() as u64, spec.frames);
-                for (frame, text) in texts.iter().enumerate() {
-                    assert_eq!(text, expected[frame % expected.len()].as_str().unwrap());
-                }
-            }
             FrameBuf::Values(bytes) if expected.get("file").is_some() => {
                 let first = expected["first_frame_in_file"].as_u64().unwrap();
                 for (frame, pixels) in bytes.chunks(48 * 64 * 3).enumerate() {
@@ -157,26 +117,7 @@ fn compare(source: &Source, episode: usize, name: &str, expected: &Value) {
                     assert!(pixels.iter().all(|&pixel| pixel == number), "{name}");
                 }
             }
-            FrameBuf::Values(bytes) => {
-                let FrameType::Values(ty) = &spec.frame else {
-                    panic!("{name} is text")
-                };
-                let numpy = match ty.dtype().name() {
-                    "f32" => "float32",
-                    "f64" => "float64",
-                    "i64" => "int64",
-                    "u16" => "uint16",
-                    "u8" => "uint8",
-                    other => other,
-                };
-                assert_eq!(numpy, expected["dtype"], "{name}");
-                assert_eq!(serde_json::json!(ty.shape()), expected["shape"], "{name}");
-                assert_eq!(
-                    digest(&bytes),
-                    expected["blake3"],
-                    "{name}, {step} at a time"
-                );
-            }
+            found => compare_stream(name, spec, &found, expected),
         }
     }
 }
@@ -187,7 +128,7 @@ fn every_stream_of_every_version_matches_lerobots_own_reader() {
         let source = open(&fixture("lerobot").join(version));
         let source = &source;
         assert_eq!(source.describe().format, format!("lerobot-{version}"));
-        assert_eq!(faults(source), [""; 0], "{version}");
+        assert_eq!(surveyed(source), [""; 0], "{version}");
         let episodes = expected["episodes"].as_array().unwrap();
         assert_eq!(source.episodes().len(), episodes.len());
         for (idx, expected) in episodes.iter().enumerate() {
@@ -233,10 +174,8 @@ fn kinds_clocks_and_attributes_are_kept() {
 
 #[test]
 fn without_a_decoder_the_error_names_the_extra() {
-    let error = kino_import::open(&fixture("lerobot/v2.1"), &ImportOptions::default());
-    let Err(error @ ImportError::Unsupported { .. }) = error else {
-        panic!("a video without a decoder")
-    };
+    let error = refused(&fixture("lerobot/v2.1"), &ImportOptions::default());
+    assert!(matches!(error, ImportError::Unsupported { .. }));
     assert!(
         error.to_string().contains("pip install 'kinograph[video]'"),
         "{error}"
@@ -247,7 +186,7 @@ const FRONT: &str = "videos/chunk-000/observation.images.front";
 
 #[test]
 fn missing_short_and_long_videos_are_defects_of_their_episodes() {
-    let (_folder, root) = copy("v2.1");
+    let (_folder, root) = copy("lerobot/v2.1");
     let front = root.join(FRONT);
     let file = |episode| front.join(format!("episode_{episode:06}.mp4"));
     let (nine, five) = (fs::read(file(0)).unwrap(), fs::read(file(1)).unwrap());
@@ -266,7 +205,7 @@ fn missing_short_and_long_videos_are_defects_of_their_episodes() {
             "lost: {FRONT}/episode_000002.mp4: is missing: the episode has no `observation.images.front`"
         ),
     ];
-    assert_eq!(faults(&source), expected);
+    assert_eq!(surveyed(&source), expected);
     let has_front = |episode: usize| {
         let streams = &source.episodes()[episode].streams;
         streams
@@ -276,14 +215,8 @@ fn missing_short_and_long_videos_are_defects_of_their_episodes() {
     assert_eq!([0, 1, 2, 3].map(has_front), [false, true, false, true]);
     for (on_defect, episodes) in [(OnDefect::Keep, 4), (OnDefect::DropEpisode, 1)] {
         let target = tempfile::tempdir().unwrap();
-        let options = PackOptions {
-            on_defect,
-            ..PackOptions::default()
-        };
-        let packed = pack(&source, target.path(), options, &mut |_| {
-            ControlFlow::Continue(())
-        });
-        assert_eq!(packed.unwrap().committed.episodes, episodes);
+        let packed = pack_as(&source, target.path(), on_defect).unwrap();
+        assert_eq!(packed.committed.episodes, episodes);
         assert_eq!(Dataset::open(target.path()).unwrap().len() as u64, episodes);
     }
 }
@@ -294,7 +227,7 @@ fn a_video_with_different_timestamps_is_a_defect() {
     let slow = folder.path().join("slow");
     copy_tree(&fixture("lerobot/v3.0"), &slow);
     let source = open(&slow);
-    let found = faults(&source);
+    let found = surveyed(&source);
     let of_front: Vec<_> = found.iter().filter(|what| what.contains("front")).collect();
     let file = "videos/observation.images.front/chunk-000/file-000.mp4";
     assert_eq!(of_front.len(), 4);
@@ -311,7 +244,7 @@ fn a_video_with_different_timestamps_is_a_defect() {
 
 #[test]
 fn wrong_counts_timestamps_and_indexes_are_listed_with_their_place() {
-    let (_folder, root) = copy("v2.1");
+    let (_folder, root) = copy("lerobot/v2.1");
     edit(&root.join("meta/episodes.jsonl"), |text| {
         text.replace("\"length\": 9", "\"length\": 10")
     });
@@ -323,7 +256,7 @@ fn wrong_counts_timestamps_and_indexes_are_listed_with_their_place() {
     fs::remove_file(root.join("data/chunk-001/episode_000003.parquet")).unwrap();
     let source = open(&root);
     assert_eq!(
-        faults(&source),
+        surveyed(&source),
         [
             "kept: data/chunk-000/episode_000000.parquet: has 9 frames of episode 0, but meta says 10",
             "kept: data/chunk-000/episode_000001.parquet:timestamp: of frame 4 is 0.090000 s, earlier than the \
@@ -349,13 +282,13 @@ fn wrong_counts_timestamps_and_indexes_are_listed_with_their_place() {
 
 #[test]
 fn a_truncated_info_is_a_defect_and_its_complete_members_are_used() {
-    let (_folder, root) = copy("v2.1");
+    let (_folder, root) = copy("lerobot/v2.1");
     let info = root.join("meta/info.json");
     edit(&info, |text| {
         text[..text.find("\"index\"").unwrap() + 30].to_owned()
     });
     let source = open(&root);
-    let found = faults(&source);
+    let found = surveyed(&source);
     assert_eq!(found.len(), 1, "{found:?}");
     assert!(
         found[0].starts_with("kept: meta/info.json: is not valid JSON (EOF"),
@@ -364,7 +297,7 @@ fn a_truncated_info_is_a_defect_and_its_complete_members_are_used() {
     let streams = source.episodes()[0].streams.len();
     // Only the version's folder and a passed rate.
     fs::write(&info, "{").unwrap();
-    let error = kino_import::open(&root, &options()).err().unwrap();
+    let error = refused(&root, &options());
     assert!(error.to_string().contains("pass --rate HZ"), "{error}");
     let options = ImportOptions {
         rate_hz: Some(30.0),
@@ -385,16 +318,13 @@ fn no_template_and_no_camera_leads_out_of_the_folder() {
         ("data_path", "/etc/passwd"),
         ("video_path", "../secret/{video_key}.mp4"),
     ] {
-        let (_folder, root) = copy("v2.1");
+        let (_folder, root) = copy("lerobot/v2.1");
         edit(&root.join("meta/info.json"), |text| {
             let mut info: Value = serde_json::from_str(&text).unwrap();
             info[name] = Value::from(path);
             info.to_string()
         });
-        let error = kino_import::open(&root, &options())
-            .err()
-            .unwrap()
-            .to_string();
+        let error = refused(&root, &options()).to_string();
         assert!(
             error.contains("leads out of the source's folder"),
             "{error}"
@@ -402,38 +332,19 @@ fn no_template_and_no_camera_leads_out_of_the_folder() {
     }
 }
 
-/// Opens a source and reads every frame of every stream.
-fn read_everything(root: &Path) -> kino_import::Result<u64> {
-    let source = kino_import::open(root, &options())?;
-    let mut frames = 0;
-    for (episode, spec) in source.episodes().iter().enumerate() {
-        for (stream, spec) in spec.streams.iter().enumerate() {
-            // No recording of these tests has more frames: damage may claim any number.
-            let mut start = 0;
-            while start < spec.frames.min(64) {
-                let end = spec.frames.min(start + 8);
-                source.read(episode, stream, start..end)?;
-                frames += end - start;
-                start = end;
-            }
-        }
-    }
-    Ok(frames)
-}
-
 /// Damages one file at many places; reading it must never panic.
 fn damage(version: &str, name: &str, step: usize) {
-    let (_folder, root) = copy(version);
+    let (_folder, root) = copy(&format!("lerobot/{version}"));
     let path = root.join(name);
-    let whole = fs::read(&path).unwrap();
-    assert!(read_everything(&root).is_ok());
+    let (whole, options) = (fs::read(&path).unwrap(), options());
+    assert!(read_everything_with(&root, &options).is_ok());
     for place in (0..whole.len()).step_by(step) {
         let mut bytes = whole.clone();
         bytes[place] ^= 1 << (place % 8);
         fs::write(&path, &bytes).unwrap();
-        let _ = read_everything(&root);
+        let _ = read_everything_with(&root, &options);
         fs::write(&path, &whole[..place]).unwrap();
-        let _ = read_everything(&root);
+        let _ = read_everything_with(&root, &options);
     }
     // The footer is at the end, and its values are trusted first.
     for back in 1..whole.len().min(200) {
@@ -441,7 +352,7 @@ fn damage(version: &str, name: &str, step: usize) {
         let place = bytes.len() - back;
         bytes[place] = bytes[place].wrapping_add(0x7f);
         fs::write(&path, &bytes).unwrap();
-        let _ = read_everything(&root);
+        let _ = read_everything_with(&root, &options);
     }
 }
 
@@ -461,14 +372,14 @@ fn damaged_metadata_never_panics() {
 
 #[test]
 fn a_truncated_table_loses_its_episodes_and_no_others() {
-    let (_folder, root) = copy("v3.0");
+    let (_folder, root) = copy("lerobot/v3.0");
     let path = root.join("data/chunk-000/file-000.parquet");
     let bytes = fs::read(&path).unwrap();
     fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
     let source = open(&root);
     let ids = ids(&source);
     assert_eq!(ids, ["episode_000002", "episode_000003"]);
-    let lost = faults(&source);
+    let lost = surveyed(&source);
     assert_eq!(lost.len(), 2, "{lost:?}");
     assert!(lost[0].starts_with("lost: data/chunk-000/file-000.parquet: `footer` cannot be read"));
 }

@@ -28,13 +28,41 @@ mod rlds;
 mod tars;
 mod zarr;
 
+use std::ops::ControlFlow;
 use std::path::Path;
 
-use fixtures::fixture;
-use kino_import::{Action, FrameBuf, ImportOptions, Source};
+use fixtures::{copy, copy_tree, fixture};
+use kino_import::{
+    Action, Defect, FrameBuf, ImportError, ImportOptions, OnDefect, PackOptions, Packed, Result,
+    Source, survey,
+};
 
 fn open(path: &Path) -> Source {
     kino_import::open(path, &ImportOptions::default()).unwrap()
+}
+
+/// The error of opening a source.
+fn refused(path: &Path, options: &ImportOptions) -> ImportError {
+    kino_import::open(path, options).err().unwrap()
+}
+
+fn with_rate(rate_hz: f64) -> ImportOptions {
+    ImportOptions {
+        rate_hz: Some(rate_hz),
+        ..ImportOptions::default()
+    }
+}
+
+fn pack_as(source: &Source, target: &Path, on_defect: OnDefect) -> Result<Packed> {
+    let options = PackOptions {
+        on_defect,
+        ..PackOptions::default()
+    };
+    kino_import::pack(source, target, options, &mut |_| ControlFlow::Continue(()))
+}
+
+fn digest(bytes: &[u8]) -> String {
+    blake3::hash(bytes).to_hex()[..32].to_owned()
 }
 
 /// The position of an episode's stream.
@@ -77,4 +105,15 @@ fn defects(source: &Source, action: Action) -> Vec<String> {
         .filter(|defect| defect.action == action)
         .map(|defect| format!("{}: {}", defect.place, defect.what))
         .collect()
+}
+
+/// What is wrong, as shown to the user.
+fn faults(defects: &[Defect]) -> Vec<String> {
+    let faults = defects.iter().filter(|defect| defect.is_fault());
+    faults.map(ToString::to_string).collect()
+}
+
+/// What the survey finds wrong.
+fn surveyed(source: &Source) -> Vec<String> {
+    faults(&survey(source, 1).unwrap())
 }

@@ -1,11 +1,11 @@
 //! MCAP files that are truncated, damaged, or lie.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use kino_import::{Action, FrameBuf, ImportOptions, Source};
 
-use crate::{defects, fixture, read_all};
+use crate::{defects, faults, fixture, read_all};
 
 fn bytes(name: &str) -> Vec<u8> {
     fs::read(fixture(&format!("mcap/{name}.mcap"))).unwrap()
@@ -13,13 +13,17 @@ fn bytes(name: &str) -> Vec<u8> {
 
 /// Opens these bytes as a file.
 fn open(folder: &Path, bytes: &[u8]) -> Result<Source, String> {
-    let path: PathBuf = folder.join("some.mcap");
+    let path = folder.join("some.mcap");
     fs::write(&path, bytes).unwrap();
-    let options = ImportOptions {
+    kino_import::open(&path, &as_mcap()).map_err(|error| error.to_string())
+}
+
+/// What does not begin like the format is not recognised.
+fn as_mcap() -> ImportOptions {
+    ImportOptions {
         format: Some("mcap".to_owned()),
         ..ImportOptions::default()
-    };
-    kino_import::open(&path, &options).map_err(|error| error.to_string())
+    }
 }
 
 /// Reads every frame of a source.
@@ -36,18 +40,15 @@ fn read_everything(source: &Source) -> u64 {
 }
 
 fn frames(source: &Source) -> u64 {
-    let streams = source
-        .episodes()
-        .iter()
-        .flat_map(|episode| &episode.streams);
+    let streams = source.episodes().iter().flat_map(|one| &one.streams);
     streams.map(|stream| stream.frames).sum()
 }
 
 #[test]
 fn a_file_without_its_end_yields_what_was_finished() {
     let folder = tempfile::tempdir().unwrap();
-    let whole = bytes("ros2_zstd");
-    let source = open(folder.path(), &whole[..whole.len() / 2]).unwrap();
+    let bytes = bytes("ros2_zstd");
+    let source = open(folder.path(), &bytes[..bytes.len() / 2]).unwrap();
     let lost = defects(&source, Action::Skipped);
     let cut = lost
         .iter()
@@ -58,7 +59,7 @@ fn a_file_without_its_end_yields_what_was_finished() {
         source.describe().defects[0].episode.as_deref(),
         Some("some")
     );
-    let all = open(folder.path(), &whole).unwrap();
+    let all = open(folder.path(), &bytes).unwrap();
     assert!(frames(&source) > 0 && frames(&source) < frames(&all));
 }
 
@@ -70,12 +71,8 @@ fn every_truncation_is_read_and_frames_only_grow() {
         for len in (0..whole.len()).step_by(97) {
             match open(folder.path(), &whole[..len]) {
                 Ok(source) => {
-                    let faults = source
-                        .describe()
-                        .defects
-                        .iter()
-                        .filter(|defect| defect.is_fault());
-                    assert!(faults.count() > 0, "{name} {len}");
+                    let faults = faults(&source.describe().defects);
+                    assert!(!faults.is_empty(), "{name} {len}");
                     assert_eq!(read_everything(&source), frames(&source), "{name} {len}");
                     last = frames(&source);
                 }
@@ -132,38 +129,18 @@ fn record(kind: u8, body: &[u8]) -> Vec<u8> {
 }
 
 fn text(text: &str) -> Vec<u8> {
-    [
-        &u32::try_from(text.len()).unwrap().to_le_bytes()[..],
-        text.as_bytes(),
-    ]
-    .concat()
+    let len = u32::try_from(text.len()).unwrap().to_le_bytes();
+    [&len[..], text.as_bytes()].concat()
 }
 
 fn schema(encoding: &str, data: &str) -> Vec<u8> {
-    record(
-        3,
-        &[
-            &1u16.to_le_bytes()[..],
-            &text("toy/Thing"),
-            &text(encoding),
-            &text(data),
-        ]
-        .concat(),
-    )
+    let texts = [text("toy/Thing"), text(encoding), text(data)].concat();
+    record(3, &[&1u16.to_le_bytes()[..], &texts].concat())
 }
 
 fn channel(encoding: &str) -> Vec<u8> {
-    let ids = [0, 0, 1, 0];
-    record(
-        4,
-        &[
-            &ids[..],
-            &text("/thing"),
-            &text(encoding),
-            &0u32.to_le_bytes(),
-        ]
-        .concat(),
-    )
+    let texts = [text("/thing"), text(encoding), vec![0; 4]].concat();
+    record(4, &[&[0, 0, 1, 0][..], &texts].concat())
 }
 
 fn message(data: &[u8]) -> Vec<u8> {
@@ -172,28 +149,20 @@ fn message(data: &[u8]) -> Vec<u8> {
 }
 
 fn chunk(len: u64, compression: &str, stored: &[u8]) -> Vec<u8> {
-    let head = [
-        &[0; 16][..],
-        &len.to_le_bytes(),
-        &[0; 4],
-        &text(compression),
-    ]
-    .concat();
-    record(
-        6,
-        &[&head[..], &(stored.len() as u64).to_le_bytes(), stored].concat(),
-    )
+    let (len, stored_len) = (len.to_le_bytes(), (stored.len() as u64).to_le_bytes());
+    let head = [&[0; 16][..], &len, &[0; 4], &text(compression), &stored_len];
+    record(6, &[&head.concat(), stored].concat())
+}
+
+/// A file of these records.
+fn whole(records: &[&[u8]]) -> Vec<u8> {
+    [MAGIC, &records.concat(), &record(2, &[0; 20]), MAGIC].concat()
 }
 
 /// A file of one good topic and of something else.
 fn file(more: &[u8]) -> Vec<u8> {
-    let good = [
-        schema("ros2msg", "uint8 x"),
-        channel("cdr"),
-        message(&[0, 1, 0, 0, 7]),
-    ]
-    .concat();
-    [MAGIC, &good, more, &record(2, &[0; 20]), MAGIC].concat()
+    let good = message(&[0, 1, 0, 0, 7]);
+    whole(&[&schema("ros2msg", "uint8 x"), &channel("cdr"), &good, more])
 }
 
 fn only_loss(more: &[u8]) -> String {
@@ -233,12 +202,11 @@ fn unreasonable_lengths_bombs_and_unknown_channels_are_reported() {
 fn unset_stamps_are_not_a_clock() {
     let folder = tempfile::tempdir().unwrap();
     let stamped = [&[0, 1, 0, 0][..], &[0; 8], &[7]].concat();
-    let parts = [
-        schema("ros2msg", "builtin_interfaces/Time stamp\nuint8 x"),
-        channel("cdr"),
-        message(&stamped),
-    ];
-    let bytes = [MAGIC, &parts.concat(), &record(2, &[0; 20]), MAGIC].concat();
+    let bytes = whole(&[
+        &schema("ros2msg", "builtin_interfaces/Time stamp\nuint8 x"),
+        &channel("cdr"),
+        &message(&stamped),
+    ]);
     let source = open(folder.path(), &bytes).unwrap();
     let stream = &source.episodes()[0].streams[0];
     assert_eq!(
@@ -274,16 +242,12 @@ fn invalid_and_endless_schemas_are_reported() {
         ("protobuf", "protobuf", "\u{7f}", "the schema `toy/Thing`"),
         ("json", "jsonschema", "{", "is not JSON"),
     ] {
-        let parts = [
-            schema(schema_encoding, data),
-            channel(encoding),
-            message(&[0, 1, 0, 0, 7, 7, 7, 7]),
-        ];
-        let bytes = [MAGIC, &parts.concat(), &record(2, &[0; 20]), MAGIC].concat();
-        let error = match open(folder.path(), &bytes) {
-            Err(error) => error,
-            Ok(source) => panic!("{data:?} has {} episodes", source.episodes().len()),
-        };
+        let bytes = whole(&[
+            &schema(schema_encoding, data),
+            &channel(encoding),
+            &message(&[0, 1, 0, 0, 7, 7, 7, 7]),
+        ]);
+        let error = open(folder.path(), &bytes).map(drop).unwrap_err();
         assert!(
             error.contains("no episode") && error.contains(word),
             "{error}"
@@ -300,12 +264,11 @@ fn a_schema_that_is_too_long_is_not_parsed() {
         ("json", "jsonschema", "[["),
         ("cdr", "ros2msg", "#\n"),
     ] {
-        let parts = [
-            schema(schema_encoding, &data.repeat(3 << 20)),
-            channel(encoding),
-            message(&[7]),
-        ];
-        let bytes = [MAGIC, &parts.concat(), &record(2, &[0; 20]), MAGIC].concat();
+        let bytes = whole(&[
+            &schema(schema_encoding, &data.repeat(3 << 20)),
+            &channel(encoding),
+            &message(&[7]),
+        ]);
         let error = open(folder.path(), &bytes).map(drop).unwrap_err();
         let what = "the schema `toy/Thing` has 6291456 bytes; the limit is 4194304";
         assert!(error.contains(what), "{error}");

@@ -9,7 +9,7 @@ use kino_import::{Action, ClockSpec, FrameBuf, ImportOptions, Source, is_shift};
 use serde_json::{Value, json};
 
 use crate::expected::{self, expected};
-use crate::{defects, fixture, ids, open, position, read_all};
+use crate::{defects, digest, fixture, ids, open, position, read_all, refused, with_rate};
 
 type Hashes = BTreeMap<String, String>;
 
@@ -21,10 +21,6 @@ fn parse<T: serde::de::DeserializeOwned>(name: &str, key: &str) -> T {
         key => value[key].take(),
     };
     serde_json::from_value(value).unwrap()
-}
-
-fn digest(bytes: &[u8]) -> String {
-    blake3::hash(bytes).to_hex()[..32].to_owned()
 }
 
 /// Compares every numeric stream with `expected` (by path in the file) and returns how many there were.
@@ -259,12 +255,8 @@ fn real_and_generated_recordings_match_h5py() {
         return;
     };
     let expected: BTreeMap<String, Hashes> = parse("recordings.json", "");
-    let options = ImportOptions {
-        rate_hz: Some(20.0),
-        ..ImportOptions::default()
-    };
     for (name, hashes) in &expected {
-        let source = kino_import::open(&folder.join(name), &options).unwrap();
+        let source = kino_import::open(&folder.join(name), &with_rate(20.0)).unwrap();
         assert_eq!(compare(&source, hashes), hashes.len(), "{name}");
     }
 }
@@ -276,15 +268,9 @@ fn a_genuine_robomimic_file_needs_a_rate_and_lists_the_demos_it_lacks() {
         println!("skipped: no recordings; set KINOGRAPH_TEST_DATA to their folder");
         return;
     };
-    let error = kino_import::open(&path, &ImportOptions::default())
-        .err()
-        .unwrap();
+    let error = refused(&path, &ImportOptions::default());
     assert!(error.to_string().contains("pass --rate HZ"), "{error}");
-    let options = ImportOptions {
-        rate_hz: Some(20.0),
-        ..ImportOptions::default()
-    };
-    let source = kino_import::open(&path, &options).unwrap();
+    let source = kino_import::open(&path, &with_rate(20.0)).unwrap();
     assert_eq!(source.episodes().len(), 2);
     let lost = defects(&source, Action::Skipped);
     assert_eq!(lost.len(), 8);

@@ -4,13 +4,12 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use kino_dataset::{Dataset, Level, Start, verify};
-use kino_import::{
-    FrameBuf, ImportError, ImportOptions, OnDefect, PackOptions, Packed, Progress, Source, open,
-    pack,
-};
+use kino_import::{FrameBuf, ImportError, OnDefect, PackOptions, Packed, Progress, Source, pack};
 use serde_json::Value;
 
-use crate::{fixture, read_all};
+use crate::expected::{compare_pixels, expected};
+use crate::tars::without_ending;
+use crate::{fixture, open, pack_as, read_all, with_rate};
 
 pub(crate) fn pack_all(source: &Source, target: &Path, start: Start) -> Packed {
     let options = PackOptions {
@@ -75,7 +74,7 @@ pub(crate) fn assert_same(source: &Source, dataset: &Dataset) {
 fn a_robomimic_file_is_packed_losslessly() {
     let folder = tempfile::tempdir().unwrap();
     let target = folder.path().join("lift.kino");
-    let source = crate::open(&fixture("robomimic.hdf5"));
+    let source = open(&fixture("robomimic.hdf5"));
     let packed = pack_all(&source, &target, Start::New);
     assert_eq!(
         (packed.committed.episodes, packed.resumed, packed.shifts),
@@ -94,7 +93,7 @@ fn a_robomimic_file_is_packed_losslessly() {
 #[test]
 fn metadata_of_the_source_is_kept() {
     let folder = tempfile::tempdir().unwrap();
-    let source = crate::open(&fixture("robomimic.hdf5"));
+    let source = open(&fixture("robomimic.hdf5"));
     pack_all(&source, folder.path(), Start::New);
     let dataset = Dataset::open(folder.path()).unwrap();
     let table = dataset.table();
@@ -120,7 +119,7 @@ fn metadata_of_the_source_is_kept() {
 #[test]
 fn jpeg_files_are_stored_unchanged() {
     let folder = tempfile::tempdir().unwrap();
-    let source = crate::open(&fixture("act_jpeg.hdf5"));
+    let source = open(&fixture("act_jpeg.hdf5"));
     pack_all(&source, folder.path(), Start::New);
     assert_same(&source, &Dataset::open(folder.path()).unwrap());
 }
@@ -128,7 +127,7 @@ fn jpeg_files_are_stored_unchanged() {
 #[test]
 fn a_stopped_pack_leaves_no_version_and_is_resumed() {
     let folder = tempfile::tempdir().unwrap();
-    let source = crate::open(&fixture("robomimic.hdf5"));
+    let source = open(&fixture("robomimic.hdf5"));
     let mut options = PackOptions {
         on_defect: OnDefect::Keep,
         ..PackOptions::default()
@@ -155,11 +154,9 @@ fn appending_keeps_the_metadata_of_both_sources() {
     let target = folder.path().join("both.kino");
     let copy = folder.path().join("episode_0.hdf5");
     std::fs::copy(fixture("act_jpeg.hdf5"), &copy).unwrap();
-    let (first, second) = (crate::open(&fixture("act_jpeg.hdf5")), crate::open(&copy));
+    let (first, second) = (open(&fixture("act_jpeg.hdf5")), open(&copy));
     pack_all(&first, &target, Start::New);
-    let error = pack(&first, &target, PackOptions::default(), &mut |_| {
-        ControlFlow::Continue(())
-    });
+    let error = pack_as(&first, &target, OnDefect::Error);
     assert!(matches!(error, Err(ImportError::Dataset { .. })));
     pack_all(&second, &target, Start::Append);
     let dataset = Dataset::open(&target).unwrap();
@@ -171,14 +168,37 @@ fn appending_keeps_the_metadata_of_both_sources() {
 }
 
 #[test]
+fn sources_of_every_library_are_packed_frame_by_frame() {
+    for (name, images) in [
+        ("rlds/toy/1.0.0", 0),
+        ("mds/steps", 6),
+        ("mds/steps_zstd", 6),
+        ("mds/episodes", 3),
+        ("webdataset/steps", 3),
+        ("webdataset/episodes", 3),
+        ("folders/robo/packed.robo", 0),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let source = kino_import::open(&fixture(name), &with_rate(20.0)).unwrap();
+        pack_all(&source, folder.path(), Start::New);
+        let dataset = Dataset::open(folder.path()).unwrap();
+        assert_same(&source, &dataset);
+        let sources = &dataset.manifest().attributes["sources"];
+        assert_eq!(sources[0]["format"], source.describe().format);
+        if images > 0 {
+            let (format, name) = name.split_once('/').unwrap();
+            let expected = expected(&format!("{format}/expected.json"), name);
+            let compared = compare_pixels(&dataset, &expected, without_ending);
+            assert_eq!(compared, images, "{name}");
+        }
+    }
+}
+
+#[test]
 fn recordings_are_packed_losslessly() {
     let Some(recordings) = crate::oracle::recordings() else {
         println!("skipped: no recordings; set KINOGRAPH_TEST_DATA to their folder");
         return;
-    };
-    let options = ImportOptions {
-        rate_hz: Some(20.0),
-        ..ImportOptions::default()
     };
     for name in [
         "real/robomimic/lift_ph_low_dim.hdf5",
@@ -186,7 +206,7 @@ fn recordings_are_packed_losslessly() {
         "generated/aloha/episode_0.hdf5",
     ] {
         let folder = tempfile::tempdir().unwrap();
-        let source = open(&recordings.join(name), &options).unwrap();
+        let source = kino_import::open(&recordings.join(name), &with_rate(20.0)).unwrap();
         pack_all(&source, folder.path(), Start::New);
         assert_same(&source, &Dataset::open(folder.path()).unwrap());
     }

@@ -1,15 +1,15 @@
 //! Part of a source: the requested streams and episodes, bit for bit, without opening files of the others.
 
 use std::fs;
-use std::ops::ControlFlow;
 use std::path::Path;
 
 use kino_dataset::{Dataset, Start};
-use kino_import::{ImportOptions, OnDefect, PackOptions, Part, Source, pack, survey};
+use kino_import::{ImportOptions, OnDefect, Part, Source};
 
-use crate::lerobot::{self, copy, copy_tree};
+use crate::export::lift;
+use crate::lerobot;
 use crate::pack::{assert_same, pack_all};
-use crate::{fixture, ids, position, read_all};
+use crate::{copy, copy_tree, faults, fixture, ids, open, pack_as, position, read_all, surveyed};
 
 fn part(streams: &[&str], exclude: &[&str], episodes: &[&str]) -> Part {
     let texts = |all: &[&str]| all.iter().map(|&text| text.to_owned()).collect();
@@ -51,8 +51,8 @@ fn assert_part_of(some: &Source, all: &Source) {
 
 #[test]
 fn an_hdf5_file_without_its_images_keeps_the_other_streams() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/lift_3demos.hdf5");
-    let all = kino_import::open(&path, &ImportOptions::default()).unwrap();
+    let path = lift();
+    let all = open(&path);
     let wanted = part(&["obs/*", "actions"], &["**_image"], &["0", "demo_2"]);
     let some = open_part(&path, wanted, None).unwrap();
     assert_eq!(ids(&some), ["demo_0", "demo_2"]);
@@ -95,16 +95,14 @@ fn a_shift_is_stored_once_with_its_base_and_completely_without_it() {
 fn a_lerobot_dataset_without_its_videos_needs_neither_videos_nor_a_decoder() {
     for version in ["v2.0", "v2.1", "v3.0"] {
         let all = lerobot::open(&fixture("lerobot").join(version));
-        let (_folder, root) = copy(version);
+        let (_folder, root) = copy(&format!("lerobot/{version}"));
         fs::remove_dir_all(root.join("videos")).unwrap();
         let some = open_part(&root, part(&[], &["observation.images.*"], &[]), None).unwrap();
         assert_eq!(ids(&some), ids(&all), "{version}");
         assert!(names(&some, 0).contains(&"action"));
         assert!(names(&some, 0).iter().all(|name| !name.contains("images")));
         assert_part_of(&some, &all);
-        let faults: Vec<_> = survey(&some, 1).unwrap();
-        let faults: Vec<_> = faults.iter().filter(|defect| defect.is_fault()).collect();
-        assert!(faults.is_empty(), "{version}: {faults:?}");
+        assert_eq!(surveyed(&some), [""; 0], "{version}");
         // Only the files that are read count as the source.
         let is_video = |path: &Path| path.extension().is_some_and(|ending| ending == "mp4");
         assert!(
@@ -118,7 +116,7 @@ fn a_lerobot_dataset_without_its_videos_needs_neither_videos_nor_a_decoder() {
 
 #[test]
 fn one_camera_and_some_episodes_of_a_lerobot_dataset() {
-    let (_folder, root) = copy("v2.1");
+    let (_folder, root) = copy("lerobot/v2.1");
     let all = lerobot::open(&root);
     let camera = *names(&all, 0)
         .iter()
@@ -137,12 +135,7 @@ fn one_camera_and_some_episodes_of_a_lerobot_dataset() {
     );
     assert_eq!(names(&some, 0), ["action", camera]);
     assert_part_of(&some, &all);
-    assert!(
-        survey(&some, 1)
-            .unwrap()
-            .iter()
-            .all(|defect| !defect.is_fault())
-    );
+    assert_eq!(surveyed(&some), [""; 0]);
 }
 
 #[test]
@@ -167,28 +160,13 @@ fn an_array_of_a_zarr_store_that_is_excluded_may_be_missing() {
         }
     }
     let damaged = open_part(&path, Part::default(), Some(10.0)).unwrap();
-    assert!(
-        damaged
-            .describe()
-            .defects
-            .iter()
-            .any(|defect| defect.is_fault())
-    );
+    assert_ne!(faults(&damaged.describe().defects), [""; 0]);
     let some = open_part(&path, part(&[], &[image], &["1-2"]), Some(10.0)).unwrap();
     assert_eq!(ids(&some), ["episode_1", "episode_2"]);
     assert!(!names(&some, 0).contains(&image));
-    assert!(
-        some.describe()
-            .defects
-            .iter()
-            .all(|defect| !defect.is_fault())
-    );
+    assert_eq!(faults(&some.describe().defects), [""; 0]);
     let target = folder.path().join("d.kino");
-    let options = PackOptions {
-        on_defect: OnDefect::Error,
-        ..PackOptions::default()
-    };
-    pack(&some, &target, options, &mut |_| ControlFlow::Continue(())).unwrap();
+    pack_as(&some, &target, OnDefect::Error).unwrap();
     assert_same(&some, &Dataset::open(&target).unwrap());
 }
 
@@ -209,7 +187,7 @@ fn a_camera_folder_that_is_excluded_is_not_opened() {
     assert_part_of(&some, &all);
     let target = folder.path().join("d.kino");
     let packed = pack_all(&some, &target, Start::New);
-    assert!(packed.defects.iter().all(|defect| !defect.is_fault()));
+    assert_eq!(faults(&packed.defects), [""; 0]);
     // What was not packed does not count as the source either.
     let bytes = |folder: &str| -> u64 {
         let files = fs::read_dir(path.join(folder)).unwrap();
@@ -233,7 +211,7 @@ fn a_camera_folder_that_is_excluded_is_not_opened() {
 
 #[test]
 fn a_pattern_that_matches_nothing_is_refused_with_the_nearest_name() {
-    let hdf5 = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/lift_3demos.hdf5");
+    let hdf5 = lift();
     let zarr = fixture("zarr/pusht.zarr");
     let lerobot = fixture("lerobot/v2.1");
     for (path, wanted, expected) in [

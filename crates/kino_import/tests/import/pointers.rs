@@ -1,22 +1,14 @@
 //! Git LFS pointers in place of all or some files of a recording.
 
 use std::fs;
-use std::ops::ControlFlow;
 use std::path::Path;
 
-use kino_import::{ImportOptions, OnDefect, PackOptions, Source, pack, survey};
+use kino_import::{ImportOptions, OnDefect, Source};
 
-use crate::lerobot::{self, copy, copy_tree};
-use crate::{fixture, ids};
+use crate::{copy, copy_tree, fixture, ids, lerobot, pack_as, refused, surveyed, with_rate};
 
 const POINTER: &str = "version https://git-lfs.github.com/spec/v1\n\
     oid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n";
-
-fn faults(source: &Source) -> Vec<String> {
-    let defects = survey(source, 1).unwrap();
-    let faults = defects.iter().filter(|defect| defect.is_fault());
-    faults.map(ToString::to_string).collect()
-}
 
 #[test]
 fn a_pointer_in_place_of_a_recording_names_the_command_that_fetches_it() {
@@ -34,9 +26,7 @@ fn a_pointer_in_place_of_a_recording_names_the_command_that_fetches_it() {
     ] {
         let path = folder.path().join(name);
         fs::write(&path, POINTER).unwrap();
-        let error = kino_import::open(&path, &ImportOptions::default())
-            .err()
-            .unwrap();
+        let error = refused(&path, &ImportOptions::default());
         let expected = format!(
             "{name}: is a Git LFS pointer, not the data; run `git lfs pull` in {}",
             folder.path().display()
@@ -48,13 +38,13 @@ fn a_pointer_in_place_of_a_recording_names_the_command_that_fetches_it() {
 
 #[test]
 fn pointers_among_the_files_of_a_lerobot_dataset_are_defects_of_their_episodes() {
-    let (_folder, root) = copy("v2.1");
+    let (_folder, root) = copy("lerobot/v2.1");
     let video = "videos/chunk-000/observation.images.front/episode_000000.mp4";
     let table = "data/chunk-000/episode_000001.parquet";
     fs::write(root.join(video), POINTER).unwrap();
     fs::write(root.join(table), POINTER).unwrap();
     let source = lerobot::open(&root);
-    let found = faults(&source);
+    let found = surveyed(&source);
     let lost = |file: &str| {
         let folder = root.join(file);
         let folder = folder.parent().unwrap().display().to_string();
@@ -65,12 +55,7 @@ fn pointers_among_the_files_of_a_lerobot_dataset_are_defects_of_their_episodes()
 }
 
 fn pack_strictly(source: &Source, target: &Path) -> String {
-    let options = PackOptions {
-        on_defect: OnDefect::Error,
-        ..PackOptions::default()
-    };
-    let packed = pack(source, target, options, &mut |_| ControlFlow::Continue(()));
-    let error = packed.err().unwrap();
+    let error = pack_as(source, target, OnDefect::Error).err().unwrap();
     let causes = std::iter::successors(Some(&error as &dyn std::error::Error), |error| {
         error.source()
     });
@@ -96,11 +81,7 @@ fn a_pointer_among_the_chunks_of_a_zarr_store_or_the_images_of_a_folder_is_repor
     copy_tree(&fixture("folders/images"), &images);
     fs::write(images.join("episode_1/front/000003.png"), POINTER).unwrap();
     for path in [&zarr, &images] {
-        let options = ImportOptions {
-            rate_hz: Some(10.0),
-            ..ImportOptions::default()
-        };
-        let source = kino_import::open(path, &options).unwrap();
+        let source = kino_import::open(path, &with_rate(10.0)).unwrap();
         let error = pack_strictly(&source, &folder.path().join("d.kino"));
         assert!(
             error.contains("is a Git LFS pointer, not the data; run `git lfs pull` in "),

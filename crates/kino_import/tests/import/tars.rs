@@ -3,22 +3,20 @@
 use std::fs;
 use std::path::Path;
 
-use kino_dataset::{Dataset, Kind, Start};
-use kino_import::{Action, ClockSpec, ImportOptions, Source};
+use kino_dataset::Kind;
+use kino_import::{Action, ClockSpec, Source};
 use serde_json::json;
 
-use crate::damage::{Damage, survive};
-use crate::expected::{compare, compare_pixels, expected};
-use crate::pack::{assert_same, pack_all};
-use crate::rlds::with_rate;
-use crate::{defects, fixture, position};
+use crate::damage::survive;
+use crate::expected::{compare, expected};
+use crate::{defects, fixture, open, position, refused, with_rate};
 
 fn steps() -> Source {
     kino_import::open(&fixture("webdataset/steps"), &with_rate(20.0)).unwrap()
 }
 
 /// Streams have no file extension.
-fn without_ending(name: &str) -> Option<String> {
+pub(crate) fn without_ending(name: &str) -> Option<String> {
     Some(name.split('.').next().unwrap().to_owned())
 }
 
@@ -41,8 +39,7 @@ fn a_sample_per_step_matches_webdataset() {
 
 #[test]
 fn a_sample_per_episode_matches_webdataset() {
-    let options = ImportOptions::default();
-    let source = kino_import::open(&fixture("webdataset/episodes"), &options).unwrap();
+    let source = open(&fixture("webdataset/episodes"));
     let expected = expected("webdataset/expected.json", "episodes");
     assert_eq!(compare(&source, &expected, without_ending), 3 * 4);
     assert_eq!(source.describe().format, "webdataset-episodes");
@@ -65,7 +62,7 @@ fn a_sample_per_episode_matches_webdataset() {
 fn an_npz_per_demo_matches_numpy() {
     for name in ["robo/data.robo", "robo/packed.robo"] {
         let path = fixture("folders").join(name);
-        let source = kino_import::open(&path, &ImportOptions::default()).unwrap();
+        let source = open(&path);
         let expected = expected("folders/expected.json", name);
         let same = |name: &str| Some(name.to_owned());
         assert_eq!(compare(&source, &expected, same), 3 * 5);
@@ -76,34 +73,6 @@ fn an_npz_per_demo_matches_numpy() {
         let spec = &source.episodes()[0].streams[position(&source, 0, "actions")];
         assert_eq!(spec.clock, ClockSpec::Regular { rate_hz: 20.0 });
     }
-}
-
-#[test]
-fn tars_are_packed_frame_by_frame() {
-    for (name, kind) in [
-        ("webdataset/steps", "steps"),
-        ("webdataset/episodes", "episodes"),
-        ("folders/robo/packed.robo", ""),
-    ] {
-        let folder = tempfile::tempdir().unwrap();
-        let source = kino_import::open(&fixture(name), &with_rate(20.0)).unwrap();
-        pack_all(&source, folder.path(), Start::New);
-        let dataset = Dataset::open(folder.path()).unwrap();
-        assert_same(&source, &dataset);
-        if !kind.is_empty() {
-            let expected = expected("webdataset/expected.json", kind);
-            assert_eq!(compare_pixels(&dataset, &expected, without_ending), 3);
-        }
-    }
-}
-
-#[test]
-fn a_missing_rate_is_an_error_that_asks_for_one() {
-    let options = ImportOptions::default();
-    let error = kino_import::open(&fixture("webdataset/steps"), &options)
-        .err()
-        .unwrap();
-    assert!(error.to_string().contains("pass --rate HZ"), "{error}");
 }
 
 /// A tar with these members.
@@ -167,7 +136,7 @@ fn a_compressed_tar_is_refused_with_advice() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.tar.gz");
     fs::write(&path, [0x1f, 0x8b, 8, 0]).unwrap();
-    let error = kino_import::open(&path, &with_rate(1.0)).err().unwrap();
+    let error = refused(&path, &with_rate(1.0));
     assert!(error.to_string().contains("gzip -dc"), "{error}");
 }
 
@@ -179,9 +148,7 @@ fn damage_is_survived() {
         ("webdataset/episodes", "episodes-000000.tar", 113),
         ("folders/robo", "packed.robo", 41),
     ] {
-        for damage in [Damage::Flip, Damage::Fill, Damage::Cut] {
-            survive(&fixture(folder), file, &options, damage, step);
-        }
+        survive(&fixture(folder), file, &options, [step; 3]);
     }
 }
 
@@ -192,7 +159,7 @@ fn an_npz_with_a_wrong_checksum_is_a_defect() {
     let mut bytes = fs::read(fixture("folders/robo/data.robo")).unwrap();
     bytes[1000] ^= 1;
     fs::write(&path, bytes).unwrap();
-    let source = kino_import::open(&path, &ImportOptions::default()).unwrap();
+    let source = open(&path);
     let lost = defects(&source, Action::Skipped);
     assert!(
         lost.len() == 1 && lost[0].ends_with("does not match its checksum in the zip"),

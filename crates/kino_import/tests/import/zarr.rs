@@ -12,10 +12,8 @@ use serde_json::{Value, json};
 
 use crate::damage::read_everything_with;
 use crate::expected::{compare_streams, expected};
-use crate::lerobot::copy_tree;
 use crate::pack::{assert_same, pack_all};
-use crate::rlds::with_rate;
-use crate::{defects, fixture, position, read_all};
+use crate::{copy_tree, defects, fixture, position, read_all, with_rate};
 
 pub(crate) fn open_at(path: &Path, rate_hz: f64) -> Result<Source> {
     kino_import::open(path, &with_rate(rate_hz))

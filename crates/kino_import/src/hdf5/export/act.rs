@@ -8,6 +8,7 @@
 //! | JPEG files, if all cameras have them | rows of bytes, padded with zeros; `compress` and `compress_len` |
 //! | rate | `fps`, unless it is ALOHA's 50 Hz |
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -28,17 +29,12 @@ pub(crate) fn prepare(outline: &mut Outline) -> Result<()> {
     outline.one_clock("action")?;
     outline.rename_episodes(|id, _| id.replace(['/', '\\'], "_"))?;
     let splits = outline.episodes.iter().flat_map(|episode| &episode.splits);
-    let mut splits: Vec<_> = splits.cloned().collect();
-    splits.sort();
-    splits.dedup();
-    for split in splits {
-        let place = format!("split `{split}`");
-        outline.lose(&place, "cannot be stored: each file is one episode");
-    }
-    let names: Vec<_> = outline.attributes.keys().cloned().collect();
-    for name in names {
-        let place = format!("attribute `{name}` of the dataset");
-        outline.lose(&place, "cannot be stored: each file is one episode");
+    let splits: BTreeSet<_> = splits.map(|split| format!("split `{split}`")).collect();
+    let names = outline.attributes.keys();
+    let names = names.map(|name| format!("attribute `{name}` of the dataset"));
+    for place in splits.into_iter().chain(names) {
+        let what = "cannot be stored: each file is one episode";
+        outline.losses.lose(place, what);
     }
     Ok(())
 }

@@ -31,16 +31,14 @@ pub(crate) fn prepare(outline: &mut Outline) -> Result<()> {
             id.to_owned()
         }
     })?;
-    let rates = outline.episodes.iter().map(|episode| episode.rate_hz);
-    let first = rates.clone().next().unwrap_or(0.0);
-    if rates.into_iter().any(|rate_hz| rate_hz != first) {
+    if !outline.has_one_rate() {
         let what = "differs between episodes; the file has only one `control_freq`";
-        outline.lose("the rate", what);
+        outline.losses.lose("the rate", what);
     }
     let args = outline.attributes.get("env_args");
     if args.is_some_and(|args| !args.is_object()) {
         let what = "cannot be stored: `env_args` of the dataset is not a JSON object";
-        outline.lose("the rate", what);
+        outline.losses.lose("the rate", what);
     }
     Ok(())
 }

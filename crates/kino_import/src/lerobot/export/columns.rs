@@ -41,7 +41,6 @@ pub(super) struct Column {
     /// As `info.json` has them.
     dtype: &'static str,
     shape: Vec<usize>,
-    /// Whether it has statistics.
     has_stats: bool,
 }
 
@@ -84,7 +83,6 @@ pub(super) fn image(stream: &StreamOutline) -> Option<ImageSize> {
     })
 }
 
-/// The size of an image.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ImageSize {
     pub(super) height: usize,

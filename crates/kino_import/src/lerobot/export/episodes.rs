@@ -30,15 +30,12 @@ use crate::export::Outline;
 /// Rows that are written at a time; they are buffered in memory until then.
 const ROWS_AT_ONCE: usize = 256;
 
-/// The row of one episode.
 #[derive(Default)]
 pub(super) struct EpisodeRow {
     pub(super) number: usize,
     /// Its frames among all.
     pub(super) frames: Range<usize>,
-    /// The file of its data.
     pub(super) data: FilePlace,
-    /// The file of its videos.
     pub(super) videos: FilePlace,
     /// The file of the row itself; set when it is written.
     pub(super) meta: FilePlace,
@@ -59,66 +56,51 @@ pub(super) struct EpisodeRows {
     all: BTreeMap<String, Stats>,
 }
 
-/// A column of the table.
 struct EpisodeColumn {
     name: String,
     form: Form,
-    cell: Box<dyn Fn(&EpisodeRow) -> Cell<'_>>,
+    write: Box<WriteRow>,
 }
 
-/// What a row has in a column.
-enum Cell<'a> {
-    Null,
-    Whole(u64),
-    Float(f64),
-    Texts(&'a [String]),
-    Json(&'a Value),
-    /// Floats of this shape.
-    Floats(Vec<f64>, &'a [usize]),
-    /// A list of one number.
-    Count(u64),
-}
+/// Writes what a row has in a column.
+type WriteRow = dyn Fn(&mut ColumnWriter<'_>, &EpisodeRow) -> kino_parquet::Result<()>;
 
 impl EpisodeColumn {
     fn new(
         name: impl Into<String>,
         form: Form,
-        cell: impl Fn(&EpisodeRow) -> Cell<'_> + 'static,
+        write: impl Fn(&mut ColumnWriter<'_>, &EpisodeRow) -> kino_parquet::Result<()> + 'static,
     ) -> Self {
         Self {
             name: name.into(),
             form,
-            cell: Box::new(cell),
+            write: Box::new(write),
         }
     }
 
     fn whole(name: impl Into<String>, of: impl Fn(&EpisodeRow) -> u64 + 'static) -> Self {
-        Self::new(name, WHOLE, move |row| Cell::Whole(of(row)))
+        Self::new(name, WHOLE, move |out, row| {
+            out.values([Some(signed(of(row)))])
+        })
     }
 
-    fn write(&self, out: &mut ColumnWriter<'_>, row: &EpisodeRow) -> Result<()> {
-        let signed = |number| i64::try_from(number).unwrap_or(i64::MAX);
-        match (self.form, (self.cell)(row)) {
-            (_, Cell::Null) => out.null(),
-            (_, Cell::Whole(number)) => out.values([Some(signed(number))]),
-            (_, Cell::Float(number)) => out.values([Some(number)]),
-            (_, Cell::Texts(texts)) => out.lists([texts]),
-            (_, Cell::Count(count)) => out.numbers(&signed(count).to_le_bytes(), &[1]),
-            (_, Cell::Floats(values, shape)) => {
-                let packed: Vec<u8> = values
-                    .iter()
-                    .flat_map(|value| value.to_le_bytes())
-                    .collect();
-                out.numbers(&packed, shape)
+    fn said(name: String, form: Form) -> Self {
+        let key = name.clone();
+        Self::new(name, form, move |out, row| {
+            match (form, row.said.get(&key).unwrap_or(&Value::Null)) {
+                (_, Value::Null) => out.null(),
+                (Form::Text, Value::String(text)) => out.text(Some(text)),
+                (Form::Text, value) => out.text(Some(&value.to_string())),
+                (_, Value::Bool(value)) => out.values([Some(*value)]),
+                (WHOLE, value) => out.values([Some(value.as_i64().unwrap_or(0))]),
+                (_, value) => out.values([Some(value.as_f64().unwrap_or(0.0))]),
             }
-            (Form::Text, Cell::Json(Value::String(text))) => out.text(Some(text)),
-            (Form::Text, Cell::Json(value)) => out.text(Some(&value.to_string())),
-            (_, Cell::Json(Value::Bool(value))) => out.values([Some(*value)]),
-            (WHOLE, Cell::Json(value)) => out.values([Some(value.as_i64().unwrap_or(0))]),
-            (_, Cell::Json(value)) => out.values([Some(value.as_f64().unwrap_or(0.0))]),
-        }?;
-        Ok(())
+        })
     }
+}
+
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 impl EpisodeRows {
@@ -132,7 +114,7 @@ impl EpisodeRows {
         use EpisodeColumn as Out;
         let mut all = vec![
             Out::whole("episode_index", |row| row.number as u64),
-            Out::new("tasks", Form::Texts, |row| Cell::Texts(&row.tasks)),
+            Out::new("tasks", Form::Texts, |out, row| out.lists([&*row.tasks])),
             Out::whole("length", |row| row.frames.len() as u64),
             Out::whole("data/chunk_index", |row| row.data.folder),
             Out::whole("data/file_index", |row| row.data.file),
@@ -143,19 +125,16 @@ impl EpisodeRows {
             let name = |what| format!("videos/{}/{what}", camera.name);
             all.push(Out::whole(name("chunk_index"), |row| row.videos.folder));
             all.push(Out::whole(name("file_index"), |row| row.videos.file));
-            let from = Out::new(name("from_timestamp"), FLOAT, |_| Cell::Float(0.0));
-            let to = Out::new(name("to_timestamp"), FLOAT, |row| {
-                Cell::Float(row.duration_s)
+            let from = Out::new(name("from_timestamp"), FLOAT, |out, _| {
+                out.values([Some(0.0)])
+            });
+            let to = Out::new(name("to_timestamp"), FLOAT, |out, row| {
+                out.values([Some(row.duration_s)])
             });
             all.extend([from, to]);
         }
-        for (name, form) in said_types(outline)? {
-            let key = name.clone();
-            all.push(Out::new(name, form, move |row| {
-                let value = row.said.get(&key).filter(|value| !value.is_null());
-                value.map_or(Cell::Null, Cell::Json)
-            }));
-        }
+        let said = said_types(outline)?.into_iter();
+        all.extend(said.map(|(name, form)| Out::said(name, form)));
         for column in columns {
             all.extend(stats_columns(column));
         }
@@ -174,7 +153,6 @@ impl EpisodeRows {
         })
     }
 
-    /// Adds an episode.
     pub(super) fn add(&mut self, row: EpisodeRow) -> Result<()> {
         for (name, stats) in &row.stats {
             match self.all.get_mut(name) {
@@ -214,7 +192,7 @@ impl EpisodeRows {
         let mut group = table.group()?;
         for column in &self.columns {
             let mut rows = self.waiting.iter();
-            group.column(|out| rows.try_for_each(|row| column.write(out, row)))?;
+            group.column(|out| rows.try_for_each(|row| (column.write)(out, row)))?;
         }
         group.finish()?;
         self.waiting.clear();
@@ -244,11 +222,13 @@ fn stats_columns(column: &Column) -> Vec<EpisodeColumn> {
         .enumerate()
         .map(|(idx, kind)| {
             let (name, form) = (column.name.clone(), numbers(Dtype::F64, shape.len()));
-            EpisodeColumn::new(format!("stats/{name}/{kind}"), form, move |row| {
-                row.stats.get(&name).map_or(Cell::Null, |stats| {
-                    let (_, values) = stats.kinds(Quantiles::Wanted).swap_remove(idx);
-                    Cell::Floats(values, &stats.shape)
-                })
+            EpisodeColumn::new(format!("stats/{name}/{kind}"), form, move |out, row| {
+                let Some(stats) = row.stats.get(&name) else {
+                    return out.null();
+                };
+                let (_, values) = stats.kinds(Quantiles::Wanted).swap_remove(idx);
+                let packed: Vec<_> = values.into_iter().flat_map(f64::to_le_bytes).collect();
+                out.numbers(&packed, &stats.shape)
             })
         })
         .collect();
@@ -256,9 +236,9 @@ fn stats_columns(column: &Column) -> Vec<EpisodeColumn> {
     columns.push(EpisodeColumn::new(
         format!("stats/{name}/count"),
         form,
-        move |row| {
-            let stats = row.stats.get(&name);
-            stats.map_or(Cell::Null, |stats| Cell::Count(stats.count))
+        move |out, row| match row.stats.get(&name) {
+            Some(stats) => out.numbers(&signed(stats.count).to_le_bytes(), &[1]),
+            None => out.null(),
         },
     ));
     columns

@@ -1,6 +1,5 @@
 //! `meta/info.json`, and the other files of `meta` that both versions share.
 
-use std::fs;
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
@@ -8,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::columns::{Column, in_videos};
 use super::layout;
 use crate::error::Result;
-use crate::export::{Outline, unwritable};
+use crate::export::{Outline, put_json};
 
 /// Episodes per folder of v2.1, files per folder of v3.0.
 const IN_FOLDER: u64 = 1000;
@@ -95,9 +94,9 @@ pub(super) fn write(
     if !others.is_empty() {
         info.insert("attributes".to_owned(), Value::Object(others));
     }
-    put(&path.join("meta/info.json"), &Value::Object(info))?;
+    put_json(&path.join("meta/info.json"), &Value::Object(info))?;
     match before(outline, "modality") {
-        Some(modality) => put(&path.join("meta/modality.json"), &json!(modality)),
+        Some(modality) => put_json(&path.join("meta/modality.json"), &json!(modality)),
         None => Ok(()),
     }
 }
@@ -108,9 +107,4 @@ fn number(rate_hz: f64) -> Value {
         return serde_json::from_str(&format!("{rate_hz:.0}")).unwrap_or(Value::Null);
     }
     json!(rate_hz)
-}
-
-/// Writes a file of JSON.
-pub(super) fn put(path: &Path, value: &Value) -> Result<()> {
-    fs::write(path, format!("{value:#}\n")).map_err(|error| unwritable(path, error))
 }

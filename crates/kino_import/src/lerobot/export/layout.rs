@@ -31,11 +31,8 @@ pub(crate) fn prepare(outline: &mut Outline) -> Result<()> {
     check_rates(outline)?;
     for (split, episodes) in splits(outline) {
         if episodes.is_none() {
-            let place = format!("split `{split}`");
-            outline.lose(
-                &place,
-                "is not a contiguous range of episodes, which LeRobot requires",
-            );
+            let what = "is not a contiguous range of episodes, which LeRobot requires";
+            outline.losses.lose(format!("split `{split}`"), what);
         }
     }
     Ok(())
@@ -59,36 +56,26 @@ fn stream_name(stream: &StreamOutline) -> String {
 
 /// Skips the streams that LeRobot fills itself.
 fn leave_own(outline: &mut Outline) {
-    let (mut lost, mut notes) = (Vec::new(), Vec::new());
+    let losses = &mut outline.losses;
     for episode in &mut outline.episodes {
         episode.streams.retain(|stream| {
             let own = columns::OWN.iter().find(|(name, _)| *name == stream.name);
-            let place = format!("stream `{}`", stream.source);
+            let place = stream.place();
             match own {
                 Some((_, dtype)) if !is_number(stream, *dtype) => {
-                    lost.push((place, "has the name of a column that LeRobot fills itself"));
+                    losses.lose(place, "has the name of a column that LeRobot fills itself");
                 }
                 // Timestamps are written unchanged; indexes follow from the position.
                 Some(("timestamp", _)) => return true,
-                Some(_) => notes.push((place, "is renumbered")),
+                Some(_) => losses.note(place, "is renumbered"),
                 None if stream.name != tasks::STREAM => return true,
                 None if stream.frame == FrameType::Text => {
-                    notes.push((place, "becomes the task of each frame"));
+                    losses.note(place, "becomes the task of each frame");
                 }
-                None => lost.push((place, "has the name that LeRobot reserves for the task")),
+                None => losses.lose(place, "has the name that LeRobot reserves for the task"),
             }
             false
         });
-    }
-    for (place, what) in lost {
-        outline.lose(&place, what);
-    }
-    note_all(outline, notes);
-}
-
-fn note_all(outline: &mut Outline, notes: Vec<(String, &'static str)>) {
-    for (place, what) in notes {
-        outline.note(&place, what);
     }
 }
 
@@ -99,7 +86,6 @@ fn is_number(stream: &StreamOutline, dtype: Dtype) -> bool {
 
 /// Notes streams whose shape changes.
 fn note_types(outline: &mut Outline) {
-    let mut notes = Vec::new();
     for stream in outline.episodes.iter().flat_map(|episode| &episode.streams) {
         let what = match stream.frame.as_values().map(|ty| ty.shape()) {
             Some([1]) => "is an array of one value, which becomes a scalar",
@@ -108,9 +94,8 @@ fn note_types(outline: &mut Outline) {
             }
             _ => continue,
         };
-        notes.push((format!("stream `{}`", stream.source), what));
+        outline.losses.note(stream.place(), what);
     }
-    note_all(outline, notes);
 }
 
 /// Notes which cameras change.
@@ -118,7 +103,6 @@ fn note_videos(outline: &mut Outline) {
     if matches!(outline.cameras, Cameras::Images) {
         return;
     }
-    let mut notes = Vec::new();
     for stream in outline.episodes.iter().flat_map(|episode| &episode.streams) {
         let what = if columns::is_video(stream, &outline.cameras) {
             "is encoded as video, which changes its pixels"
@@ -127,9 +111,8 @@ fn note_videos(outline: &mut Outline) {
         } else {
             continue;
         };
-        notes.push((format!("stream `{}`", stream.source), what));
+        outline.losses.note(stream.place(), what);
     }
-    note_all(outline, notes);
 }
 
 fn check_rates(outline: &mut Outline) -> Result<()> {
@@ -140,16 +123,13 @@ fn check_rates(outline: &mut Outline) -> Result<()> {
             outline.episodes[0].id
         )));
     }
-    let rates = outline.episodes.iter().map(|episode| episode.rate_hz);
-    if rates
-        .clone()
-        .any(|rate| rate != outline.episodes[0].rate_hz)
-    {
-        outline.lose("the rate", "differs between episodes; LeRobot has only one");
+    if !outline.has_one_rate() {
+        let what = "differs between episodes; LeRobot has only one";
+        outline.losses.lose("the rate", what);
     }
     if outline.episodes[0].rate_hz <= 0.0 {
         let what = format!("is written as {first} Hz, the mean rate of the first episode");
-        outline.note("the rate", &what);
+        outline.losses.note("the rate", what);
     }
     Ok(())
 }

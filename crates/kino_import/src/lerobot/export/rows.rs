@@ -15,7 +15,8 @@ use super::stats::{Channels, Stats, sampled};
 use super::tasks::Tasks;
 use crate::error::{Result, invalid};
 use crate::export::{
-    Cameras, EpisodeOutline, FrameReader, Outline, StreamOutline, create_new, unwritable,
+    Cameras, EpisodeOutline, FrameReader, Outline, StreamOutline, WritingPath, create_new,
+    unwritable,
 };
 use crate::png;
 use crate::video::{VideoError, VideoShape, Videos};
@@ -29,7 +30,6 @@ pub(super) struct Episodes<'a> {
     pub(super) frames: usize,
 }
 
-/// A stream of an episode.
 struct Frames<'a> {
     outline: &'a StreamOutline,
     stream: Stream,
@@ -124,7 +124,6 @@ impl Episodes<'_> {
     }
 }
 
-/// A video file to write.
 struct Film<'a> {
     videos: &'a dyn Videos,
     path: &'a Path,
@@ -144,7 +143,7 @@ impl Film<'_> {
             return Ok(None);
         };
         if let Some(folder) = self.path.parent() {
-            fs::create_dir_all(folder).map_err(|error| unwritable(folder, error))?;
+            fs::create_dir_all(folder).writing(folder)?;
         }
         let shown = VideoShape {
             height: size.height,
@@ -173,7 +172,7 @@ impl Film<'_> {
     fn check(&self, frames: usize) -> Result<()> {
         let fail = |what: String| unwritable(self.path, VideoError::Damaged { what });
         let video = self.videos.open(self.path);
-        let video = video.map_err(|error| unwritable(self.path, error))?;
+        let video = video.writing(self.path)?;
         let times = &video.info().times_ns;
         if times.len() != frames {
             let what = format!("has {} frames, but {frames} were encoded", times.len());

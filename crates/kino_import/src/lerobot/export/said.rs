@@ -50,19 +50,16 @@ impl Said {
 pub(super) fn check(outline: &mut Outline) -> Result<()> {
     // LeRobot's own are written again.
     let is_lerobot = outline.attributes.contains_key("lerobot");
-    let mut lost = Vec::new();
     for episode in &outline.episodes {
         let said = outline.dataset.find(&episode.id)?.read_attributes()?;
         for name in said.keys() {
             if let Some(what) = refuse(name)
                 && !(is_lerobot && OWN.contains(&name.as_str()))
             {
-                lost.push((format!("attribute `{name}` of an episode"), what));
+                let place = format!("attribute `{name}` of an episode");
+                outline.losses.lose(place, what);
             }
         }
-    }
-    for (place, what) in lost {
-        outline.lose(&place, what);
     }
     Ok(())
 }

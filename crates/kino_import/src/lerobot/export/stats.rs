@@ -17,9 +17,8 @@ use serde_json::{Map, Value, json};
 use kino_codec::ValueType;
 
 use super::columns::ImageSize;
-use crate::lerobot::checks::to_f64;
+use crate::values::{to_f64, to_whole};
 
-/// The quantiles and their names.
 pub(super) const QUANTILES: [(&str, f64); 5] = [
     ("q01", 0.01),
     ("q10", 0.10),
@@ -28,7 +27,6 @@ pub(super) const QUANTILES: [(&str, f64); 5] = [
     ("q99", 0.99),
 ];
 
-/// Statistics of one column.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Stats {
     pub(super) shape: Vec<usize>,
@@ -56,7 +54,7 @@ impl Stats {
         for element in 0..elements {
             let at = element * size;
             let frames = packed.chunks_exact(frame);
-            let values = frames.map(|frame| to_f64(&frame[at..at + size], ty.dtype()));
+            let values = frames.map(|frame| to_f64(ty.dtype(), &frame[at..at + size]));
             let mut values: Vec<f64> = values.filter(|value| value.is_finite()).collect();
             values.sort_by(f64::total_cmp);
             found.push(Element::of_sorted(&values)?);
@@ -160,17 +158,6 @@ impl Element {
 /// The index of a quantile among sorted values.
 fn rank(share: f64, len: u64) -> u64 {
     to_whole((share * len as f64).ceil()).saturating_sub(1)
-}
-
-/// A float as a non-negative integer.
-fn to_whole(value: f64) -> u64 {
-    #[allow(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a float is cast to the nearest number that there is"
-    )]
-    let whole = value as u64;
-    whole
 }
 
 /// How often each channel has each of its 256 values.

@@ -7,7 +7,7 @@ use kino_codec::Dtype;
 use kino_parquet::{Compression, Field, Form, Presence, WriteOptions, Writer};
 
 use crate::error::Result;
-use crate::export::unwritable;
+use crate::export::{WritingPath, create_new};
 
 /// A column of one integer per row.
 pub(super) const WHOLE: Form = Form::scalar(Dtype::I64);
@@ -31,9 +31,9 @@ pub(super) fn create(
     metadata: Option<(&str, String)>,
 ) -> Result<Writer<File>> {
     if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).map_err(|error| unwritable(folder, error))?;
+        fs::create_dir_all(folder).writing(folder)?;
     }
-    let file = File::create_new(path).map_err(|error| unwritable(path, error))?;
+    let file = create_new(path)?;
     let options = WriteOptions {
         schema: "schema",
         compression: Compression::Snappy,

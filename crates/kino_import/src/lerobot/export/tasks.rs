@@ -15,7 +15,6 @@ use crate::export::{EpisodeOutline, Outline};
 /// The stream that has the task of each frame.
 pub(super) const STREAM: &str = "task";
 
-/// The tasks of all episodes.
 pub(super) struct Tasks {
     /// By number.
     pub(super) texts: Vec<String>,

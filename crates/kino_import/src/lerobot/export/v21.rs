@@ -20,17 +20,12 @@ use super::stats::Quantiles;
 use super::table;
 use super::tasks::Tasks;
 use crate::error::Result;
-use crate::export::{FrameReader, Outline, unwritable};
+use crate::export::{FrameReader, Outline, WritingPath, create_new};
+use crate::lerobot::paths::{DATA_V2, VIDEO_V2};
 
-const DATA_PATH: &str = "data/chunk-{episode_chunk:03d}/episode_{episode_index:06d}.parquet";
-
-const VIDEO_PATH: &str =
-    "videos/chunk-{episode_chunk:03d}/{video_key}/episode_{episode_index:06d}.mp4";
-
-/// Writes the folder.
 pub(crate) fn write(outline: &Outline, reader: &mut FrameReader<'_>, path: &Path) -> Result<()> {
     let meta = path.join("meta");
-    std::fs::create_dir_all(&meta).map_err(|error| unwritable(&meta, error))?;
+    std::fs::create_dir_all(&meta).writing(&meta)?;
     let (columns, tasks) = (columns(outline), Tasks::read(outline)?);
     let in_folder = info::in_folder(outline);
     let mut lines = Lines::create(meta.join("tasks.jsonl"))?;
@@ -78,8 +73,8 @@ pub(crate) fn write(outline: &Outline, reader: &mut FrameReader<'_>, path: &Path
     let folders = (outline.episodes.len() as u64).div_ceil(in_folder);
     let version = OfVersion {
         name: "v2.1",
-        data_path: DATA_PATH,
-        video_path: VIDEO_PATH,
+        data_path: DATA_V2,
+        video_path: VIDEO_V2,
         more: vec![
             ("total_chunks", json!(folders)),
             ("total_videos", json!(videos)),
@@ -97,18 +92,17 @@ struct Lines {
 
 impl Lines {
     fn create(path: PathBuf) -> Result<Self> {
-        let file = File::create_new(&path).map_err(|error| unwritable(&path, error))?;
-        let file = BufWriter::new(file);
+        let file = BufWriter::new(create_new(&path)?);
         Ok(Self { path, file })
     }
 
     fn put(&mut self, object: &Value) -> Result<()> {
         let written = writeln!(self.file, "{object}");
-        written.map_err(|error| unwritable(&self.path, error))
+        written.writing(&self.path)
     }
 
     fn finish(mut self) -> Result<()> {
         let flushed = self.file.flush();
-        flushed.map_err(|error| unwritable(&self.path, error))
+        flushed.writing(&self.path)
     }
 }

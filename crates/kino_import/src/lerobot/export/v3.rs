@@ -23,11 +23,8 @@ use super::stats::Quantiles;
 use super::table::{self, FilePlace, WHOLE, field};
 use super::tasks::Tasks;
 use crate::error::{Result, invalid};
-use crate::export::{FrameReader, Outline, unwritable};
-
-const DATA_PATH: &str = "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet";
-
-const VIDEO_PATH: &str = "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4";
+use crate::export::{FrameReader, Outline, WritingPath, put_json};
+use crate::lerobot::paths::{DATA_V3, VIDEO_V3};
 
 /// A file is full at this size, as in LeRobot.
 pub(super) const FILE_MB: u64 = 100;
@@ -35,10 +32,9 @@ pub(super) const FILE_MB: u64 = 100;
 /// A Parquet file has at most 32,767 row groups; one with very short episodes is full before its size says so.
 const MAX_GROUPS: usize = 10_000;
 
-/// Writes the folder.
 pub(crate) fn write(outline: &Outline, reader: &mut FrameReader<'_>, path: &Path) -> Result<()> {
     let meta = path.join("meta");
-    std::fs::create_dir_all(&meta).map_err(|error| unwritable(&meta, error))?;
+    std::fs::create_dir_all(&meta).writing(&meta)?;
     let (columns, tasks) = (columns(outline), Tasks::read(outline)?);
     write_tasks(&meta.join("tasks.parquet"), &tasks.texts)?;
     let in_folder = info::in_folder(outline);
@@ -75,11 +71,11 @@ pub(crate) fn write(outline: &Outline, reader: &mut FrameReader<'_>, path: &Path
     let all: Map<_, _> = all
         .map(|(name, stats)| (name.clone(), stats.to_json(Quantiles::Wanted)))
         .collect();
-    info::put(&meta.join("stats.json"), &Value::Object(all))?;
+    put_json(&meta.join("stats.json"), &Value::Object(all))?;
     let version = OfVersion {
         name: "v3.0",
-        data_path: DATA_PATH,
-        video_path: VIDEO_PATH,
+        data_path: DATA_V3,
+        video_path: VIDEO_V3,
         more: vec![
             ("data_files_size_in_mb", json!(FILE_MB)),
             ("video_files_size_in_mb", json!(2 * FILE_MB)),

@@ -21,7 +21,6 @@ const CHUNK_BYTES: usize = 1 << 20;
 /// Fast: most bytes are already compressed images.
 const ZSTD_LEVEL: i32 = 1;
 
-/// A file.
 pub(super) struct McapFile {
     out: Counted,
     chunk: Chunk,
@@ -35,7 +34,6 @@ pub(super) struct McapFile {
     metadata_indexes: Vec<Vec<u8>>,
 }
 
-/// The chunk being filled.
 #[derive(Default)]
 struct Chunk {
     bytes: Vec<u8>,
@@ -105,7 +103,6 @@ impl McapFile {
         Ok(())
     }
 
-    /// Adds metadata.
     pub(super) fn metadata(&mut self, name: &str, key: &str, value: &str) -> io::Result<()> {
         self.end_chunk()?;
         let start = self.out.at;

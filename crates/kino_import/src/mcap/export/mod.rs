@@ -22,7 +22,7 @@ use kino_dataset::{Episode, Stream};
 
 use crate::about::{self, About, Clocks};
 use crate::error::{Result, invalid};
-use crate::export::{EpisodeOutline, FrameReader, ImageForm, Outline, StreamOutline, unwritable};
+use crate::export::{EpisodeOutline, FrameReader, ImageForm, Outline, StreamOutline, WritingPath};
 use crate::png;
 use file::McapFile;
 use messages::Message;
@@ -34,9 +34,8 @@ pub(super) const ABOUT: (&str, &str) = ("kinograph", "about");
 pub(crate) fn prepare(outline: &mut Outline) -> Result<()> {
     outline.rename(topic);
     outline.rename_episodes(|id, _| file_name(id))?;
-    let mut lost = Vec::new();
-    let mut episodes = std::mem::take(&mut outline.episodes);
-    for episode in &mut episodes {
+    let losses = &mut outline.losses;
+    for episode in &mut outline.episodes {
         let source = outline.dataset.find(&episode.id)?;
         let mut kept = Vec::new();
         for stream in std::mem::take(&mut episode.streams) {
@@ -50,7 +49,7 @@ pub(crate) fn prepare(outline: &mut Outline) -> Result<()> {
                     continue;
                 }
             };
-            lost.push((format!("stream `{}`", stream.source), what));
+            losses.lose(stream.place(), what);
         }
         if kept.is_empty() {
             let id = &episode.id;
@@ -59,10 +58,6 @@ pub(crate) fn prepare(outline: &mut Outline) -> Result<()> {
             )));
         }
         episode.streams = kept;
-    }
-    outline.episodes = episodes;
-    for (place, what) in lost {
-        outline.lose(&place, what);
     }
     Ok(())
 }
@@ -90,9 +85,8 @@ fn file_name(id: &str) -> String {
     }
 }
 
-/// Writes the folder.
 pub(crate) fn write(outline: &Outline, reader: &mut FrameReader<'_>, path: &Path) -> Result<()> {
-    fs::create_dir(path).map_err(|error| unwritable(path, error))?;
+    fs::create_dir(path).writing(path)?;
     about::write_dataset(path, &outline.attributes)?;
     for episode in &outline.episodes {
         let source = outline.dataset.find(&episode.id)?;
@@ -109,8 +103,7 @@ fn write_episode(
     episode: &EpisodeOutline,
     source: &Episode,
 ) -> Result<()> {
-    let no_write = |error| unwritable(path, error);
-    let mut out = McapFile::create(path).map_err(no_write)?;
+    let mut out = McapFile::create(path).writing(path)?;
     let mut schemas: Vec<(String, u16)> = Vec::new();
     let mut cursors = Vec::new();
     for stream in &episode.streams {
@@ -137,13 +130,12 @@ fn write_episode(
     // The stream with the earliest next frame goes first: players read a file sequentially.
     while let Some((time_ns, cursor)) = earliest(&mut cursors) {
         let data = cursor.take(time_ns, reader)?;
-        out.message(cursor.channel, time_ns, &data)
-            .map_err(no_write)?;
+        out.message(cursor.channel, time_ns, &data).writing(path)?;
     }
     let about = About::read(episode, source, Clocks::Rates)?;
     out.metadata(ABOUT.0, ABOUT.1, &about.to_json())
-        .map_err(no_write)?;
-    out.finish().map_err(no_write)
+        .writing(path)?;
+    out.finish().writing(path)
 }
 
 /// The stream with the earliest frame, and its time; the first of two.

@@ -18,8 +18,9 @@ use kino_dataset::Stream;
 use super::leaves::{Form, Leaf};
 use super::numbered;
 use crate::error::{Result, invalid};
-use crate::export::{FrameReader, StreamOutline, unwritable};
+use crate::export::{FrameReader, StreamOutline, WritingPath, create_new};
 use crate::rlds::tfrecord::{MAX_BODY_LEN, mask};
+use crate::values::integer;
 
 /// The number of a field of a protocol buffer, with what says that a length follows.
 const BYTES_LIST: u8 = 1 << 3 | 2;
@@ -30,7 +31,6 @@ const INT_LIST: u8 = 3 << 3 | 2;
 const ONE: u8 = 1 << 3 | 2;
 const TWO: u8 = 2 << 3 | 2;
 
-/// The lists of one episode.
 pub(super) struct Body {
     path: PathBuf,
     spool: BufWriter<File>,
@@ -38,7 +38,6 @@ pub(super) struct Body {
     lists: Vec<List>,
 }
 
-/// One list in the spool.
 struct List {
     name: String,
     kind: u8,
@@ -51,10 +50,7 @@ impl Body {
         let spool = options.read(true).write(true).create_new(true).open(path);
         Ok(Self {
             path: path.to_owned(),
-            spool: BufWriter::with_capacity(
-                1 << 18,
-                spool.map_err(|error| unwritable(path, error))?,
-            ),
+            spool: BufWriter::with_capacity(1 << 18, spool.writing(path)?),
             at: 0,
             lists: Vec::new(),
         })
@@ -66,7 +62,7 @@ impl Body {
         self.at = 0;
         let done = self.spool.seek(SeekFrom::Start(0));
         let done = done.and_then(|_| self.spool.get_ref().set_len(0));
-        done.map_err(|error| unwritable(&self.path, error))
+        done.writing(&self.path)
     }
 
     /// Writes the frames of a stream.
@@ -145,7 +141,7 @@ impl Body {
 
     fn put(&mut self, bytes: &[u8]) -> Result<()> {
         let written = self.spool.write_all(bytes);
-        written.map_err(|error| unwritable(&self.path, error))?;
+        written.writing(&self.path)?;
         self.at += bytes.len() as u64;
         Ok(())
     }
@@ -218,7 +214,6 @@ impl Body {
     }
 }
 
-/// The files of one split.
 pub(super) struct SplitFiles {
     /// What all names begin with.
     stem: PathBuf,
@@ -260,16 +255,13 @@ impl SplitFiles {
         let path = numbered(&self.stem, self.lengths.len(), None);
         let (mut file, bytes) = match self.open.take() {
             Some(open) => open,
-            None => {
-                let file = File::create_new(&path).map_err(|error| unwritable(&path, error))?;
-                (BufWriter::with_capacity(1 << 18, file), 0)
-            }
+            None => (BufWriter::with_capacity(1 << 18, create_new(&path)?), 0),
         };
         if bytes == 0 {
             self.lengths.push(0);
         }
         let written = body.write(&heads, len, &mut file);
-        written.map_err(|error| unwritable(&self.stem, error))?;
+        written.writing(&self.stem)?;
         if let Some(last) = self.lengths.last_mut() {
             *last += 1;
         }
@@ -280,8 +272,7 @@ impl SplitFiles {
 
     fn close(&mut self) -> Result<()> {
         if let Some((mut file, _)) = self.open.take() {
-            file.flush()
-                .map_err(|error| unwritable(&self.stem, error))?;
+            file.flush().writing(&self.stem)?;
         }
         Ok(())
     }
@@ -295,7 +286,7 @@ impl SplitFiles {
                 numbered(&self.stem, idx, None),
                 numbered(&self.stem, idx, Some(count)),
             );
-            rename(&from, &to).map_err(|error| unwritable(&to, error))?;
+            rename(&from, &to).writing(&to)?;
         }
         Ok((
             self.bytes,
@@ -330,28 +321,20 @@ fn varint(mut value: u64, out: &mut Vec<u8>) {
 /// Packed values of a list: floats as float32, integers as varints.
 fn packed(dtype: Dtype, block: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
-    let mut int = |value: i64| varint(value.cast_unsigned(), &mut out);
     match dtype {
-        Dtype::Bool | Dtype::U8 => block.iter().for_each(|&byte| int(i64::from(byte))),
-        Dtype::I8 => block
-            .iter()
-            .for_each(|&byte| int(i64::from(byte.cast_signed()))),
-        Dtype::U16 => each(block, |bytes| int(i64::from(u16::from_le_bytes(bytes)))),
-        Dtype::I16 => each(block, |bytes| int(i64::from(i16::from_le_bytes(bytes)))),
-        Dtype::U32 => each(block, |bytes| int(i64::from(u32::from_le_bytes(bytes)))),
-        Dtype::I32 => each(block, |bytes| int(i64::from(i32::from_le_bytes(bytes)))),
-        // An unsigned integer beyond i64 is stored as the negative one with the same bits.
-        Dtype::U64 | Dtype::I64 => each(block, |bytes| int(i64::from_le_bytes(bytes))),
-        Dtype::F16 => each(block, |bytes| {
-            out.extend(half::f16::from_le_bytes(bytes).to_f32().to_le_bytes());
-        }),
         Dtype::F32 | Dtype::F64 => out.extend(block),
+        Dtype::F16 => {
+            for &half in block.as_chunks().0 {
+                out.extend(half::f16::from_le_bytes(half).to_f32().to_le_bytes());
+            }
+        }
+        _ => {
+            for bytes in block.chunks_exact(dtype.size()) {
+                varint(integer(dtype, bytes).cast_unsigned(), &mut out);
+            }
+        }
     }
     out
-}
-
-fn each<const N: usize>(block: &[u8], take: impl FnMut([u8; N])) {
-    block.as_chunks().0.iter().copied().for_each(take);
 }
 
 #[cfg(test)]

@@ -28,7 +28,6 @@ impl Leaf {
     }
 }
 
-/// How a value is stored.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Form {
     Image {
@@ -37,7 +36,6 @@ pub(super) enum Form {
         is_jpeg: bool,
     },
     Text,
-    /// As numbers.
     Numbers {
         shape: Vec<usize>,
         dtype: Dtype,

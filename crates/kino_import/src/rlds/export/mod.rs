@@ -31,8 +31,11 @@ use serde_json::{Map, Value, json};
 
 use crate::about::{self, About, Clocks};
 use crate::error::{Result, invalid};
-use crate::export::{EpisodeOutline, FrameReader, Outline, StreamOutline, after, unwritable};
+use crate::export::{
+    EpisodeOutline, FrameReader, Outline, StreamOutline, WritingPath, after, put_json,
+};
 use crate::rlds::spec::ABOUT;
+use crate::specs::most_common;
 use example::{Body, SplitFiles};
 use leaves::{Added, Form, Leaf};
 
@@ -79,7 +82,6 @@ fn stream_name(stream: &StreamOutline) -> String {
 
 /// Skips the streams whose length differs from the actions, or from most streams if there are none.
 fn keep_steps(outline: &mut Outline) -> Result<()> {
-    let mut lost = Vec::new();
     for episode in &mut outline.episodes {
         let steps = steps(episode);
         if steps == 0 {
@@ -90,16 +92,11 @@ fn keep_steps(outline: &mut Outline) -> Result<()> {
         }
         episode.streams.retain(|stream| {
             if stream.frames != steps {
-                lost.push(format!("stream `{}`", stream.source));
+                let what = "does not have as many frames as the episode has steps";
+                outline.losses.lose(stream.place(), what);
             }
             stream.frames == steps
         });
-    }
-    for place in lost {
-        outline.lose(
-            &place,
-            "does not have as many frames as the episode has steps",
-        );
     }
     Ok(())
 }
@@ -110,47 +107,34 @@ fn steps(episode: &EpisodeOutline) -> usize {
     if let Some(action) = action {
         return action.frames;
     }
-    let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
-    for stream in &episode.streams {
-        *counts.entry(stream.frames).or_default() += 1;
-    }
-    let most = counts
-        .into_iter()
-        .max_by_key(|&(frames, count)| (count, frames));
-    most.map_or(0, |(frames, _)| frames)
+    let lengths = episode.streams.iter().map(|stream| stream.frames);
+    most_common(lengths).unwrap_or(0)
 }
 
 /// A name is a leaf or a dictionary of leaves, not both.
 fn keep_apart(outline: &mut Outline) {
-    let mut lost = Vec::new();
     for episode in &mut outline.episodes {
         let names: Vec<_> = episode.streams.iter().map(|one| one.name.clone()).collect();
         episode.streams.retain(|stream| {
             let inside = format!("{}/", stream.name);
             let is_apart = !names.iter().any(|name| name.starts_with(&inside));
             if !is_apart {
-                lost.push(format!("stream `{}`", stream.source));
+                let what = "has the same name as the prefix of other features";
+                outline.losses.lose(stream.place(), what);
             }
             is_apart
         });
     }
-    for place in lost {
-        outline.lose(&place, "has the same name as the prefix of other features");
-    }
 }
 
-/// Writes the folder.
 pub(crate) fn write(outline: &Outline, reader: &mut FrameReader<'_>, path: &Path) -> Result<()> {
     let folder = path.join(VERSION);
-    fs::create_dir_all(&folder).map_err(|error| unwritable(&folder, error))?;
+    fs::create_dir_all(&folder).writing(&folder)?;
     about::write_dataset(path, &outline.attributes)?;
     let leaves = leaves::all(outline);
     let metadata = leaves::metadata(outline)?;
-    let put = |name: &str, value: &Value| {
-        let path = folder.join(name);
-        fs::write(&path, format!("{value:#}\n")).map_err(|error| unwritable(&path, error))
-    };
-    put("features.json", &leaves::to_json(&leaves, &metadata))?;
+    let features = leaves::to_json(&leaves, &metadata);
+    put_json(&folder.join("features.json"), &features)?;
     let name = name_of(&outline.target);
     let spool = folder.join(".spool");
     let mut body = Body::create(&spool)?;
@@ -176,8 +160,11 @@ pub(crate) fn write(outline: &Outline, reader: &mut FrameReader<'_>, path: &Path
         }));
     }
     drop(body);
-    fs::remove_file(&spool).map_err(|error| unwritable(&spool, error))?;
-    put("dataset_info.json", &info(outline, &name, splits))
+    fs::remove_file(&spool).writing(&spool)?;
+    put_json(
+        &folder.join("dataset_info.json"),
+        &info(outline, &name, splits),
+    )
 }
 
 /// The metadata that TFDS needs.

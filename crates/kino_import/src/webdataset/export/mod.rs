@@ -24,7 +24,7 @@ use serde_json::json;
 
 use crate::about::{self, About, Clocks};
 use crate::error::Result;
-use crate::export::{EpisodeOutline, FrameReader, Outline, StreamOutline, unwritable};
+use crate::export::{EpisodeOutline, FrameReader, Outline, StreamOutline, WritingPath};
 use crate::npy;
 use crate::webdataset::ABOUT;
 use tar::Tar;
@@ -61,7 +61,6 @@ fn key(id: &str) -> String {
     parts.join("/")
 }
 
-/// Writes the folder.
 pub(crate) fn write(outline: &Outline, reader: &mut FrameReader<'_>, path: &Path) -> Result<()> {
     write_shards(outline, reader, path, MAX_SHARD_BYTES)
 }
@@ -72,7 +71,7 @@ fn write_shards(
     path: &Path,
     max_bytes: u64,
 ) -> Result<()> {
-    fs::create_dir(path).map_err(|error| unwritable(path, error))?;
+    fs::create_dir(path).writing(path)?;
     about::write_dataset(path, &outline.attributes)?;
     let mut shards = 0;
     let mut next_path = || -> PathBuf {
@@ -80,7 +79,7 @@ fn write_shards(
         path.join(format!("shard-{:06}.tar", shards - 1))
     };
     let mut shard = next_path();
-    let mut tar = Tar::create(&shard).map_err(|error| unwritable(&shard, error))?;
+    let mut tar = Tar::create(&shard).writing(&shard)?;
     for episode in &outline.episodes {
         let start = tar.len();
         Sample {
@@ -93,14 +92,13 @@ fn write_shards(
         if tar.len() > max_bytes && start > 0 {
             let next = next_path();
             let moved = tar.move_to(start, &next);
-            let full =
-                std::mem::replace(&mut tar, moved.map_err(|error| unwritable(&next, error))?);
-            full.finish().map_err(|error| unwritable(&shard, error))?;
+            let full = std::mem::replace(&mut tar, moved.writing(&next)?);
+            full.finish().writing(&shard)?;
             shard = next;
         }
         reader.next_episode()?;
     }
-    tar.finish().map_err(|error| unwritable(&shard, error))
+    tar.finish().writing(&shard)
 }
 
 /// The sample that is being written.
@@ -152,15 +150,14 @@ impl Sample<'_> {
         let head = npy::header(ty.dtype(), &shape.collect::<Vec<_>>());
         let size = (stream.frames as u64).saturating_mul(ty.frame_bytes() as u64);
         let (path, member) = (self.path, format!("{}.{name}.npy", self.key));
-        let no_write = |error| unwritable(path, error);
         let begun = self.tar.begin(&member, head.len() as u64 + size);
-        begun.and_then(|()| self.tar.put(&head)).map_err(no_write)?;
-        reader.each_block(source, |_, block| self.tar.put(block).map_err(no_write))
+        begun.and_then(|()| self.tar.put(&head)).writing(path)?;
+        reader.each_block(source, |_, block| self.tar.put(block).writing(path))
     }
 
     fn add(&mut self, field: &str, content: &[u8]) -> Result<()> {
         let added = self.tar.add(&format!("{}.{field}", self.key), content);
-        added.map_err(|error| unwritable(self.path, error))
+        added.writing(self.path)
     }
 }
 

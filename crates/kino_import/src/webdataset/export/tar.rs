@@ -21,10 +21,8 @@ const BLOCK: u64 = 512;
 /// The largest size in eleven octal digits.
 const MAX_OCTAL: u64 = (1 << 33) - 1;
 
-/// A tar that grows.
 pub(super) struct Tar {
     file: BufWriter<File>,
-    /// Bytes so far.
     len: u64,
     /// Missing bytes of the open member.
     missing: u64,
@@ -41,7 +39,6 @@ impl Tar {
         })
     }
 
-    /// Bytes so far.
     pub(super) fn len(&self) -> u64 {
         self.len
     }
