@@ -1,6 +1,8 @@
 """Writes the seeds of the importers' targets: small recordings of every kind, as the targets expect them.
 
-    python make_seeds.py      # needs h5py, mcap, numpy, pillow, pyarrow, zstandard, lz4
+    .venv/bin/python fuzz/make_seeds.py      # in the root of the repository, after `make setup`
+
+Its packages are those of scripts/requirements-dev.txt; `lz4` comes with `mcap`, which depends on it.
 
 Some are cut out of the fixtures of `kino_import`, which the original tools wrote. The result is committed in `seeds/`.
 """
