@@ -27,9 +27,7 @@ pub use seal::{seal_hdf5, seal_tar, tfrecord};
 
 use std::num::NonZeroUsize;
 
-use kino_codec::{
-    Codec, Dtype, Encoded, FrameType, Frames, Page, Scratch, ValueType, codec,
-};
+use kino_codec::{Codec, Dtype, Encoded, FrameType, Frames, Page, Scratch, ValueType, codec};
 
 /// Bytes before the shared part.
 pub const HEADER_LEN: usize = 8;

@@ -14,13 +14,17 @@ thread_local! {
 }
 
 fuzz_target!(|data: &[u8]| {
-    let Some(mut input) = Input::new(data) else { return };
+    let Some(mut input) = Input::new(data) else {
+        return;
+    };
     let codec = kino_codec::codec("camera").expect("a known codec");
     let ty = image(input.kind);
     SCRATCH.with_borrow_mut(|scratch| {
         input.decode(&*codec, &ty, scratch);
         input.frames %= 9;
-        let Some((kinds, bytes)) = input.page().split_at_checked(input.frames) else { return };
+        let Some((kinds, bytes)) = input.page().split_at_checked(input.frames) else {
+            return;
+        };
         if bytes.is_empty() {
             return;
         }
@@ -45,7 +49,11 @@ fn content(kind: u8, ty: &kino_codec::ValueType, bytes: &mut impl Iterator<Item 
     match kind & 15 {
         5 => {
             let blocks = height.div_ceil(8) * width.div_ceil(8);
-            content.extend(bytes.take(blocks).map(|mode| if mode < 250 { mode % 82 } else { mode }));
+            content.extend(
+                bytes
+                    .take(blocks)
+                    .map(|mode| if mode < 250 { mode % 82 } else { mode }),
+            );
         }
         6 => return content,
         _ => {}
@@ -55,7 +63,9 @@ fn content(kind: u8, ty: &kino_codec::ValueType, bytes: &mut impl Iterator<Item 
         content.extend(bytes.take(ty.elements()));
     } else {
         content.extend(bytes.take(ty.elements().saturating_sub(pixels)));
-        let pairs = content.get(map + pixels..map + 2 * pixels).unwrap_or_default();
+        let pairs = content
+            .get(map + pixels..map + 2 * pixels)
+            .unwrap_or_default();
         let escapes = pairs.iter().filter(|pair| **pair == 0x88).count();
         content.extend(bytes.take(2 * escapes));
     }

@@ -14,7 +14,9 @@ thread_local! {
 }
 
 fuzz_target!(|data: &[u8]| {
-    let Some(input) = Input::new(data) else { return };
+    let Some(input) = Input::new(data) else {
+        return;
+    };
     let text = "raw";
     let codec = kino_codec::codec(text).expect("a known codec");
     let ty = vector(input.kind);

@@ -14,7 +14,9 @@ thread_local! {
 }
 
 fuzz_target!(|data: &[u8]| {
-    let Some(input) = Input::new(data) else { return };
+    let Some(input) = Input::new(data) else {
+        return;
+    };
     let ty = vector(input.kind);
     // `quat` is the only parameter that a reader uses.
     let text = if ty.dtype().is_float() && ty.elements() >= 4 && input.kind % 2 == 1 {

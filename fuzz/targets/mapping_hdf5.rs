@@ -9,10 +9,7 @@ use libfuzzer_sys::fuzz_target;
 
 static RECORDING: LazyLock<Recording> = LazyLock::new(|| {
     let recording = Recording::mapped("hdf5");
-    recording.put(
-        "demo.hdf5",
-        include_bytes!("../seeds/import_hdf5/labs"),
-    );
+    recording.put("demo.hdf5", include_bytes!("../seeds/import_hdf5/labs"));
     recording
 });
 

@@ -14,7 +14,9 @@ static QUIET: Once = Once::new();
 
 fuzz_target!(|data: &[u8]| {
     QUIET.call_once(|| std::panic::set_hook(Box::new(|_| ())));
-    let Ok(table) = EpisodeTable::parse(bytes::Bytes::copy_from_slice(data)) else { return };
+    let Ok(table) = EpisodeTable::parse(bytes::Bytes::copy_from_slice(data)) else {
+        return;
+    };
     for row in 0..table.len().min(100) {
         if let Some(id) = table.id(row) {
             assert_eq!(table.find(id), Some(row));

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 
 import pytest
 
@@ -41,8 +42,9 @@ def test_a_truncated_page_and_a_page_with_extra_bytes_are_refused(path):
             decode(run, golden.Page(page.frames, wrong))
 
 
-def test_every_codec_of_the_specification_except_lossy_images_is_read():
-    pages = {path.stem for path in (golden.FOLDER.parents[3] / "spec/codecs").glob("*.md")}
-    # Those are decoded by libraries of their own; README and shuffle are not codecs.
-    assert pages - {"README", "shuffle", "av1", "jpeg"} == set(CODECS)
+def test_every_lossless_codec_of_the_specification_is_read():
+    page = (golden.FOLDER.parents[3] / "spec/codecs/README.md").read_text("utf-8")
+    # Each row: name, what it is for, kinds, guarantee, … Lossy images are decoded by libraries of their own.
+    rows = re.findall(r"^\| \[`(\w+)`\]\([^|]*\|[^|]*\|[^|]*\|([^|]*)\|", page, re.MULTILINE)
+    assert {name for name, guarantee in rows if "lossless" in guarantee} == set(CODECS)
     assert {path.stem.split("-")[0] for path in FILES} == set(CODECS)

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use fixtures::fixture;
+use fixtures::{copy_tree, fixture};
 use kino_dataset::{Dataset, Level, verify};
 
 fn recording() -> PathBuf {
@@ -220,7 +220,7 @@ fn a_killed_append_leaves_the_old_version_or_makes_the_new_one() {
     let target = |round: u32| folder.path().join(format!("{round}.kino"));
     let (mut moments, mut visible) = (Moments::new(kills(24), Duration::from_secs(1)), 0);
     while let Some(round) = moments.kill(|round| {
-        copy_folder(&base, &target(round));
+        copy_tree(&base, &target(round));
         pack(&other, &target(round), &["--append"])
     }) {
         let target = target(round);
@@ -234,17 +234,4 @@ fn a_killed_append_leaves_the_old_version_or_makes_the_new_one() {
         moments.hits, moments.round
     );
     assert_eq!(moments.hits, moments.kills, "kills came too late");
-}
-
-fn copy_folder(from: &Path, to: &Path) {
-    std::fs::create_dir(to).unwrap();
-    for entry in from.read_dir().unwrap() {
-        let path = entry.unwrap().path();
-        let target = to.join(path.file_name().unwrap());
-        if path.is_dir() {
-            copy_folder(&path, &target);
-        } else {
-            std::fs::copy(&path, &target).unwrap();
-        }
-    }
 }

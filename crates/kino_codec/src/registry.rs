@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn the_error_for_an_unknown_name_lists_the_known_ones() {
-        let error = codec("webp").unwrap_err().to_string();
+        let error = codec("gizmo").unwrap_err().to_string();
         assert!(error.contains("vector, pco, predict, camera"), "{error}");
     }
 

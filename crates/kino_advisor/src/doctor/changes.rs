@@ -4,6 +4,7 @@
 //! dropped.
 
 use kino_dataset::Cost;
+use kino_loader::MAX_PREFETCH;
 use serde::{Deserialize, Serialize};
 
 use super::evidence::{Differences, Evidence, StreamCosts};
@@ -12,9 +13,6 @@ use super::verdict::{Cause, Verdict};
 
 /// A change must bring at least this many times the steps per second to be listed.
 const WORTH: f64 = 1.01;
-
-/// The largest prefetch depth to recommend, the same limit as in the loader.
-const MOST_AHEAD: usize = 64;
 
 /// Keeping everything decoded is recommended up to one over this of the machine's memory.
 const MEMORY_SHARE: u64 = 2;
@@ -270,7 +268,7 @@ impl Advice<'_> {
         let step_s = self.evidence.step_s;
         if let (Some(given), Some(run)) = (self.evidence.setting.prefetch, &without.chosen_prefetch)
         {
-            let ratio = replay(&run.each_s, step_s, MOST_AHEAD.min(4 * given.max(4)));
+            let ratio = replay(&run.each_s, step_s, MAX_PREFETCH.min(4 * given.max(4)));
             self.add_ratio(
                 Remedy::Prefetch(None),
                 format!("remove `prefetch={given}`: the loader then adapts the depth to what it measures"),
@@ -281,9 +279,9 @@ impl Advice<'_> {
         }
         let now = replay(&whole.each_s, step_s, fed.prefetch);
         let deeper = (0..6)
-            .map(|doubled| (fed.prefetch.max(1) << doubled).min(MOST_AHEAD))
+            .map(|doubled| (fed.prefetch.max(1) << doubled).min(MAX_PREFETCH))
             .find(|&ahead| replay(&whole.each_s, step_s, ahead) >= self.evidence.target);
-        let ahead = deeper.unwrap_or(MOST_AHEAD);
+        let ahead = deeper.unwrap_or(MAX_PREFETCH);
         let ratio = replay(&whole.each_s, step_s, ahead);
         if ahead > fed.prefetch && ratio > now {
             self.add_ratio(

@@ -1,4 +1,4 @@
-//! One file per verb.
+//! One file per command; `../lib.rs` lists them and calls them.
 
 pub(crate) mod bench;
 pub(crate) mod cat;

@@ -299,7 +299,8 @@ mod tests {
         Just, ProptestConfig, Strategy, any, prop_assert_eq, prop_oneof, proptest,
     };
 
-    use super::super::request::{Anchor, MaskDialect, Rate, Resolve};
+    use super::super::mask::MaskDialect;
+    use super::super::request::{Anchor, Rate, Resolve};
     use super::*;
 
     fn times() -> impl Strategy<Value = Vec<i64>> {

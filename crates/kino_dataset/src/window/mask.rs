@@ -12,9 +12,28 @@
 //!
 //! Where no window reaches ahead, those of the anchor stream take the place of the ones that do.
 
+use serde::{Deserialize, Serialize};
+
 use super::frames::Out;
-use super::request::{Anchor, MaskDialect, Request, Stack, Window};
+use super::request::{Anchor, Request, Stack, Window};
 use crate::error::{Result, invalid};
+
+/// How a sample says which of its frames are padding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MaskDialect {
+    /// `<key>_is_pad` `[T]` of every stacked window; true is padding (LeRobot).
+    #[default]
+    IsPad,
+    /// One `pad_mask` `[T, 1]`; true is real (robomimic).
+    PadMask,
+    /// `observation.timestep_pad_mask` and `<action>_pad_mask` `[T]`; true is real (Octo).
+    Octo,
+    /// One `is_pad` `[T]` of the window that reaches ahead; true is padding (ACT).
+    Act,
+    /// No mask.
+    Off,
+}
 
 /// A mask of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,14 +108,13 @@ pub(super) fn masks(request: &Request) -> Result<Vec<Mask>> {
         polarity,
         shape: MaskShape::Steps,
     };
-    let found = match request.masks {
-        MaskDialect::Off => return Ok(Vec::new()),
+    Ok(match request.masks {
+        MaskDialect::Off => Vec::new(),
         MaskDialect::IsPad => {
             let name = |window: &Window| format!("{}_is_pad", window.key);
-            let masks = stacked
-                .iter()
-                .map(|&(idx, window)| mask(name(window), idx, TrueIsPad));
-            return Ok(masks.collect());
+            let windows = stacked.iter();
+            let masks = windows.map(|&(idx, window)| mask(name(window), idx, TrueIsPad));
+            masks.collect()
         }
         MaskDialect::PadMask => {
             let of_anchor = stacked
@@ -121,6 +139,9 @@ pub(super) fn masks(request: &Request) -> Result<Vec<Mask>> {
                 let name = format!("{}_pad_mask", request.windows[idx].key);
                 masks.push(mask(name, idx, TrueIsReal));
             }
+            if masks.is_empty() {
+                return Err(none("octo"));
+            }
             masks
         }
         MaskDialect::Act => {
@@ -128,12 +149,7 @@ pub(super) fn masks(request: &Request) -> Result<Vec<Mask>> {
             let idx = *ahead.first().ok_or_else(|| none("act"))?;
             vec![mask("is_pad".to_owned(), idx, TrueIsPad)]
         }
-    };
-    if found.is_empty() {
-        Err(none("octo"))
-    } else {
-        Ok(found)
-    }
+    })
 }
 
 fn is_anchors(request: &Request, window: &Window) -> bool {

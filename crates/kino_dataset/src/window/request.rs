@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use super::include::{self, Include};
 use super::json;
+use super::mask::MaskDialect;
 use crate::error::{Result, invalid};
 
 /// No request has more windows than this.
@@ -166,23 +167,6 @@ pub enum Stack {
     Stacked,
     /// It has none; for exactly one moment.
     Single,
-}
-
-/// How a sample says which of its frames are padding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum MaskDialect {
-    /// `<key>_is_pad` `[T]` of every stacked window; true is padding (LeRobot).
-    #[default]
-    IsPad,
-    /// One `pad_mask` `[T, 1]`; true is real (robomimic).
-    PadMask,
-    /// `observation.timestep_pad_mask` and `<action>_pad_mask` `[T]`; true is real (Octo).
-    Octo,
-    /// One `is_pad` `[T]` of the window that reaches ahead; true is padding (ACT).
-    Act,
-    /// No mask.
-    Off,
 }
 
 impl Request {

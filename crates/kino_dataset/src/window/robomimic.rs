@@ -11,7 +11,8 @@
 
 use serde::Deserialize;
 
-use super::request::{Anchor, At, MaskDialect, Pad, Request, Stack, Window};
+use super::mask::MaskDialect;
+use super::request::{Anchor, At, Pad, Request, Stack, Window};
 use crate::dataset::Dataset;
 use crate::error::{Result, invalid};
 

@@ -38,14 +38,6 @@ fn unpack(packed: &Path) -> PathBuf {
     folder
 }
 
-/// A copy of a fixture that a test may damage. It keeps its name, which tells LeRobot's stand-in the version.
-pub(crate) fn copy(name: &str) -> (tempfile::TempDir, PathBuf) {
-    let (folder, source) = (tempfile::tempdir().unwrap(), fixture(name));
-    let target = folder.path().join(source.file_name().unwrap());
-    copy_tree(&source, &target);
-    (folder, target)
-}
-
 pub(crate) fn copy_tree(source: &Path, target: &Path) {
     fs::create_dir_all(target).unwrap();
     for entry in fs::read_dir(source).unwrap() {

@@ -29,9 +29,9 @@ mod tars;
 mod zarr;
 
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use fixtures::{copy, copy_tree, fixture};
+use fixtures::{copy_tree, fixture};
 use kino_import::{
     Action, Defect, FrameBuf, ImportError, ImportOptions, OnDefect, PackOptions, Packed, Result,
     Source, survey,
@@ -59,6 +59,14 @@ fn pack_as(source: &Source, target: &Path, on_defect: OnDefect) -> Result<Packed
         ..PackOptions::default()
     };
     kino_import::pack(source, target, options, &mut |_| ControlFlow::Continue(()))
+}
+
+/// A copy of a fixture that a test may damage. It keeps its name, which tells LeRobot's stand-in the version.
+fn copy(name: &str) -> (tempfile::TempDir, PathBuf) {
+    let (folder, source) = (tempfile::tempdir().unwrap(), fixture(name));
+    let target = folder.path().join(source.file_name().unwrap());
+    copy_tree(&source, &target);
+    (folder, target)
 }
 
 fn digest(bytes: &[u8]) -> String {

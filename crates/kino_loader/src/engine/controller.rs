@@ -27,8 +27,14 @@ const START: usize = 4;
 /// One batch being trained on and one in preparation.
 const MIN_DEPTH: usize = 2;
 
-/// More batches ahead than this do not hide unevenness, they hide a defect.
-const MAX_DEPTH: usize = 64;
+/// The largest depth: more batches ahead do not hide unevenness, they hide a defect.
+pub const MAX_PREFETCH: usize = 64;
+
+/// Prefetched batches take up to the memory budget divided by this, on top of it…
+const AHEAD_SHARE: u64 = 4;
+
+/// … but at least this many bytes if the budget is small.
+const AHEAD_BYTES: u64 = 64 << 20;
 
 /// Batches remembered: the depth allows for a slow batch until it is this many batches ago.
 const MADE: usize = 512;
@@ -44,6 +50,11 @@ const CALM: u32 = 8;
 
 /// Changes of the depth remembered.
 const CHANGES: usize = 256;
+
+/// The most bytes that prefetched batches may take beside a memory budget.
+pub(super) fn most_bytes(memory: u64) -> u64 {
+    (memory / AHEAD_SHARE).max(AHEAD_BYTES)
+}
 
 /// Chooses the depth.
 #[derive(Debug)]
@@ -173,11 +184,12 @@ impl Controller {
     }
 
     fn choose(&mut self, needed: usize) {
-        let fit = usize::try_from(self.limit_bytes / self.batch_bytes.max(1)).unwrap_or(MAX_DEPTH);
+        let fit =
+            usize::try_from(self.limit_bytes / self.batch_bytes.max(1)).unwrap_or(MAX_PREFETCH);
         let depth = if self.fixed {
             self.depth
         } else {
-            needed.min(fit).clamp(MIN_DEPTH, MAX_DEPTH)
+            needed.min(fit).clamp(MIN_DEPTH, MAX_PREFETCH)
         };
         if depth != self.depth || self.changes.is_empty() {
             self.depth = depth;
@@ -199,10 +211,10 @@ fn needed_depth(made: &VecDeque<f64>, step: f64) -> usize {
         late = (late + took - step).max(0.0);
         most = most.max(late);
     }
-    let steps = (most / step).ceil().min(MAX_DEPTH as f64);
+    let steps = (most / step).ceil().min(MAX_PREFETCH as f64);
     // Counted instead of cast: casts from floats are lossy.
     MIN_DEPTH
-        + (0..MAX_DEPTH)
+        + (0..MAX_PREFETCH)
             .take_while(|&count| (count as f64) < steps)
             .count()
 }
@@ -412,12 +424,12 @@ mod tests {
             prop_assume!(mean(&made) < step);
             let waits = |depth: usize| {
                 // All earlier batches are ready, so only these can be late.
-                let mut calm = vec![0.0; MAX_DEPTH];
+                let mut calm = vec![0.0; MAX_PREFETCH];
                 calm.extend(&took);
                 let mut fixed = Controller::new(Some(depth), u64::MAX);
                 run(&mut fixed, &calm, step).waits.iter().any(|&wait| wait > 1e-9)
             };
-            let least = (1..=MAX_DEPTH + MIN_DEPTH).find(|&depth| !waits(depth)).unwrap();
+            let least = (1..=MAX_PREFETCH + MIN_DEPTH).find(|&depth| !waits(depth)).unwrap();
             let needed = needed_depth(&made, step);
             prop_assert!(needed >= least && needed <= least + 1, "{needed} {least}");
         }

@@ -68,6 +68,7 @@ use kino_dataset::Samples;
 use kino_sync::{Condvar, Mutex};
 
 pub use caching::decoded_bytes;
+pub use controller::MAX_PREFETCH;
 pub use cpu::CpuShare;
 use fields::ArrayInfo;
 pub use image::{ImageDtype, ImageOptions, Layout, Normal, PerKey};
@@ -103,12 +104,6 @@ const IN_FLIGHT_SHARE: u64 = 32;
 
 /// … but at least this many if the budget is small: a few spans, so that decoders do not wait for the next read.
 const IN_FLIGHT_BYTES: u64 = 4 << 20;
-
-/// If the prefetch depth is automatic, prefetched batches take up to the budget divided by this, on top of it…
-const AHEAD_SHARE: u64 = 4;
-
-/// … but at least this many bytes if the budget is small.
-const AHEAD_BYTES: u64 = 64 << 20;
 
 /// Prepares batches ahead of the training loop. Dropping it stops its threads.
 #[derive(Debug)]
@@ -196,7 +191,7 @@ impl Loader {
         let first = windows.first().and_then(|variants| variants.first());
         let first = first.ok_or_else(check::no_windows)?;
         let thread_counts = ThreadCounts::new(options.decode_threads(), options.run.readers);
-        let ahead = (options.memory_bytes() / AHEAD_SHARE).max(AHEAD_BYTES);
+        let ahead = controller::most_bytes(options.memory_bytes());
         let controller = Controller::new(options.prefetch, ahead);
         let shared = Arc::new(Shared {
             fields: Fields::new(first, &options, seed)?,

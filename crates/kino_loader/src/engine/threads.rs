@@ -9,7 +9,7 @@
 //! and less interference with the training loop. If all active threads are busy and tasks wait, the number doubles at
 //! once. So slow storage gets more concurrent reads, and a new group of episodes is decoded by all threads.
 //!
-//! This file reads no clock and parks no threads: `tasks.rs` parks them, according to the number decided here.
+//! This file parks no threads: `tasks.rs` parks them, according to the number decided here.
 
 use std::time::Duration;
 

@@ -1,0 +1,36 @@
+//! Any bytes as a page of any codec of the registry, for frames of any type: what no target of its own knows how to shape.
+
+#![no_main]
+
+use std::cell::RefCell;
+
+use kino_codec::{Scratch, codec, codecs};
+use kino_fuzz::{Input, distances, image, vector, zstd_frame};
+use libfuzzer_sys::fuzz_target;
+
+thread_local! {
+    /// Kept between inputs, as a decoding thread keeps it between pages.
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
+// input = codec │ the input of a codec's target
+fuzz_target!(|data: &[u8]| {
+    let Some((&choice, rest)) = data.split_first() else {
+        return;
+    };
+    let Some(input) = Input::new(rest) else {
+        return;
+    };
+    let choice = usize::from(choice) % codecs().count();
+    let description = codecs().nth(choice).expect("it is below their number");
+    let codec = codec(description.name).expect("a registered codec");
+    SCRATCH.with_borrow_mut(|scratch| {
+        let wrapped = zstd_frame(input.page(), scratch);
+        for input in [input, input.with_page(&wrapped)] {
+            input.decode_text(&*codec, scratch);
+            for ty in [vector(input.kind), image(input.kind), distances(input.kind)] {
+                input.decode(&*codec, &ty, scratch);
+            }
+        }
+    });
+});
