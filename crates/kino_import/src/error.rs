@@ -195,23 +195,28 @@ impl ImportError {
 
     /// A damaged object.
     pub(crate) fn corrupt(file: &Path, object: &str, what: impl Into<String>) -> Self {
-        Self::Corrupt {
-            file: file.to_owned(),
-            object: object.to_owned(),
-            what: what.into(),
-            next: "copy the file again from where it was recorded, or remove it".to_owned(),
-            source: None,
-        }
+        let next = "copy the file again from where it was recorded, or remove it";
+        Self::corrupt_with(file, object, what, next)
     }
 
     /// An incomplete recording.
     pub(crate) fn incomplete(file: &Path, object: &str, what: impl Into<String>) -> Self {
+        let next = "fix or delete it in the source, or import the others with `--on-defect keep`";
+        Self::corrupt_with(file, object, what, next)
+    }
+
+    /// A damaged object, and what to do next.
+    pub(crate) fn corrupt_with(
+        file: &Path,
+        object: &str,
+        what: impl Into<String>,
+        next: &str,
+    ) -> Self {
         Self::Corrupt {
             file: file.to_owned(),
             object: object.to_owned(),
             what: what.into(),
-            next: "fix or delete it in the source, or import the others with `--on-defect keep`"
-                .to_owned(),
+            next: next.to_owned(),
             source: None,
         }
     }

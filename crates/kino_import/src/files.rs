@@ -174,13 +174,9 @@ fn is_missing(error: &io::Error) -> bool {
 /// imported.
 pub(crate) fn cannot_read(path: &Path, source: io::Error) -> ImportError {
     match pointer_of(&source) {
-        Some(pointer) => ImportError::Corrupt {
-            file: path.to_owned(),
-            object: "/".to_owned(),
-            what: pointer.to_string(),
-            next: "then pack again".to_owned(),
-            source: None,
-        },
+        Some(pointer) => {
+            ImportError::corrupt_with(path, "/", pointer.to_string(), "then pack again")
+        }
         None => ImportError::Io {
             path: path.to_owned(),
             source,

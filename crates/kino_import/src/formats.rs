@@ -27,76 +27,71 @@ pub struct Format {
 }
 
 /// Every format, most specific first: the first that recognises a path opens it.
-pub const FORMATS: &[Format] = &[LEROBOT, RLDS, MDS, ZARR, WEBDATASET, MCAP, HDF5, FOLDER];
-
-const LEROBOT: Format = Format {
-    name: "lerobot",
-    looks_like: "a LeRobot dataset v2.0, v2.1 or v3.0: the folder that holds `meta/info.json`",
-    takes_mapping: false,
-    recognise: lerobot::recognise,
-    open: lerobot::open,
-};
-
-const RLDS: Format = Format {
-    name: "rlds",
-    looks_like: "RLDS episodes in TFRecord files with their `features.json`, as TFDS writes them",
-    takes_mapping: false,
-    recognise: rlds::recognise,
-    open: rlds::open,
-};
-
-const MDS: Format = Format {
-    name: "mds",
-    looks_like: "`index.json` and `*.mds` shards of mosaicml-streaming",
-    takes_mapping: false,
-    recognise: mds::recognise,
-    open: mds::open,
-};
-
-const ZARR: Format = Format {
-    name: "zarr",
-    looks_like: "a replay buffer of diffusion_policy or UMI: a `*.zarr` folder or a `*.zarr.zip` file",
-    takes_mapping: false,
-    recognise: zarr::is_store,
-    open: zarr::open,
-};
-
-const WEBDATASET: Format = Format {
-    name: "webdataset",
-    looks_like: "`*.tar` files of WebDataset, a sample per step or per episode, or a tar of `demo_<i>.npz`",
-    takes_mapping: false,
-    recognise: webdataset::recognise,
-    open: webdataset::open,
-};
-
-const MCAP: Format = Format {
-    name: "mcap",
-    looks_like: "`*.mcap` files of ROS 2, protobuf or JSON messages, or a folder of them",
-    takes_mapping: true,
-    recognise: |path| starts_with(path, mcap::MAGIC) || !files_ending(path, &["mcap"]).is_empty(),
-    open: |path, options| mcap::open(&files_at(path, &["mcap"]), options),
-};
-
-const HDF5: Format = Format {
-    name: "hdf5",
-    looks_like: "`*.hdf5` or `*.h5` files of robomimic, LIBERO, ACT, ALOHA or any other layout, or a folder of them",
-    takes_mapping: true,
-    recognise: |path| {
-        starts_with(path, b"\x89HDF\r\n\x1a\n")
-            || path.is_file() && has_ending(path, HDF5_ENDINGS)
-            || !files_ending(path, HDF5_ENDINGS).is_empty()
+pub const FORMATS: &[Format] = &[
+    Format {
+        name: "lerobot",
+        looks_like: "a LeRobot dataset v2.0, v2.1 or v3.0: the folder that holds `meta/info.json`",
+        takes_mapping: false,
+        recognise: lerobot::recognise,
+        open: lerobot::open,
     },
-    open: |path, options| hdf5::open(&hdf5_files(path)?, options),
-};
-
-/// The least specific: it accepts any folder of arrays, tables or images.
-const FOLDER: Format = Format {
-    name: "folder",
-    looks_like: "npz or csv files, or folders of npy, csv and images, one per episode",
-    takes_mapping: true,
-    recognise: folder::is_folder,
-    open: folder::open,
-};
+    Format {
+        name: "rlds",
+        looks_like: "RLDS episodes in TFRecord files with their `features.json`, as TFDS writes them",
+        takes_mapping: false,
+        recognise: rlds::recognise,
+        open: rlds::open,
+    },
+    Format {
+        name: "mds",
+        looks_like: "`index.json` and `*.mds` shards of mosaicml-streaming",
+        takes_mapping: false,
+        recognise: mds::recognise,
+        open: mds::open,
+    },
+    Format {
+        name: "zarr",
+        looks_like: "a replay buffer of diffusion_policy or UMI: a `*.zarr` folder or a `*.zarr.zip` file",
+        takes_mapping: false,
+        recognise: zarr::is_store,
+        open: zarr::open,
+    },
+    Format {
+        name: "webdataset",
+        looks_like: "`*.tar` files of WebDataset, a sample per step or per episode, or a tar of `demo_<i>.npz`",
+        takes_mapping: false,
+        recognise: webdataset::recognise,
+        open: webdataset::open,
+    },
+    Format {
+        name: "mcap",
+        looks_like: "`*.mcap` files of ROS 2, protobuf or JSON messages, or a folder of them",
+        takes_mapping: true,
+        recognise: |path| {
+            starts_with(path, mcap::MAGIC) || !files_ending(path, &["mcap"]).is_empty()
+        },
+        open: |path, options| mcap::open(&files_at(path, &["mcap"]), options),
+    },
+    Format {
+        name: "hdf5",
+        looks_like: "`*.hdf5` or `*.h5` files of robomimic, LIBERO, ACT, ALOHA or any other layout, or a folder of them",
+        takes_mapping: true,
+        recognise: |path| {
+            starts_with(path, b"\x89HDF\r\n\x1a\n")
+                || path.is_file() && has_ending(path, HDF5_ENDINGS)
+                || !files_ending(path, HDF5_ENDINGS).is_empty()
+        },
+        open: |path, options| hdf5::open(&hdf5_files(path)?, options),
+    },
+    // The least specific: it accepts any folder of arrays, tables or images.
+    Format {
+        name: "folder",
+        looks_like: "npz or csv files, or folders of npy, csv and images, one per episode",
+        takes_mapping: true,
+        recognise: folder::is_folder,
+        open: folder::open,
+    },
+];
 
 const HDF5_ENDINGS: &[&str] = &["hdf5", "h5"];
 

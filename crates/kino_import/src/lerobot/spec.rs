@@ -28,7 +28,7 @@ use crate::error::{ImportError, Result};
 use crate::files;
 use crate::part::Part;
 use crate::source::{ClockSpec, StreamSpec};
-use crate::values::to_whole;
+use crate::values::{kind_of, to_whole};
 use crate::video::{Pixels, VideoInfo};
 
 /// The origin of a stream's frames.
@@ -155,12 +155,9 @@ impl SpecBuilder<'_> {
                 Leaf::new(table, column, row).shape(depth, len)?
             }
         };
-        let kind = match (dtype, shape.as_slice()) {
-            (Dtype::U8, [h, w, 1 | 3 | 4]) if *h > 0 && *w > 0 => Kind::Image,
-            _ => Kind::Vector,
-        };
         let frame = FrameType::values(dtype, &shape).map_err(|error| error.to_string());
-        Ok(frame.map(|frame| Becomes::new(kind, frame)))
+        // A name does not make a column depth.
+        Ok(frame.map(|frame| Becomes::new(kind_of("", &frame), frame)))
     }
 
     /// Adds a stream for each camera stored as video.

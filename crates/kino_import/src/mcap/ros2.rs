@@ -138,33 +138,25 @@ fn type_of(text: &str, package: &str, places: &HashMap<&str, usize>) -> Option<(
     // string<=16
     let base = base.split('<').next()?;
     let ty = match base {
-        "bool" => Type::Number(Dtype::Bool),
-        "byte" | "char" | "uint8" => Type::Number(Dtype::U8),
-        "int8" => Type::Number(Dtype::I8),
-        "uint16" => Type::Number(Dtype::U16),
-        "int16" => Type::Number(Dtype::I16),
-        "uint32" => Type::Number(Dtype::U32),
-        "int32" => Type::Number(Dtype::I32),
-        "uint64" => Type::Number(Dtype::U64),
-        "int64" => Type::Number(Dtype::I64),
-        "float32" => Type::Number(Dtype::F32),
-        "float64" => Type::Number(Dtype::F64),
+        "byte" | "char" => Type::Number(Dtype::U8),
         "string" => Type::Text,
         "wstring" => Type::Wide,
-        other => {
-            let other = short(other);
-            let here = format!("{package}/{other}");
-            // `Header` without a package is that of std_msgs.
-            let header = (other == "Header").then_some("std_msgs/Header");
-            let names = [Some(&*other), Some(&*here), header];
-            let place = names
-                .into_iter()
-                .flatten()
-                .find_map(|name| places.get(name));
-            Type::Message(*place?)
-        }
+        base => match base.parse() {
+            // ROS 2 has our names of types, but no float16.
+            Ok(dtype) if dtype != Dtype::F16 => Type::Number(dtype),
+            _ => Type::Message(place_of(base, package, places)?),
+        },
     };
     Some((ty, count))
+}
+
+/// The index of the message of that name: in full, in the same package, or the header of std_msgs.
+fn place_of(name: &str, package: &str, places: &HashMap<&str, usize>) -> Option<usize> {
+    let name = short(name);
+    let here = format!("{package}/{name}");
+    let header = (name == "Header").then_some("std_msgs/Header");
+    let mut names = [Some(&*name), Some(&*here), header].into_iter().flatten();
+    names.find_map(|name| places.get(name)).copied()
 }
 
 #[cfg(test)]
