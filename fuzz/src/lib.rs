@@ -25,6 +25,7 @@ pub use dataset::dataset;
 pub use recording::{Recording, SEPARATOR, split};
 pub use seal::{seal_hdf5, seal_tar, tfrecord};
 
+use std::cell::RefCell;
 use std::num::NonZeroUsize;
 
 use kino_codec::{Codec, Dtype, Encoded, FrameType, Frames, Page, Scratch, ValueType, codec};
@@ -126,6 +127,14 @@ impl<'a> Input<'a> {
             assert_eq!(out.len(), self.wanted);
         }
     }
+}
+
+/// Runs `work` with buffers that are kept between inputs, as a decoding thread keeps them between pages.
+pub fn with_scratch(work: impl FnOnce(&mut Scratch)) {
+    thread_local! {
+        static SCRATCH: RefCell<Scratch> = RefCell::default();
+    }
+    SCRATCH.with_borrow_mut(work);
 }
 
 /// The bytes, truncated or repeated to a length.

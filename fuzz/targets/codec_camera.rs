@@ -2,16 +2,8 @@
 
 #![no_main]
 
-use std::cell::RefCell;
-
-use kino_codec::Scratch;
-use kino_fuzz::{Input, image, put_length, zstd_frame};
+use kino_fuzz::{Input, image, put_length, with_scratch, zstd_frame};
 use libfuzzer_sys::fuzz_target;
-
-thread_local! {
-    /// Kept between inputs, as a decoding thread keeps it between pages.
-    static SCRATCH: RefCell<Scratch> = RefCell::default();
-}
 
 fuzz_target!(|data: &[u8]| {
     let Some(mut input) = Input::new(data) else {
@@ -19,7 +11,7 @@ fuzz_target!(|data: &[u8]| {
     };
     let codec = kino_codec::codec("camera").expect("a known codec");
     let ty = image(input.kind);
-    SCRATCH.with_borrow_mut(|scratch| {
+    with_scratch(|scratch| {
         input.decode(&*codec, &ty, scratch);
         input.frames %= 9;
         let Some((kinds, bytes)) = input.page().split_at_checked(input.frames) else {

@@ -2,22 +2,11 @@
 
 #![no_main]
 
-use std::cell::RefCell;
-
-use kino_codec::Scratch;
-use kino_fuzz::{Input, image};
+use kino_fuzz::{Input, image, with_scratch};
 use libfuzzer_sys::fuzz_target;
 
-thread_local! {
-    /// Kept between inputs, as a decoding thread keeps it between pages.
-    static SCRATCH: RefCell<Scratch> = RefCell::default();
-}
-
 fuzz_target!(|data: &[u8]| {
-    let Some(input) = Input::new(data) else {
-        return;
-    };
-    let text = "jpeg";
-    let codec = kino_codec::codec(text).expect("a known codec");
-    SCRATCH.with_borrow_mut(|scratch| input.decode(&*codec, &image(input.kind), scratch));
+    let Some(input) = Input::new(data) else { return };
+    let codec = kino_codec::codec("jpeg").expect("a known codec");
+    with_scratch(|scratch| input.decode(&*codec, &image(input.kind), scratch));
 });

@@ -2,25 +2,14 @@
 
 #![no_main]
 
-use std::cell::RefCell;
-
-use kino_codec::Scratch;
-use kino_fuzz::{Input, image};
+use kino_fuzz::{Input, image, with_scratch};
 use libfuzzer_sys::fuzz_target;
 
-thread_local! {
-    /// Kept between inputs, as a decoding thread keeps it between pages.
-    static SCRATCH: RefCell<Scratch> = RefCell::default();
-}
-
 fuzz_target!(|data: &[u8]| {
-    let Some(input) = Input::new(data) else {
-        return;
-    };
-    let text = "predict";
-    let codec = kino_codec::codec(text).expect("a known codec");
+    let Some(input) = Input::new(data) else { return };
+    let codec = kino_codec::codec("predict").expect("a known codec");
     let ty = image(input.kind);
-    SCRATCH.with_borrow_mut(|scratch| {
+    with_scratch(|scratch| {
         input.decode(&*codec, &ty, scratch);
         if let Some(page) = input.wrapped(1, Some(ty.frame_bytes()), scratch) {
             input.with_page(&page).decode(&*codec, &ty, scratch);

@@ -2,16 +2,8 @@
 
 #![no_main]
 
-use std::cell::RefCell;
-
-use kino_codec::Scratch;
-use kino_fuzz::{Input, vector};
+use kino_fuzz::{Input, vector, with_scratch};
 use libfuzzer_sys::fuzz_target;
-
-thread_local! {
-    /// Kept between inputs, as a decoding thread keeps it between pages.
-    static SCRATCH: RefCell<Scratch> = RefCell::default();
-}
 
 fuzz_target!(|data: &[u8]| {
     let Some(input) = Input::new(data) else {
@@ -25,5 +17,5 @@ fuzz_target!(|data: &[u8]| {
         "vector"
     };
     let codec = kino_codec::codec(text).expect("a known codec");
-    SCRATCH.with_borrow_mut(|scratch| input.decode(&*codec, &ty, scratch));
+    with_scratch(|scratch| input.decode(&*codec, &ty, scratch));
 });

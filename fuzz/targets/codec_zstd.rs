@@ -2,16 +2,8 @@
 
 #![no_main]
 
-use std::cell::RefCell;
-
-use kino_codec::Scratch;
-use kino_fuzz::{Input, shuffle, vector};
+use kino_fuzz::{Input, shuffle, vector, with_scratch};
 use libfuzzer_sys::fuzz_target;
-
-thread_local! {
-    /// Kept between inputs, as a decoding thread keeps it between pages.
-    static SCRATCH: RefCell<Scratch> = RefCell::default();
-}
 
 fuzz_target!(|data: &[u8]| {
     let Some(input) = Input::new(data) else {
@@ -20,7 +12,7 @@ fuzz_target!(|data: &[u8]| {
     let text = format!("zstd:shuffle={}", shuffle(input.kind));
     let codec = kino_codec::codec(&text).expect("a known codec");
     let ty = vector(input.kind);
-    SCRATCH.with_borrow_mut(|scratch| {
+    with_scratch(|scratch| {
         input.decode(&*codec, &ty, scratch);
         // Short pages only: the fuzzer should spend its time in our code, not in compression.
         let len = ty.frame_bytes() * (input.frames % 64);
