@@ -84,8 +84,8 @@ def check_portability(wheel: pathlib.Path) -> None:
     is_confirmed = found is not None and found[1] in platforms.split(".")
     require(is_confirmed, f"auditwheel does not confirm {platforms}:\n{shown}")
     print(f"auditwheel  {platforms}")
-    audit = output(TOOLS / "bin" / "abi3audit", "--strict", "--summary", wheel)
-    print(f"abi3audit   {audit.strip()}")
+    output(TOOLS / "bin" / "abi3audit", "--strict", wheel)
+    print("abi3audit   only the stable ABI of Python 3.10")
 
 
 def find_pythons() -> list[pathlib.Path]:

@@ -13,7 +13,7 @@
 //! A JPEG could be decoded at a half or a quarter for less, but its pixels would differ from those of the same image in another
 //! codec: what comes out depends on the decoded image and the options alone.
 
-use fast_image_resize::images::{TypedImage, TypedImageRef};
+use fast_image_resize::images::TypedImage;
 use fast_image_resize::pixels::{InnerPixel, U8, U8x2, U8x3, U8x4};
 use fast_image_resize::{FilterType, PixelTrait, ResizeAlg, ResizeOptions, Resizer};
 use kino_codec::{Dtype, Scratch, ValueType};
@@ -219,21 +219,26 @@ impl Resize {
         self.stored.size.height * self.stored.size.width * self.stored.bytes
     }
 
-    /// Resizes and crops frames; both are packed.
+    /// Resizes and crops frames; both are packed. The frames are only read.
     pub(crate) fn put_all(
         &self,
-        frames: &[u8],
+        frames: &mut [u8],
         out: &mut [u8],
         scratch: &mut ResizeScratch,
     ) -> Result<(), String> {
-        let frames = frames.chunks_exact(self.stored_bytes().max(1));
+        let frames = frames.chunks_exact_mut(self.stored_bytes().max(1));
         for (frame, out) in frames.zip(out.chunks_exact_mut(self.frame_bytes().max(1))) {
             self.put(frame, out, scratch)?;
         }
         Ok(())
     }
 
-    fn put(&self, frame: &[u8], out: &mut [u8], scratch: &mut ResizeScratch) -> Result<(), String> {
+    fn put(
+        &self,
+        frame: &mut [u8],
+        out: &mut [u8],
+        scratch: &mut ResizeScratch,
+    ) -> Result<(), String> {
         let ResizeScratch { resizer, resized } = scratch;
         if self.resized == self.stored.size {
             self.cut(frame, out);
@@ -255,7 +260,12 @@ impl Resize {
         Ok(())
     }
 
-    fn resize(&self, resizer: &mut Resizer, frame: &[u8], out: &mut [u8]) -> Result<(), String> {
+    fn resize(
+        &self,
+        resizer: &mut Resizer,
+        frame: &mut [u8],
+        out: &mut [u8],
+    ) -> Result<(), String> {
         match self.stored.channels {
             1 => self.resize_as::<U8>(resizer, frame, out),
             2 => self.resize_as::<U8x2>(resizer, frame, out),
@@ -267,7 +277,7 @@ impl Resize {
     fn resize_as<P: InnerPixel + PixelTrait>(
         &self,
         resizer: &mut Resizer,
-        frame: &[u8],
+        frame: &mut [u8],
         out: &mut [u8],
     ) -> Result<(), String> {
         // Two or four channels are channels, not transparency.
@@ -277,7 +287,9 @@ impl Resize {
         let side = |side: usize| u32::try_from(side).unwrap_or(u32::MAX);
         let text = |error: &dyn std::error::Error| format!("an image was not resized: {error}");
         let (from, to) = (self.stored.size, self.resized);
-        let from = TypedImageRef::<P>::from_buffer(side(from.width), side(from.height), frame);
+        // Not a `TypedImageRef`: the resizer's own images are of this type, and every kernel is compiled once per type,
+        // 30 times each; they are most of what the compiler does for this crate (docs/decisions/build.md).
+        let from = TypedImage::<P>::from_buffer(side(from.width), side(from.height), frame);
         let to = TypedImage::<P>::from_buffer(side(to.width), side(to.height), out);
         let (from, mut to) = (from.map_err(|e| text(&e))?, to.map_err(|e| text(&e))?);
         let done = resizer.resize_typed(&from, &mut to, &options);
@@ -383,7 +395,8 @@ mod tests {
         let reduce = fit.reduce(ty).unwrap().unwrap();
         let mut out = vec![0; reduce.frame_bytes()];
         let mut scratch = ResizeScratch::default();
-        reduce.put_all(frame, &mut out, &mut scratch).unwrap();
+        let mut frame = frame.to_vec();
+        reduce.put_all(&mut frame, &mut out, &mut scratch).unwrap();
         out
     }
 
