@@ -2,16 +2,9 @@
 
 #![no_main]
 
-use std::cell::RefCell;
-
-use kino_codec::{Scratch, codec, codecs};
-use kino_fuzz::{Input, distances, image, vector, zstd_frame};
+use kino_codec::{codec, codecs};
+use kino_fuzz::{Input, distances, image, vector, with_scratch, zstd_frame};
 use libfuzzer_sys::fuzz_target;
-
-thread_local! {
-    /// Kept between inputs, as a decoding thread keeps it between pages.
-    static SCRATCH: RefCell<Scratch> = RefCell::default();
-}
 
 // input = codec │ the input of a codec's target
 fuzz_target!(|data: &[u8]| {
@@ -24,7 +17,7 @@ fuzz_target!(|data: &[u8]| {
     let choice = usize::from(choice) % codecs().count();
     let description = codecs().nth(choice).expect("it is below their number");
     let codec = codec(description.name).expect("a registered codec");
-    SCRATCH.with_borrow_mut(|scratch| {
+    with_scratch(|scratch| {
         let wrapped = zstd_frame(input.page(), scratch);
         for input in [input, input.with_page(&wrapped)] {
             input.decode_text(&*codec, scratch);

@@ -9,15 +9,21 @@ use libfuzzer_sys::fuzz_target;
 const MAX_STREAMS: usize = 24;
 
 fuzz_target!(|data: &[u8]| {
-    let Some(input) = Input::new(data) else { return };
+    let Some(input) = Input::new(data) else {
+        return;
+    };
     let codec = kino_codec::codec("depth").expect("a known codec");
     let ty = distances(input.kind);
     with_scratch(|scratch| {
         input.decode(&*codec, &ty, scratch);
-        let Some((&kind, mut rest)) = input.page().split_first() else { return };
+        let Some((&kind, mut rest)) = input.page().split_first() else {
+            return;
+        };
         let mut page = vec![kind];
         for nr in 0..MAX_STREAMS {
-            let Some((&len, after)) = rest.split_first() else { break };
+            let Some((&len, after)) = rest.split_first() else {
+                break;
+            };
             let (content, after) = after.split_at(usize::from(len).min(after.len()));
             rest = after;
             // Planes of residuals have a byte per pixel: a random page hardly ever gets that right.

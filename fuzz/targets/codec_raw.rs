@@ -6,7 +6,9 @@ use kino_fuzz::{Input, repeated, vector, with_scratch};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
-    let Some(input) = Input::new(data) else { return };
+    let Some(input) = Input::new(data) else {
+        return;
+    };
     let codec = kino_codec::codec("raw").expect("a known codec");
     let ty = vector(input.kind);
     with_scratch(|scratch| {

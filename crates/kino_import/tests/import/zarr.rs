@@ -5,9 +5,9 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use kino_dataset::{Dataset, Kind, Start};
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
+use kino_dataset::{Dataset, Kind, Start};
 use kino_import::{
     Action, ClockSpec, FrameBuf, ImportError, ImportOptions, Result, Source, survey,
 };
