@@ -12,10 +12,8 @@ export VIRTUAL_ENV := $(CURDIR)/.venv
 unexport CONDA_PREFIX PYTHONHOME
 
 STEP := scripts/step.sh
-# The SIMD of JPEG is a default feature, that of AV1 one for what is released: its assembly takes long to build. Both need
-# nasm; `setup` creates this file if it is not available.
+# The SIMD of JPEG and AV1 is a default feature that needs nasm; `setup` creates this file if nasm is not available.
 FEATURES = $(shell test -e .tools/no-nasm && echo --no-default-features)
-RELEASED = $(or $(FEATURES),--features av1-simd)
 NOTICE = scripts/setup.sh --notice
 # The profile of Cargo.toml: `dev` is shared with `cargo test`, `release` is what a wheel has and takes several times as long.
 PROFILE ?= dev
@@ -29,11 +27,11 @@ setup: ## create .venv with the development tools, and install nasm
 	@scripts/setup.sh
 
 build: setup ## build the Python package (and the command `kinograph`) into .venv; PROFILE=release as in a wheel
-	@$(STEP) "build the package" maturin develop --profile $(PROFILE) --locked $(if $(filter release,$(PROFILE)),$(RELEASED),$(FEATURES))
+	@$(STEP) "build the package" maturin develop --profile $(PROFILE) --locked $(FEATURES)
 	@$(NOTICE)
 
 wheel: setup ## build the release wheel into dist/, and check it on every Python found here
-	@$(STEP) "build and check the wheel" python scripts/release.py wheel $(RELEASED)
+	@$(STEP) "build and check the wheel" python scripts/release.py wheel $(FEATURES)
 	@$(NOTICE)
 
 sdist: setup ## build the source distribution into dist/, and install it without nasm and cmake

@@ -38,16 +38,14 @@ kinograph: to fix it, install nasm (apt-get install nasm; or dnf, brew, pacman) 
 """
 
 
-def add_option(option: str) -> None:
-    """Add an option to those that maturin reads from the environment."""
+def build_without_simd() -> None:
+    """Add the option for it to those that maturin reads from the environment."""
     options = os.environ.get("MATURIN_PEP517_ARGS", "")
-    os.environ["MATURIN_PEP517_ARGS"] = f"{options} {option}".strip()
+    if "--no-default-features" not in options:
+        os.environ["MATURIN_PEP517_ARGS"] = f"{options} --no-default-features".strip()
+    print(NOTICE, file=sys.stderr)
 
 
 # On other CPUs the kernels are C and Rust, or assembled by the C compiler.
 if platform.machine().lower() in {"x86_64", "amd64", "i686"} and not shutil.which("nasm"):
-    add_option("--no-default-features")
-    print(NOTICE, file=sys.stderr)
-else:
-    # Not a default feature of the crates: development builds leave it out (docs/decisions/build.md).
-    add_option("--features av1-simd")
+    build_without_simd()

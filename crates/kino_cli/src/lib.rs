@@ -58,18 +58,13 @@ enum Command {
 
 /// The version, with a note if this build is slow.
 fn version() -> &'static str {
-    if !kino_codec::jpeg_simd() {
+    if kino_codec::jpeg_simd() && kino_codec::av1_simd() {
+        env!("CARGO_PKG_VERSION")
+    } else {
         concat!(
             env!("CARGO_PKG_VERSION"),
             " (JPEG and AV1 without SIMD: several times slower; build with nasm to fix it)"
         )
-    } else if !kino_codec::av1_simd() {
-        concat!(
-            env!("CARGO_PKG_VERSION"),
-            " (development build, AV1 without SIMD: several times slower)"
-        )
-    } else {
-        env!("CARGO_PKG_VERSION")
     }
 }
 
