@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! kino_codec ← kino_format  ← kino_dataset ← kino_loader ← kino_advisor ← kino_cli ← kino_py
-//!            ↖ kino_parquet ↙              ↖ kino_import ↗
+//!            ↖ kino_parquet ↙              ↖ kino_import ←──────────────↙
 //! ```
 //!
 //! The arrows keep the lower crates usable alone: a program that reads one shard needs the codecs, not an
