@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs fuzz targets, all of them or those named, each for FUZZ_SECONDS (default: 30) or FUZZ_RUNS executions.
+# Runs fuzz targets, all of them or those named, each for FUZZ_SECONDS of CPU time (default: 30) or FUZZ_RUNS executions.
 #
 #   scripts/fuzz.sh [TARGET...]
 #   FUZZ_SECONDS=1200 FUZZ_RUNS=10000000 FUZZ_CSV=bench/results/fuzz.csv scripts/fuzz.sh
@@ -16,11 +16,11 @@ if ! cargo +nightly fuzz --version >/dev/null 2>&1; then
 fi
 
 seconds=${FUZZ_SECONDS:-30}
-runs=${FUZZ_RUNS:--1}
+runs=${FUZZ_RUNS:-1000000000}
 corpus=${FUZZ_CORPUS:-fuzz/corpus}
 csv=${FUZZ_CSV:-target/bench/fuzz.csv}
 header=target,executions,seconds,cpu_seconds,edges,inputs,findings
-# What `time` prints: a shared machine gives a target less CPU time than it runs.
+# What `time` prints: user and system CPU time.
 TIMEFORMAT='%0U %0S'
 
 # Recordings are files: in memory where the system has such a folder.
@@ -29,6 +29,7 @@ folder=/tmp
 TMPDIR=$(mktemp -d "$folder/kino-fuzz.XXXXXX")
 export TMPDIR
 trap 'rm -rf "$TMPDIR"' EXIT
+log=$TMPDIR/log
 
 # The most that one allocation may take, in megabytes: 128 MiB is the limit of a zarr chunk, 64 MiB that of a frame.
 malloc_limit() {
@@ -51,24 +52,34 @@ seeds() {
     esac
 }
 
+# libFuzzer stops by the clock. On a shared machine that is less CPU time than asked for, so a target is started again
+# for what is missing.
 run_target() {
-    local target=$1 log=$TMPDIR/log started=$SECONDS options=() folders
+    local target=$1 started=$SECONDS cpu=0 executed=0 code=0
     mkdir -p "$corpus/$target" "fuzz/artifacts/$target"
-    [[ -e fuzz/dicts/$target.dict ]] && options+=("-dict=fuzz/dicts/$target.dict")
-    read -ra folders <<<"$corpus/$target $(seeds "$target")"
-    local code=0 cpu
-    cpu=$({ time "$built/$target" -max_total_time="$seconds" -runs="$runs" -timeout=20 -rss_limit_mb=2048 \
-        -malloc_limit_mb="$(malloc_limit "$target")" -print_final_stats=1 \
-        -artifact_prefix="fuzz/artifacts/$target/" "${options[@]}" "${folders[@]}" >"$log" 2>&1; } 2>&1) || code=$?
-    find "$TMPDIR" -mindepth 1 -maxdepth 1 ! -name log -exec rm -rf {} +
-    local executed edges
-    executed=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
+    while ((code == 0 && cpu < seconds && executed < runs)); do
+        run_once "$target" $((seconds - cpu)) $((runs - executed)) || code=$?
+    done
+    local edges inputs findings
     edges=$(grep -oE 'cov: [0-9]+' "$log" | tail -n 1 | cut -d' ' -f2 || true)
-    local inputs findings
     inputs=$(find "$corpus/$target" -type f | wc -l)
     findings=$(find "fuzz/artifacts/$target" -type f | wc -l)
-    write_line "$target" "$target,${executed:-0},$((SECONDS - started)),$((${cpu/ /+})),${edges:-0},$inputs,$findings"
+    write_line "$target" "$target,$executed,$((SECONDS - started)),$cpu,${edges:-0},$inputs,$findings"
     [[ $code == 0 ]] || { tail -n 60 "$log"; return 1; }
+}
+
+# Adds to `cpu` and `executed` of its caller.
+run_once() {
+    local target=$1 left=$2 runs_left=$3 options=() folders took status=0
+    [[ -e fuzz/dicts/$target.dict ]] && options+=("-dict=fuzz/dicts/$target.dict")
+    read -ra folders <<<"$corpus/$target $(seeds "$target")"
+    took=$({ time "$built/$target" -max_total_time="$((left < 2 ? 2 : left))" -runs="$runs_left" -timeout=20 \
+        -rss_limit_mb=2048 -malloc_limit_mb="$(malloc_limit "$target")" -print_final_stats=1 \
+        -artifact_prefix="fuzz/artifacts/$target/" "${options[@]}" "${folders[@]}" >"$log" 2>&1; } 2>&1) || status=$?
+    find "$TMPDIR" -mindepth 1 -maxdepth 1 ! -name log -exec rm -rf {} +
+    cpu=$((cpu + ${took/ /+}))
+    executed=$((executed + $(sed -n 's/^stat::number_of_executed_units: *//p' "$log" | grep . || echo 0)))
+    return "$status"
 }
 
 write_line() {
