@@ -11,7 +11,8 @@ use std::path::PathBuf;
 use std::{fs, io, process};
 
 use kino_import::{
-    ClockSpec, EpisodeSpec, FrameBuf, ImportOptions, Part, StreamSpec, block_frames,
+    ClockSpec, EpisodeSpec, FrameBuf, ImportOptions, MAX_FRAME_BYTES, Part, StreamSpec,
+    block_frames,
 };
 
 /// Between two files of an input.
@@ -147,7 +148,9 @@ fn check_clock(spec: &StreamSpec) {
 fn read_stream(episode: &EpisodeSpec, stream: usize) {
     let spec = &episode.streams[stream];
     let end = spec.frames.min(MAX_FRAMES).min(block_frames(&spec.frame));
-    if end == 0 {
+    let frame_bytes = spec.frame.as_values().map_or(0, |ty| ty.frame_bytes());
+    // Larger frames are refused before they are read.
+    if end == 0 || frame_bytes as u64 > MAX_FRAME_BYTES {
         return;
     }
     let Ok(frames) = episode.read(stream, 0..end) else {

@@ -314,6 +314,9 @@ impl Default for FrameBuf {
     }
 }
 
+/// Larger frames are not imported: several of them are in memory at a time.
+pub const MAX_FRAME_BYTES: u64 = 64 << 20;
+
 /// How many frames of this type to read at a time: about 8 MiB, at least one frame.
 pub fn block_frames(frame: &FrameType) -> u64 {
     let frame_bytes = frame.as_values().map_or(1 << 10, |ty| ty.frame_bytes());

@@ -20,11 +20,8 @@ use kino_dataset::{Dataset, Kind, MAX_FRAMES, MAX_STREAMS, RegularClock, StreamS
 
 use crate::defect::{Action, Defect};
 use crate::error::{Result, invalid};
-use crate::source::{ClockSpec, EpisodeSpec, Source, SourceInfo, StreamSpec};
+use crate::source::{ClockSpec, EpisodeSpec, MAX_FRAME_BYTES, Source, SourceInfo, StreamSpec};
 use names::{fit_id, fit_name, is_id, is_name, unique};
-
-/// Larger frames are not imported: several of them are in memory at a time.
-const MAX_FRAME_BYTES: usize = 64 << 20;
 
 /// Kind and type of a stream.
 type Type = (Kind, FrameType);
@@ -306,7 +303,7 @@ impl Fitting<'_> {
             let frames = stream.frames;
             return Some(format!("has {frames} frames; the limit is {MAX_FRAMES}"));
         }
-        let frame_bytes = stream.frame.as_values().map_or(0, |ty| ty.frame_bytes());
+        let frame_bytes = stream.frame_bytes();
         if frame_bytes > MAX_FRAME_BYTES {
             return Some(format!(
                 "has frames of {frame_bytes} bytes; the limit is {MAX_FRAME_BYTES}"

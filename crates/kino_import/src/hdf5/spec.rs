@@ -24,16 +24,13 @@ use crate::hdf5::frames;
 use crate::hdf5::rows::{Form, Rows};
 use crate::hdf5::tree::{Leaf, Node, below, shown};
 use crate::shift::find_shifts;
-use crate::source::{ClockSpec, EpisodeSpec, StreamSpec};
+use crate::source::{ClockSpec, EpisodeSpec, MAX_FRAME_BYTES, StreamSpec};
 
 /// A dataset of at most this many values or strings can become an attribute.
 const SMALL_ELEMENTS: u64 = 4096;
 
 /// And of at most this many bytes.
 const SMALL_BYTES: u64 = 1 << 20;
-
-/// A larger frame is not a camera image.
-const MAX_FRAME_BYTES: u64 = 64 << 20;
 
 /// The expectations for an episode's datasets.
 #[derive(Debug, Clone, Copy)]
