@@ -43,14 +43,12 @@ def seed(target: str, name: str, *parts: bytes | str) -> None:
 def image(format: str, mode: str = "RGB", size: tuple[int, int] = (16, 16)) -> bytes:
     out = io.BytesIO()
     numbers = (np.arange(size[0] * size[1] * 3) % 251).astype(np.uint8).reshape(*size, 3)
-    picture = Image.fromarray(numbers)
+    pixels = Image.fromarray(numbers)
     if mode == "I;16":
-        picture = Image.fromarray(
-            (np.arange(size[0] * size[1]).astype(np.uint16) * 7).reshape(size)
-        )
+        pixels = Image.fromarray((np.arange(size[0] * size[1]).astype(np.uint16) * 7).reshape(size))
     elif mode != "RGB":
-        picture = picture.convert(mode)
-    picture.save(out, format)
+        pixels = pixels.convert(mode)
+    pixels.save(out, format)
     return out.getvalue()
 
 
@@ -222,7 +220,7 @@ def mcap() -> None:
         joints,
         joints,
     )
-    picture = (
+    message = (
         cdr("iIIB3xII", *stamp, 2, 2)
         + struct.pack("<I", 5)
         + b"rgb8\0"
@@ -238,7 +236,7 @@ def mcap() -> None:
         header
         + "uint32 height\nuint32 width\nstring encoding\nuint8 is_bigendian\nuint32 step\nuint8[] data"
         + more,
-        picture,
+        message,
     )
     seed(
         "import_mcap_messages",
@@ -541,7 +539,7 @@ def rlds() -> None:
         }
 
     text = {"pythonClassName": "tensorflow_datasets.core.features.text_feature.Text", "text": {}}
-    picture = {
+    feature = {
         "pythonClassName": "tensorflow_datasets.core.features.image_feature.Image",
         "image": {
             "dtype": "uint8",
@@ -555,7 +553,7 @@ def rlds() -> None:
             "is_last": tensor("bool"),
             "count": tensor("int64"),
             "words": text,
-            "observation": dictionary({"image": picture}),
+            "observation": dictionary({"image": feature}),
         }
     )
     features = dictionary(
@@ -667,8 +665,8 @@ def mds() -> None:
         "name": ("str", None),
         "pkl": ("pkl", None),
     }
-    pictures = [image("JPEG", size=(8, 8))] * 2
-    listed = struct.pack("<2I", 0, 2) + struct.pack("<2I", *map(len, pictures)) + b"".join(pictures)
+    files = [image("JPEG", size=(8, 8))] * 2
+    listed = struct.pack("<2I", 0, 2) + struct.pack("<2I", *map(len, files)) + b"".join(files)
     array = bytes([2 << 2, 2, 2]) + np.arange(4.0).tobytes()
     seed(
         "import_mds",
@@ -708,10 +706,10 @@ def lerobot() -> None:
         "features": features,
         "data_path": "data/chunk-{episode_chunk:03d}/episode_{episode_index:06d}.parquet",
     }
-    picture = {"bytes": image("PNG", size=(4, 4)), "path": "frame.png"}
+    cell = {"bytes": image("PNG", size=(4, 4)), "path": "frame.png"}
     rows = {
         "action": pa.array([[0.5, 1.5], [2.5, 3.5]], pa.list_(pa.float32(), 2)),
-        "top": [picture, picture],
+        "top": [cell, cell],
         "timestamp": pa.array([0, 0.1], pa.float32()),
         "frame_index": [0, 1],
         "episode_index": [0, 0],

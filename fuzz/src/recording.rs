@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::{fs, io, process};
 
 use kino_import::{
-    ClockSpec, EpisodeSpec, FrameBuf, ImportOptions, MAX_FRAME_BYTES, Part, StreamSpec,
+    ClockSpec, EpisodeSpec, FrameBuf, ImportOptions, MAX_IMPORTED_FRAME_BYTES, Part, StreamSpec,
     block_frames,
 };
 
@@ -150,7 +150,7 @@ fn read_stream(episode: &EpisodeSpec, stream: usize) {
     let end = spec.frames.min(MAX_FRAMES).min(block_frames(&spec.frame));
     let frame_bytes = spec.frame.as_values().map_or(0, |ty| ty.frame_bytes());
     // Larger frames are refused before they are read.
-    if end == 0 || frame_bytes as u64 > MAX_FRAME_BYTES {
+    if end == 0 || frame_bytes as u64 > MAX_IMPORTED_FRAME_BYTES {
         return;
     }
     let Ok(frames) = episode.read(stream, 0..end) else {

@@ -7,7 +7,7 @@ use std::path::Path;
 use tempfile::TempPath;
 
 /// Creates a folder and its parents, durably.
-pub(crate) fn create_folder(folder: &Path) -> io::Result<()> {
+pub fn create_folder(folder: &Path) -> io::Result<()> {
     let mut missing = Vec::new();
     let mut above = Some(folder);
     while let Some(path) = above.filter(|path| !path.as_os_str().is_empty() && !path.exists()) {

@@ -65,6 +65,7 @@ pub use costs::{
     cpu_name, measure,
 };
 pub use dataset::Dataset;
+pub use durable::create_folder;
 pub use emulate::{SlowStorage, Stall, Storage};
 pub use episode::Episode;
 pub use episode_writer::EpisodeWriter;

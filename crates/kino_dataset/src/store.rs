@@ -173,7 +173,7 @@ impl Store {
         // No more than was counted: a file that grows in the meantime stays within the limit.
         match size {
             0 => Ok(Bytes::new()),
-            _ => self.read_stored(key, 0..size),
+            _ => self.read_stored(key, 0..size, size),
         }
     }
 
@@ -182,16 +182,18 @@ impl Store {
         if range.is_empty() {
             return Ok(Bytes::new());
         }
-        self.size(key)?;
+        let size = self.size(key)?;
+        let read = || self.read_stored(key, range.clone(), size);
         match &self.emulated {
-            Some(emulated) => emulated.read(key, range.clone(), || self.read_stored(key, range)),
-            None => self.read_stored(key, range),
+            Some(emulated) => emulated.read(key, range.clone(), read),
+            None => read(),
         }
     }
 
-    fn read_stored(&self, key: &str, range: Range<u64>) -> Result<Bytes> {
+    /// The same of an object of `size` bytes, never on emulated storage.
+    fn read_stored(&self, key: &str, range: Range<u64>, size: u64) -> Result<Bytes> {
         let path = self.root.join(key);
-        read_file(&path, range).map_err(at("read", &path))
+        read_file(&path, range, size).map_err(at("read", &path))
     }
 
     /// Drops a file from the page cache, so that the next read comes from the device. Best effort: has no effect if
@@ -283,7 +285,7 @@ impl Store {
         let mut hasher = blake3::Hasher::new();
         for start in (0..len).step_by(HASH_BYTES) {
             let end = len.min(start + HASH_BYTES as u64);
-            hasher.update(&self.read_stored(key, start..end)?);
+            hasher.update(&self.read_stored(key, start..end, len)?);
         }
         Ok(Hash::from(*hasher.finalize().as_bytes()))
     }
@@ -329,10 +331,8 @@ pub(crate) fn list_folder(folder: &Path) -> Result<Vec<fs::DirEntry>> {
     }
 }
 
-/// Bytes `range` of a file, or fewer if it ends before.
-fn read_file(path: &Path, range: Range<u64>) -> io::Result<Bytes> {
-    let mut file = File::open(path)?;
-    let len = file.metadata()?.len();
+/// Bytes `range` of a file of `len` bytes, or fewer if it ends before.
+fn read_file(path: &Path, range: Range<u64>, len: u64) -> io::Result<Bytes> {
     if range.start >= len {
         let what = format!("byte {} was requested, but it has {len}", range.start);
         return Err(io::Error::new(io::ErrorKind::UnexpectedEof, what));
@@ -340,6 +340,7 @@ fn read_file(path: &Path, range: Range<u64>) -> io::Result<Bytes> {
     // A damaged index may request any range: no more memory than the file has bytes.
     let wanted = usize::try_from(range.end.min(len) - range.start).map_err(io::Error::other)?;
     let mut bytes = vec![0; wanted];
+    let mut file = File::open(path)?;
     file.seek(SeekFrom::Start(range.start))?;
     file.read_exact(&mut bytes)?;
     Ok(bytes.into())

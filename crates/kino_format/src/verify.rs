@@ -1,6 +1,6 @@
 //! Checking bytes against the directory and the index: the full check behind `kinograph verify`.
 //!
-//! Opening checks the tail; an index and a page are checked by whoever reads them. That leaves
+//! Opening checks the tail; an index and a page are checked when they are read. That leaves
 //! bytes that reading never touches: the header, and the zero padding of pages. With
 //! [`Shard::verify_header`] and [`Shard::verify_episode`] every bit of the file has been checked.
 

@@ -82,8 +82,8 @@ pub use preview::{Preview, StreamPreview, preview};
 pub use progress::Progress;
 pub use shift::is_shift;
 pub use source::{
-    ClockSpec, EpisodeSpec, FrameBuf, MAX_FRAME_BYTES, ReadFrames, Source, SourceInfo, StreamSpec,
-    Wanted, block_frames,
+    ClockSpec, EpisodeSpec, FrameBuf, MAX_IMPORTED_FRAME_BYTES, ReadFrames, Source, SourceInfo,
+    StreamSpec, Wanted, block_frames,
 };
 pub use suggest::suggest_mapping;
 pub use survey::survey;

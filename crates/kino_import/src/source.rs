@@ -315,7 +315,7 @@ impl Default for FrameBuf {
 }
 
 /// Larger frames are not imported: several of them are in memory at a time.
-pub const MAX_FRAME_BYTES: u64 = 64 << 20;
+pub const MAX_IMPORTED_FRAME_BYTES: u64 = 64 << 20;
 
 /// How many frames of this type to read at a time: about 8 MiB, at least one frame.
 pub fn block_frames(frame: &FrameType) -> u64 {

@@ -20,6 +20,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
+use kino_dataset::create_folder;
 use tempfile::TempDir;
 
 use crate::error::{ImportError, Result, invalid};
@@ -58,7 +59,7 @@ impl Unpublished {
         if let Some(there) = parent.ancestors().find(|folder| folder.exists()) {
             refuse_inside(dataset, target, there)?;
         }
-        create_folders(parent).writing(parent)?;
+        create_folder(parent).writing(parent)?;
         // The real path: a symlink on the way may be changed while the export runs.
         let parent = refuse_inside(dataset, target, parent)?;
         sweep(&parent);
@@ -106,19 +107,6 @@ fn refuse_inside(dataset: &Path, target: &Path, folder: &Path) -> Result<PathBuf
     } else {
         Ok(real)
     }
-}
-
-/// Creates a folder and its parents, durably.
-fn create_folders(folder: &Path) -> io::Result<()> {
-    let missing: Vec<_> = folder
-        .ancestors()
-        .take_while(|one| !one.as_os_str().is_empty() && !one.exists())
-        .collect();
-    fs::create_dir_all(folder)?;
-    for one in missing {
-        sync(files::parent(one))?;
-    }
-    Ok(())
 }
 
 /// A new private folder in `parent`, and its lock, which is held.

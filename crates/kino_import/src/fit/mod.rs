@@ -20,7 +20,9 @@ use kino_dataset::{Dataset, Kind, MAX_FRAMES, MAX_STREAMS, RegularClock, StreamS
 
 use crate::defect::{Action, Defect};
 use crate::error::{Result, invalid};
-use crate::source::{ClockSpec, EpisodeSpec, MAX_FRAME_BYTES, Source, SourceInfo, StreamSpec};
+use crate::source::{
+    ClockSpec, EpisodeSpec, MAX_IMPORTED_FRAME_BYTES, Source, SourceInfo, StreamSpec,
+};
 use names::{fit_id, fit_name, is_id, is_name, unique};
 
 /// Kind and type of a stream.
@@ -304,9 +306,9 @@ impl Fitting<'_> {
             return Some(format!("has {frames} frames; the limit is {MAX_FRAMES}"));
         }
         let frame_bytes = stream.frame_bytes();
-        if frame_bytes > MAX_FRAME_BYTES {
+        if frame_bytes > MAX_IMPORTED_FRAME_BYTES {
             return Some(format!(
-                "has frames of {frame_bytes} bytes; the limit is {MAX_FRAME_BYTES}"
+                "has frames of {frame_bytes} bytes; the limit is {MAX_IMPORTED_FRAME_BYTES}"
             ));
         }
         if let ClockSpec::Explicit(times) = &stream.clock {

@@ -24,7 +24,7 @@ use crate::hdf5::frames;
 use crate::hdf5::rows::{Form, Rows};
 use crate::hdf5::tree::{Leaf, Node, below, shown};
 use crate::shift::find_shifts;
-use crate::source::{ClockSpec, EpisodeSpec, MAX_FRAME_BYTES, StreamSpec};
+use crate::source::{ClockSpec, EpisodeSpec, MAX_IMPORTED_FRAME_BYTES, StreamSpec};
 
 /// A dataset of at most this many values or strings can become an attribute.
 const SMALL_ELEMENTS: u64 = 4096;
@@ -156,9 +156,10 @@ impl Streams {
     /// Adds a stream, or the defect that prevents it.
     pub(crate) fn add(&mut self, file: &Arc<H5File>, request: Request) -> Result<()> {
         let leaf = &request.leaf;
-        if leaf.row_bytes() > MAX_FRAME_BYTES {
+        if leaf.row_bytes() > MAX_IMPORTED_FRAME_BYTES {
             let bytes = leaf.row_bytes();
-            let what = format!("has frames of {bytes} bytes; the limit is {MAX_FRAME_BYTES}");
+            let what =
+                format!("has frames of {bytes} bytes; the limit is {MAX_IMPORTED_FRAME_BYTES}");
             self.skip(file, leaf, what);
             return Ok(());
         }
