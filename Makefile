@@ -45,7 +45,7 @@ docs: setup ## build the documentation site into site/
 	@$(STEP) "build the documentation" python scripts/docs.py
 
 test: build ## run the Rust and the Python tests
-	@$(STEP) "cargo test" cargo test --locked --workspace $(FEATURES)
+	@$(STEP) "cargo test" env KINOGRAPH_FFMPEG="$$(echo .venv/lib/python3*/site-packages/av.libs)" SVT_LOG=1 cargo test --locked --workspace $(FEATURES)
 	@$(STEP) "pytest" python -m pytest
 	@$(NOTICE)
 

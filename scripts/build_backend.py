@@ -1,6 +1,6 @@
 """The build backend that pip calls (PEP 517): maturin, without SIMD if the assembler `nasm` is missing.
 
-libjpeg-turbo, rav1e and rav1d need nasm for their SIMD on x86, and PyPI has no package of it. Without it the build would
+libjpeg-turbo and rav1d need nasm for their SIMD on x86, and PyPI has no package of it. Without it the build would
 fail; with the default features off it works, several times slower for JPEG and AV1. `kinograph --version` says so too,
 because pip shows what a backend prints only with `-v`.
 """

@@ -160,7 +160,7 @@ install_nasm() {
     cp "$1" "$TOOLS/bin/nasm"
 }
 
-# The x86 kernels of libjpeg-turbo, rav1e and rav1d are nasm source; on other CPUs they are C or the compiler's.
+# The x86 kernels of libjpeg-turbo and rav1d are nasm source; on other CPUs they are C or the compiler's.
 setup_nasm() {
     case $(uname -m) in x86_64 | amd64 | i?86) ;; *) return ;; esac
     if have nasm || "$TOOLS/bin/nasm" -v >/dev/null 2>&1; then

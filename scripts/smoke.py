@@ -12,13 +12,21 @@ IMAGE = "obs/agentview_image"
 
 
 def main(recording: str) -> None:
-    """Pack losslessly and as AV1, load a batch of each, and run the command."""
+    """Pack losslessly and as JPEG, load a batch of each, and run the command; AV1 asks for PyAV, which is not there."""
     version = importlib.metadata.version("kinograph")
     command = pathlib.Path(sys.executable).with_name("kinograph")
     with tempfile.TemporaryDirectory() as folder:
         plan = pathlib.Path(folder) / "plan.toml"
         plan.write_text('[[stream]]\nkind = "image"\ncodec = "av1"\nbound = "psnr(40)"\n')
-        for name, options in (("lossless", []), ("av1", ["--plan", str(plan)])):
+        refused = subprocess.run(
+            [command, "pack", recording, pathlib.Path(folder) / "av1.kino", "--plan", plan],
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+        assert refused.returncode == 1, refused.stderr
+        assert "pip install av" in refused.stderr, refused.stderr
+        for name, options in (("lossless", []), ("jpeg", ["--quality", "90"])):
             packed = pathlib.Path(folder) / f"{name}.kino"
             subprocess.run([command, "pack", recording, packed, *options], check=True)
             windows = {IMAGE: [-1, 0], "actions": range(16)}

@@ -25,6 +25,12 @@ import numpy as np
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DATA = pathlib.Path(os.environ.get("KINOGRAPH_TEST_DATA", ROOT.parent / "shared" / "data"))
 TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+EXAMPLE = TARGET / "release/examples/video"
+# The FFmpeg of PyAV, and none of SVT-AV1's notes.
+ENVIRONMENT = os.environ | {
+    "KINOGRAPH_FFMPEG": str(pathlib.Path(av.__file__).parents[1] / "av.libs"),
+    "SVT_LOG": "1",
+}
 EPISODE = DATA / "real/g1_lerobot/videos/chunk-000/observation.images.cam_high/episode_000029.mp4"
 PASSES = 9
 RANDOM_FRAMES = 40
@@ -103,9 +109,9 @@ class Ours:
         raw = work / "frames.bin"
         frames.tofile(raw)
         shape = ",".join(map(str, frames.shape[1:]))
-        command = [TARGET / "release/examples/video", f"uint8[{shape}]", raw, spec]
+        command = [EXAMPLE, f"uint8[{shape}]", raw, spec]
         self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT
         )
         _, size = self.process.stdout.readline().split()
         self.bytes, self.fps = (
@@ -172,7 +178,7 @@ def main() -> None:
     parser.add_argument("--frames", type=int, default=120)
     parser.add_argument("--quality", default="q=77", help="`q=…` or `psnr=…` of all rows")
     parser.add_argument("--groups", default="2,8,15,30,60")
-    parser.add_argument("--speeds", default="9", help="each is measured at every group length")
+    parser.add_argument("--speeds", default="7", help="each is measured at every group length")
     args = parser.parse_args()
     frames = []
     with av.open(str(args.episode)) as video:

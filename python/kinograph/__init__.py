@@ -29,7 +29,7 @@ Training samples, and their order:
 Errors in data and arguments are ``KinographError``s; an argument of the wrong Python type may also raise ``TypeError``.
 """
 
-from kinograph import _core
+from kinograph import _core, _ffmpeg
 from kinograph._dataset import Dataset, open  # noqa: A004 (`kinograph.open` is meant to be written out)
 from kinograph._doctor import doctor
 from kinograph._episode import Episode
@@ -57,6 +57,8 @@ from kinograph._verify import verify
 from kinograph._writer import Writer
 
 __version__ = _core.VERSION
+
+_ffmpeg.register()
 
 __all__ = [
     "ConflictError",

@@ -130,8 +130,8 @@ impl Graph {
         self.packages().filter(|package| package.is_member)
     }
 
-    /// The shortest path along which package `from` links package `to`, both ends included, avoiding those in `closed`.
-    pub(crate) fn path(&self, from: &str, to: &str, closed: &[&str]) -> Option<Vec<&str>> {
+    /// The shortest path along which package `from` links package `to`, both ends included.
+    pub(crate) fn path(&self, from: &str, to: &str) -> Option<Vec<&str>> {
         let (start, _) = self
             .packages
             .iter()
@@ -143,9 +143,6 @@ impl Graph {
             let package = self.packages.get(id)?;
             if package.name == to && id != start {
                 return Some(self.walk_back(&reached_from, id));
-            }
-            if closed.contains(&package.name.as_str()) {
-                continue;
             }
             for next in &package.linked {
                 if !reached_from.contains_key(next.as_str()) {
@@ -251,11 +248,11 @@ pub(crate) mod tests {
             ("d", "MIT", &["a"]),
         ]);
         assert_eq!(
-            graph.path("kino_codec", "d", &[]),
+            graph.path("kino_codec", "d"),
             Some(vec!["kino_codec", "c", "d"])
         );
-        assert_eq!(graph.path("kino_codec", "kino_codec", &[]), None);
-        assert_eq!(graph.path("d", "kino_codec", &[]), None);
+        assert_eq!(graph.path("kino_codec", "kino_codec"), None);
+        assert_eq!(graph.path("d", "kino_codec"), None);
     }
 
     #[test]
@@ -270,8 +267,8 @@ pub(crate) mod tests {
             ] }] },
         });
         let graph = Graph::parse(&metadata).unwrap();
-        assert_eq!(graph.path("kino_codec", "proptest", &[]), None);
-        assert_eq!(graph.path("kino_codec", "cmake", &[]), None);
+        assert_eq!(graph.path("kino_codec", "proptest"), None);
+        assert_eq!(graph.path("kino_codec", "cmake"), None);
     }
 
     #[test]

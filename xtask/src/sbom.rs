@@ -220,7 +220,7 @@ mod tests {
             "zstd",
             "kino_py",
             "kino_codec",
-            "rav1e",
+            "re_rav1d",
             "parquet",
             "pyo3",
         ] {

@@ -85,6 +85,11 @@ pub trait Codec: Debug + Send + Sync {
     /// Rejects frame types that the codec cannot store, with the reason.
     fn check(&self, frame: &FrameType) -> Result<()>;
 
+    /// Fails if this process cannot make new pages, because of a library that is missing; decoding may still work.
+    fn check_encoder(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Appends pages of `page_frames` frames (the last may be shorter) to `out`.
     ///
     /// With [`Scope::Run`], `frames` is the whole run and `out` starts empty; with [`Scope::Page`]

@@ -53,6 +53,14 @@ pub enum CodecError {
         /// Why not, and which codec to use instead.
         what: String,
     },
+    /// A library that the codec needs at run time is missing or failed.
+    #[error("codec `{codec}` cannot be used here: {what}")]
+    Unavailable {
+        /// The codec's name.
+        codec: &'static str,
+        /// What is missing, and how to get it.
+        what: String,
+    },
     /// A frame type that the format does not allow.
     #[error("invalid frame type: {what}")]
     FrameType {

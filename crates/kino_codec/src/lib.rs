@@ -59,6 +59,7 @@ pub use frame::{Dtype, FrameType, MAX_FRAME_BYTES, ValueType};
 pub use frames::{FrameData, Frames};
 pub use jpeg::{jpeg_frame_shape, jpeg_shape, jpeg_simd};
 pub use kind::Kind;
+pub use kino_ffmpeg::add_folder as add_ffmpeg_folder;
 pub use registry::{ATTRIBUTES_CODEC, CLOCK_CODEC, codec, codecs, describe};
 pub use scratch::Scratch;
 pub use shuffle::ByteShuffle;

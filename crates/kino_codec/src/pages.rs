@@ -47,6 +47,11 @@ pub(crate) trait PageCodec: Debug + Send + Sync + Sized + 'static {
         self.page_frames(frame).get()
     }
 
+    /// Fails if this process cannot encode; see [`Codec::check_encoder`].
+    fn check_encoder(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// The decoder of such frames; an error if the codec cannot store them.
     fn decoder(&self, frame: &FrameType) -> Result<Self::Decoder>;
 
@@ -91,6 +96,10 @@ impl<C: PageCodec> Codec for Pages<C> {
 
     fn check(&self, frame: &FrameType) -> Result<()> {
         self.codec.decoder(frame).map(drop)
+    }
+
+    fn check_encoder(&self) -> Result<()> {
+        self.codec.check_encoder()
     }
 
     fn encode(

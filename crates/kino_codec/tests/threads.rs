@@ -1,5 +1,9 @@
-//! Codecs work on the calling thread: encoding and decoding start no others.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+//! Codecs work on the calling thread: decoding starts no others, and encoding leaves none behind.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "a test fails by panicking, and says why it is skipped"
+)]
 
 use std::num::NonZeroUsize;
 
@@ -12,15 +16,20 @@ fn threads() -> usize {
 
 #[test]
 #[cfg_attr(not(target_os = "linux"), ignore = "threads are counted in /proc")]
-fn no_image_codec_starts_a_thread() {
+fn no_image_codec_leaves_a_thread_behind() {
     let frame = FrameType::values(Dtype::U8, &[64, 80, 3]).unwrap();
     let ty = frame.as_values().unwrap();
     let pixels: Vec<u8> = (0..6 * ty.frame_bytes())
         .map(|idx| u8::try_from(idx / 7 % 251).unwrap())
         .collect();
     let before = threads();
-    for text in ["av1:speed=10", "jpeg", "camera", "predict", "zstd"] {
+    for text in ["av1:speed=9", "jpeg", "camera", "predict", "zstd"] {
         let codec = codec(text).unwrap();
+        // SVT-AV1 has threads of its own, which end with the page.
+        if let Err(error) = codec.check_encoder() {
+            eprintln!("skipped: {error}");
+            continue;
+        }
         let (mut encoded, mut scratch) = (Encoded::default(), Scratch::new());
         let frames = Frames::values(&frame, &pixels).unwrap();
         let page_frames = codec.page_frames(&frame).min(NonZeroUsize::new(6).unwrap());

@@ -135,7 +135,9 @@ impl DatasetError {
 fn codec_kind(error: &CodecError) -> ErrorKind {
     match error {
         CodecError::Corrupt { .. } => ErrorKind::Corrupt,
-        CodecError::Unknown { .. } | CodecError::Retired { .. } => ErrorKind::Unsupported,
+        CodecError::Unknown { .. }
+        | CodecError::Retired { .. }
+        | CodecError::Unavailable { .. } => ErrorKind::Unsupported,
         _ => ErrorKind::Invalid,
     }
 }

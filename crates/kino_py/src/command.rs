@@ -1,4 +1,4 @@
-//! Functions of the module: the command line, verifying a dataset, the shape of a JPEG file.
+//! Functions of the module: the command line, verifying a dataset, the shape of a JPEG file, where FFmpeg is.
 
 use std::ffi::OsString;
 use std::ops::ControlFlow;
@@ -13,6 +13,12 @@ use crate::video::videos;
 
 /// How often to check for Ctrl-C while a dataset is verified.
 const BETWEEN_SIGNALS: Duration = Duration::from_millis(50);
+
+/// Adds a folder in which FFmpeg's libraries may be.
+#[pyfunction]
+pub(crate) fn add_ffmpeg_folder(folder: PathBuf) {
+    kino_codec::add_ffmpeg_folder(folder);
+}
 
 /// Runs the `kinograph` command and returns its exit code.
 #[pyfunction]

@@ -86,7 +86,10 @@ impl Image {
     /// Writes the packed image of this size at the top left.
     pub(super) fn to_pixels(&self, size: Size, pixels: &mut [u8]) {
         for (y, pixels) in pixels.chunks_exact_mut(size.row_bytes()).enumerate() {
-            self.row(y, size.width).to_pixels(pixels);
+            match size.channels {
+                1 => pixels.copy_from_slice(self.frame.row(0, y, size.width)),
+                _ => self.row(y, size.width).to_pixels(pixels),
+            }
         }
     }
 

@@ -10,8 +10,9 @@
 //! long groups. Frames that must come back bit for bit, and whole groups that cannot meet a guaranteed PSNR, are
 //! stored as pages of `predict` after the units.
 //!
-//! rav1e encodes and rav1d decodes, both on the calling thread. Luma and chroma are stored
-//! ([`yuv`]); sides are padded to whole blocks ([`Size::coded`]).
+//! SVT-AV1 encodes, through an FFmpeg that is found at run time ([`encode`]); rav1d, which is part of this library,
+//! decodes on the calling thread. Luma and chroma are stored ([`yuv`]); sides are padded to whole blocks
+//! ([`Size::coded`]).
 
 mod decode;
 mod encode;
@@ -49,7 +50,7 @@ const MAX_GROUP: usize = 120;
 /// The smallest coded side; AV1 encoders are not made for smaller images.
 const MIN_SIDE: usize = 16;
 
-/// Coded sides are multiples of this; rav1e gets the edges of other sizes wrong, especially odd ones.
+/// Coded sides are multiples of this: every encoder is good at whole blocks.
 const BLOCK_SIDE: usize = 8;
 
 /// The largest side, in whole blocks, that a sequence header can hold.
@@ -57,9 +58,9 @@ const MAX_SIDE: usize = 65528;
 
 const DEFAULT_QUALITY: i32 = 80;
 const DEFAULT_GROUP: i32 = 30;
-const DEFAULT_SPEED: i32 = 9;
+const DEFAULT_SPEED: i32 = 7;
 
-/// Whether AV1 is encoded and decoded with hand-written SIMD; without it, it is about five times slower.
+/// Whether AV1 is decoded with hand-written SIMD; without it, it is about five times slower.
 pub const fn av1_simd() -> bool {
     cfg!(feature = "av1-simd")
 }
@@ -92,7 +93,7 @@ pub(crate) const DESCRIPTION: Description = Description {
         },
         Parameter {
             key: "sub",
-            help: "chroma subsampling: 420 or 444",
+            help: "chroma subsampling: 420; pages with 444 can be read, but no longer written",
         },
     ],
     settings: |_| vec![format!("{NAME}:psnr=40")],
@@ -194,6 +195,17 @@ impl PageCodec for Av1 {
         self.group.min(most)
     }
 
+    fn check_encoder(&self) -> Result<()> {
+        if self.planes == Planes::Full {
+            let what = "SVT-AV1 encodes only `sub=420`; for full chroma use `jpeg:q=95,sub=444`";
+            return Err(CodecError::Unavailable {
+                codec: NAME,
+                what: what.to_owned(),
+            });
+        }
+        encode::check_encoder()
+    }
+
     fn decoder(&self, frame: &FrameType) -> Result<Av1Decoder> {
         Ok(Av1Decoder {
             size: Size::new(frame)?,
@@ -207,15 +219,10 @@ impl PageCodec for Av1 {
             pixels: frames.as_values(NAME)?.1,
             frames: *frames,
         };
-        let planes = if group.size.channels == 1 {
-            Planes::Grey
-        } else {
-            self.planes
-        };
-        let settings = |quantizer| Settings {
-            quantizer,
+        self.check_encoder()?;
+        let settings = |crf| Settings {
+            crf,
             speed: self.speed,
-            planes,
         };
         let units = self.target.encode(&group, settings, scratch)?;
         page(&group, units, scratch)
@@ -254,9 +261,9 @@ fn decode_units<'a>(
     let sequence = units::check_first(first)?;
     walk.try_for_each(units::check_other)?;
     let planes = sequence.planes;
-    if (sequence.height, sequence.width) != (height, width)
-        || (planes == Planes::Grey) != (size.channels == 1)
-    {
+    // Gray images may have chroma planes, which are ignored.
+    let has_color = planes != Planes::Grey;
+    if (sequence.height, sequence.width) != (height, width) || (size.channels == 3 && !has_color) {
         let what = format!("its images are {sequence:?}, not {height} × {width}");
         return Err(corrupt(NAME, what));
     }

@@ -1,7 +1,9 @@
-//! How coarsely a group is quantised: one quality for all, or as coarse as a PSNR allows, found group by group.
+//! How coarsely a group is encoded: one quality for all, or as coarse as a PSNR allows, found group by group.
 //!
-//! A page with a guaranteed PSNR is decoded again, and stored finer until it meets the PSNR. The search brackets
-//! the target, then interpolates or bisects; most groups need three encodings.
+//! A page with a guaranteed PSNR is decoded again, and stored finer until it meets the PSNR. The search begins on the
+//! first frames of the group, which cost little; then most groups are encoded once or twice.
+//!
+//! Nothing is remembered from page to page: the same frames give the same bytes, in whatever order pages are encoded.
 
 use crate::bound::Bound;
 use crate::error::Result;
@@ -11,19 +13,26 @@ use crate::spec::CodecSpec;
 use super::encode::{Group, Settings};
 use super::{DEFAULT_QUALITY, decode_units};
 
-/// The coarsest quantiser step.
-const COARSEST: usize = 255;
+/// The coarsest constant rate factor.
+const COARSEST: usize = 63;
 
-/// A group that exceeds the target by this much or less is good enough.
-const SLACK_DB: f64 = 0.15;
+/// A group that exceeds the target by this much or less is good enough: a step of the factor is about as much.
+const SLACK_DB: f64 = 0.4;
+
+/// What the search aims at, above the target.
+const AIM_DB: f64 = SLACK_DB / 2.0;
 
 /// After this many encodings, any result that meets the target is good enough.
 const TRIES: usize = 7;
 
+/// The search begins on one frame in this many, and encodes them at most this often.
+const PROBE: usize = 4;
+const PROBE_TRIES: usize = 3;
+
 /// What a page must reach.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Target {
-    /// A quality from 1 to 100, which is a quantiser step.
+    /// A quality from 1 to 100, which is a constant rate factor.
     Quality(i32),
     /// PSNR in decibels, over all values of the page.
     Psnr(f64),
@@ -60,7 +69,7 @@ impl Target {
         }
     }
 
-    /// The units of one group; `None` if no quantiser step meets the target.
+    /// The units of one group; `None` if no constant rate factor meets the target.
     pub(super) fn encode(
         self,
         group: &Group<'_>,
@@ -70,72 +79,121 @@ impl Target {
         let decibels = match self {
             Self::Quality(quality) => {
                 let coarseness = usize::try_from(100 - quality).unwrap_or_default();
-                let quantizer = (coarseness * COARSEST / 100).max(1);
-                return group.encode(settings(quantizer)).map(Some);
+                let crf = (coarseness * COARSEST / 100).max(1);
+                return group.encode(settings(crf)).map(Some);
             }
             Self::Psnr(decibels) => decibels,
         };
-        let mut kept: Option<(Try, Vec<Vec<u8>>)> = None;
-        let mut broken: Option<Try> = None;
-        let mut next = first_guess(decibels);
-        for tries in 0.. {
-            let units = group.encode(settings(next))?;
-            let over = psnr(group, &units, scratch)? - decibels;
-            let this = Try {
-                quantizer: next,
-                over,
-            };
-            if over >= 0.0 {
-                kept = Some((this, units));
-            } else {
-                broken = Some(this);
+        let mut search = Search::new(first_guess(decibels));
+        if let Some(probe) = group.head(group.frames.len() / PROBE) {
+            for _ in 0..PROBE_TRIES {
+                let units = probe.encode(settings(search.next))?;
+                let over = psnr(&probe, &units, scratch)? - decibels;
+                search.add(over);
+                if (over - AIM_DB).abs() < SLACK_DB {
+                    break;
+                }
             }
-            let finest = kept.as_ref().map(|(kept, _)| *kept);
-            let low = finest.map_or(0, |kept| kept.quantizer);
-            let high = broken.map_or(COARSEST + 1, |broken| broken.quantizer);
-            let done = finest.is_some_and(|kept| kept.over < SLACK_DB || tries >= TRIES);
-            if done || high <= low + 1 {
-                break;
-            }
-            // Interpolation that keeps landing on one side hardly moves: every other try bisects instead.
-            let halves = tries % 2 == 1 && finest.is_some() && broken.is_some();
-            next = if halves {
-                (low + high) / 2
-            } else {
-                between(this, finest, broken).clamp(low + 1, high - 1)
+            // Only where to begin, and how steep it is: the whole group has another PSNR.
+            search = Search {
+                slope: search.slope,
+                ..Search::new(search.next)
             };
         }
-        Ok(kept.map(|(_, units)| units))
+        let mut kept = None;
+        for _ in 0..TRIES {
+            let units = group.encode(settings(search.next))?;
+            if search.add(psnr(group, &units, scratch)? - decibels) {
+                kept = Some(units);
+            }
+            if search.is_done() {
+                break;
+            }
+        }
+        Ok(kept)
     }
 }
 
-/// A quantiser step that was tried, and how many decibels it is above the target.
+/// A constant rate factor that was tried, and how many decibels it is above the target.
 #[derive(Debug, Clone, Copy)]
 struct Try {
-    quantizer: usize,
+    crf: usize,
     over: f64,
+}
+
+/// A search for the coarsest factor that meets the target: secants, between what met it and what did not.
+#[derive(Debug)]
+struct Search {
+    /// The factor to try next.
+    next: usize,
+    last: Option<Try>,
+    /// The coarsest that met the target.
+    kept: Option<Try>,
+    /// The finest that missed it.
+    broken: Option<Try>,
+    /// Decibels per step of the factor.
+    slope: f64,
+}
+
+impl Search {
+    fn new(next: usize) -> Self {
+        Self {
+            next,
+            last: None,
+            kept: None,
+            broken: None,
+            slope: usual_slope(next),
+        }
+    }
+
+    /// Notes how many decibels above the target `next` was and chooses another; whether it is the best so far.
+    fn add(&mut self, over: f64) -> bool {
+        let this = Try {
+            crf: self.next,
+            over: over.min(99.0),
+        };
+        if let Some(last) = self.last.replace(this).filter(|last| last.crf != this.crf) {
+            let steps = to_float(this.crf) - to_float(last.crf);
+            self.slope = ((last.over - this.over) / steps).clamp(0.05, 1.5);
+        }
+        let is_kept = this.over >= 0.0;
+        *(if is_kept {
+            &mut self.kept
+        } else {
+            &mut self.broken
+        }) = Some(this);
+        let wanted = to_float(this.crf) + (this.over - AIM_DB) / self.slope;
+        self.next = to_crf(wanted).clamp(self.low() + 1, (self.high() - 1).max(self.low() + 1));
+        is_kept
+    }
+
+    fn low(&self) -> usize {
+        self.kept.map_or(0, |kept| kept.crf)
+    }
+
+    fn high(&self) -> usize {
+        self.broken.map_or(COARSEST + 1, |broken| broken.crf)
+    }
+
+    /// Whether no other factor is worth trying.
+    fn is_done(&self) -> bool {
+        self.kept.is_some_and(|kept| kept.over < SLACK_DB) || self.high() <= self.low() + 1
+    }
+}
+
+/// Decibels per step of the factor near a factor, as on most camera streams, until two encodings tell.
+fn usual_slope(crf: usize) -> f64 {
+    match crf {
+        0..20 => 0.25,
+        20..52 => 0.13,
+        _ => 0.5,
+    }
 }
 
 /// What most camera streams need.
 fn first_guess(decibels: f64) -> usize {
-    to_step(50.0 + (42.0 - decibels) * 20.0).min(240)
-}
-
-/// The next step to try: interpolated between the coarsest that meets the target and the finest that misses it,
-/// or, until both exist, a step of the usual size towards the missing side.
-fn between(last: Try, kept: Option<Try>, broken: Option<Try>) -> usize {
-    let (Some(kept), Some(broken)) = (kept, broken) else {
-        // A decibel is about this many steps; doubled, to reach the other side soon.
-        let slope = 24.0 + 0.2 * to_float(last.quantizer);
-        return to_step(to_float(last.quantizer) + slope * last.over);
-    };
-    if !kept.over.is_finite() {
-        return (kept.quantizer + broken.quantizer) / 2;
-    }
-    // Slightly towards the safe side, so that the last try rarely misses.
-    let part = (kept.over - SLACK_DB / 2.0).max(0.0) / (kept.over - broken.over);
-    let gap = to_float(broken.quantizer - kept.quantizer);
-    to_step(to_float(kept.quantizer) + part * gap)
+    let fine = 10.0 + (44.0 - decibels) * 8.0;
+    to_crf(fine.min(44.0 + (40.0 - decibels).max(0.0) * 4.0)).min(60)
 }
 
 /// The PSNR over all values of a group except exact frames; infinite if nothing differs.
@@ -167,16 +225,16 @@ fn psnr(group: &Group<'_>, units: &[Vec<u8>], scratch: &mut Scratch) -> Result<f
     }
 }
 
-fn to_float(step: usize) -> f64 {
-    f64::from(u32::try_from(step).unwrap_or(u32::MAX))
+fn to_float(crf: usize) -> f64 {
+    f64::from(u32::try_from(crf).unwrap_or(u32::MAX))
 }
 
-/// The nearest quantiser step.
+/// The nearest constant rate factor on the fine side.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "clamped to 1–255 in the same line"
+    reason = "clamped to 1–63 in the same line"
 )]
-fn to_step(requested: f64) -> usize {
-    requested.round().clamp(1.0, 255.0) as usize
+fn to_crf(wanted: f64) -> usize {
+    wanted.floor().clamp(1.0, 63.0) as usize
 }

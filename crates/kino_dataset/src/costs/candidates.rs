@@ -5,12 +5,16 @@ use kino_format::Kind;
 
 use super::comparison::{comparable, lz4};
 
-/// The settings of codecs that suit a stream, the usual choice first, and the fastest compressor for comparison.
+/// The settings of codecs that suit a stream and can be used here, the usual choice first, and the fastest compressor
+/// for comparison.
 pub fn candidates(kind: Kind, frame: &FrameType) -> Vec<String> {
     let suitable = kino_codec::codecs().filter(|codec| codec.suits(kind));
     let settings = suitable.flat_map(|codec| (codec.settings)(frame));
     let compared = frame.as_values().map(|_| lz4(frame));
-    let suits = |text: &String| comparable(text).is_ok_and(|codec| codec.check(frame).is_ok());
+    let suits = |text: &String| {
+        comparable(text)
+            .is_ok_and(|codec| codec.check(frame).is_ok() && codec.check_encoder().is_ok())
+    };
     settings.chain(compared).filter(suits).collect()
 }
 

@@ -293,10 +293,11 @@ fn with_parameter(text: &str, parameter: &str) -> String {
     format!("{text}{separator}{parameter}")
 }
 
-/// The codec `text`, if it can store such frames.
+/// The codec `text`, if it can store such frames, in this process.
 fn checked(text: &str, frame: &FrameType) -> Result<Arc<dyn Codec>, CodecError> {
     let codec = kino_codec::codec(text)?;
     codec.check(frame)?;
+    codec.check_encoder()?;
     Ok(codec)
 }
 
