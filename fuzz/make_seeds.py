@@ -676,6 +676,25 @@ def mds() -> None:
     )
 
 
+def mp4() -> None:
+    for name in (
+        "av1.mp4",
+        "color.mp4",
+        "cut_after_wait.mp4",
+        "fragments.mp4",
+        "fragments_and_moov.mp4",
+        "fragments_dash.mp4",
+        "h264_b_frames.mp4",
+        "mjpeg.mov",
+        "negative_offsets.mp4",
+        "opencv.mp4",
+        "phone.mov",
+        "quicktime.mov",
+        "vp9.mp4",
+    ):
+        seed("import_mp4", name, fixture(f"mp4/files/{name}").read_bytes())
+
+
 def lerobot() -> None:
     def parquet(columns: dict, **options) -> bytes:
         out = io.BytesIO()
@@ -907,5 +926,5 @@ def texts() -> None:
     )
 
 
-for write in [hdf5, mcap, zarr, folders, zips, tars, rlds, mds, lerobot, texts]:
+for write in [hdf5, mcap, zarr, folders, zips, tars, rlds, mds, mp4, lerobot, texts]:
     write()

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 _POLICIES = ("error", "drop-episode", "keep")
 
+# An error shows the first defects only.
+_LISTED = 10
+
 
 def pack_episodes(  # noqa: PLR0913 (each is a keyword of its own)
     episodes: Iterable[Mapping[str, Any]],
@@ -44,6 +47,7 @@ def pack_episodes(  # noqa: PLR0913 (each is a keyword of its own)
     }
     with Writer(target, mode=mode, settings=settings, **writer_options) as writer:
         resumed = writer.resumed
+        is_kept = bool(resumed)
         for number, episode in enumerate(_dicts(episodes)):
             # The position in the iterable, so that an episode without an id keeps its name when others are skipped.
             given = episode.get("id")
@@ -58,9 +62,12 @@ def pack_episodes(  # noqa: PLR0913 (each is a keyword of its own)
                     )
                 defects += found
                 if not (found and on_defect == "drop-episode"):
+                    is_kept = True
                     _add(writer, number, {"rate_hz": rate_hz, **episode, "id": name})
             if progress is not None:
                 progress(number + 1, max(total, number + 1))
+        if defects and not is_kept:
+            raise _all_dropped(defects)
         return Packed(*writer.commit("pack episodes from Python"), defects)
 
 
@@ -71,6 +78,20 @@ def _dicts(episodes: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]
                 f"episode {number} is {type(episode).__name__}; it must be a dict with `streams` and the other keywords of Writer.add_episode"
             )
         yield episode
+
+
+def _all_dropped(defects: list[Defect]) -> CorruptDataError:
+    count = len({defect.episode for defect in defects})
+    whole = (
+        "the only episode has defects and was"
+        if count == 1
+        else f"all {count} episodes have defects and were"
+    )
+    lines = [f"  {defect.place}: {defect.what}" for defect in defects]
+    more = [f"  and {len(lines) - _LISTED} more"] if len(lines) > _LISTED else []
+    return CorruptDataError(
+        "\n".join([f"{whole} dropped; nothing was written", *lines[:_LISTED], *more])
+    )
 
 
 def _add(writer: Writer, number: int, episode: Mapping[str, Any]) -> None:

@@ -493,6 +493,31 @@ def test_times_of_a_video_that_do_not_fit_are_refused(tmp_path):
     assert "of episode 2, but the episode has 13" in lost.what
 
 
+@pytest.mark.parametrize("by", [-1, 2])
+def test_where_an_episode_ends_in_a_video_is_only_noted_if_it_disagrees(by, tmp_path):
+    # Some datasets have the time of the last frame there, not the end of it; LeRobot does not look.
+    root = tmp_path / "v3.0"
+    shutil.copytree(FIXTURES / "v3.0", root)
+    path = root / "meta/episodes/chunk-000/file-000.parquet"
+    table = pq.read_table(path)
+    name = "videos/observation.images.front/to_timestamp"
+    ends = [end + by / 30 for end in table[name].to_pylist()]
+    table = table.set_column(table.schema.get_field_index(name), name, pa.array(ends, pa.float64()))
+    pq.write_table(table, path)
+    packed = kinograph.pack(root, tmp_path / "d.kino")
+    (note,) = [defect for defect in packed.defects if "to_timestamp" in defect.place]
+    assert not any(defect.lost for defect in packed.defects)
+    assert (note.place, note.action, note.lost) == (f"meta/episodes:{name}", "note", False)
+    assert note.what == (
+        f"ends episode 0 after {9 + by} frames, but its length is 9, which is used"
+        " (and 3 more episodes disagree)"
+    )
+    for number, expected in enumerate(EXPECTED["v3.0"]["episodes"]):
+        episode = kinograph.open(tmp_path / "d.kino")[f"episode_{number:06}"]
+        front = episode["observation.images.front"][:]
+        check_stream(front, expected["streams"]["observation.images.front"], "front")
+
+
 def test_the_real_unitree_g1_sample_is_imported_with_an_exact_report(tmp_path):
     root = MORE / "real" / "g1_lerobot"
     if not root.exists():

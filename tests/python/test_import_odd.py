@@ -218,6 +218,7 @@ def test_when_nothing_is_left_it_says_why_for_every_episode(tmp_path):
     webdataset(tmp_path / "shard.tar", {(0, 0), (1, 1), (2, 2)})
     with pytest.raises(kinograph.CorruptDataError, match="no episode can be imported") as error:
         kinograph.pack(tmp_path / "shard.tar", tmp_path / "d.kino", rate_hz=10.0, on_defect="keep")
+    assert "3 defects in 3 episodes" in str(error.value)
     assert str(error.value).count("\n  ") == 3
     assert not (tmp_path / "d.kino").exists()
 

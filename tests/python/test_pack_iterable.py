@@ -93,6 +93,20 @@ def test_nan_is_dropped_with_its_episode_or_kept(tmp_path, policy, ids, action):
     assert defect.what == "contains NaN in 2 of 10 frames, first in frame 4"
 
 
+def test_when_every_episode_is_dropped_the_error_says_why(tmp_path):
+    def all_nan():
+        for number in range(14):
+            yield {"id": f"e{number}", "streams": {"force": np.full((3, 2), np.nan)}, "rate_hz": 10}
+
+    with pytest.raises(kinograph.CorruptDataError) as raised:
+        kinograph.pack(all_nan(), tmp_path / "d.kino", on_defect="drop-episode")
+    first, *lines = str(raised.value).splitlines()
+    assert first == "all 14 episodes have defects and were dropped; nothing was written"
+    nan = "contains NaN in 3 of 3 frames, first in frame 0"
+    assert lines[:10] == [f"  e{number}, stream `force`: {nan}" for number in range(10)]
+    assert lines[10:] == ["  and 4 more"]
+
+
 def test_a_hole_in_depth_is_no_defect(tmp_path):
     depth = np.full((4, 8, 8), np.nan, np.float32)
     packed = kinograph.pack(

@@ -3,6 +3,7 @@
 //! The variants are the kinds that Python sees. Each names the file and the object in it, what is wrong, and what to do
 //! next.
 
+use std::collections::HashSet;
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
@@ -272,6 +273,9 @@ fn at(file: &Path, object: &str) -> String {
     }
 }
 
+/// Of more kinds of defects, the first are listed if there is nothing to choose between.
+const LISTED: usize = 20;
+
 /// The faults among some defects, grouped, each in a line of its own.
 fn lines(defects: &[Defect]) -> String {
     let groups = group_defects(defects.iter().filter(|defect| defect.is_fault()));
@@ -292,10 +296,23 @@ fn list(defects: &[Defect]) -> String {
     )
 }
 
-/// Why each episode was dropped.
+/// Why no episode is left: how many defects, and the first kinds of them.
 fn list_dropped(defects: &[Defect]) -> String {
-    let lines = lines(defects);
-    format!("no episode can be imported; nothing was written{lines}")
+    let faults = || defects.iter().filter(|defect| defect.is_fault());
+    let episodes: HashSet<_> = faults().filter_map(|one| one.episode.as_ref()).collect();
+    let count = match faults().count() {
+        0 => String::new(),
+        1 => " because of a defect".to_owned(),
+        count => format!(" because of {count} defects in {} episodes", episodes.len()),
+    };
+    let groups = group_defects(faults());
+    let first = groups.iter().take(LISTED);
+    let lines: String = first.map(|group| format!("\n  {}", group.text())).collect();
+    let more = match groups.len().saturating_sub(LISTED) {
+        0 => String::new(),
+        more => format!("\n  and {more} more"),
+    };
+    format!("no episode can be imported{count}; nothing was written{lines}{more}")
 }
 
 /// What a format cannot hold, and what to do about it.

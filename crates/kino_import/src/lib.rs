@@ -45,6 +45,7 @@ mod lineage;
 mod mapping;
 mod mcap;
 mod mds;
+mod mp4;
 mod npy;
 mod open;
 mod pack;
@@ -75,6 +76,9 @@ pub use error::{ImportError, Result};
 pub use export::{Cameras, EXPORTERS, ExportOptions, Exported, export};
 pub use formats::FORMATS;
 pub use group::group_defects;
+pub use mp4::{
+    Mp4Chroma, Mp4Codec, Mp4Color, Mp4Orientation, Mp4Pixels, Mp4Sample, Mp4Track, read_mp4,
+};
 pub use open::{ImportOptions, open};
 pub use pack::{PackOptions, Packed, pack};
 pub use part::Part;

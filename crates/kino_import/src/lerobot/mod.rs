@@ -10,6 +10,7 @@
 
 mod cameras;
 mod checks;
+mod ends;
 pub(crate) mod export;
 mod frames;
 mod images;
@@ -64,7 +65,7 @@ pub(crate) fn open(root: &Path, options: &ImportOptions) -> Result<Source> {
     for row in std::mem::take(&mut meta.episodes) {
         episodes.extend(walk.episode(&meta, &row)?);
     }
-    walk.note_strangers();
+    walk.finish();
     let Walk {
         files,
         defects,

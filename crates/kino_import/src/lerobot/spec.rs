@@ -18,6 +18,7 @@ use kino_dataset::Kind;
 use kino_parquet::{Column, Form, Leaf, ParquetFile};
 use serde_json::{Map, Value};
 
+use super::ends::{End, Ends};
 use super::frames::ColumnAt;
 use super::images::{self, Becomes};
 use super::meta::{EpisodeRow, Meta, Version};
@@ -64,6 +65,8 @@ pub(super) struct SpecBuilder<'a> {
     pub(super) part: &'a Part,
     /// The number of columns so far, of all episodes.
     pub(super) numbered: &'a mut usize,
+    /// Where episodes end in videos.
+    pub(super) ends: &'a mut Ends,
 }
 
 impl SpecBuilder<'_> {
@@ -197,7 +200,7 @@ impl SpecBuilder<'_> {
             Ok(first) => first,
             Err(what) => return self.note(place, what, Action::Skipped),
         };
-        let there = self.frames_of(key, info, first);
+        let there = info.frames().saturating_sub(first);
         if there < frames {
             let what = format!(
                 "has {there} frames of episode {}, but the episode has {frames}",
@@ -205,7 +208,10 @@ impl SpecBuilder<'_> {
             );
             return self.note(place, what, Action::Skipped);
         }
-        if there > frames {
+        if self.meta.version == Version::V30 {
+            // After them come those of the next episode.
+            self.check_end(key, frames);
+        } else if there > frames {
             let what = format!(
                 "has {there} frames, but episode {} has {frames}; the last {} are skipped",
                 self.row.index,
@@ -234,20 +240,19 @@ impl SpecBuilder<'_> {
         }
     }
 
-    /// How many frames of the file belong to the episode.
-    fn frames_of(&self, key: &str, info: &VideoInfo, first: u64) -> u64 {
-        let there = info.frames().saturating_sub(first);
-        if self.meta.version != Version::V30 {
-            return there;
-        }
-        // After them come those of the next episode.
+    /// Compares where the episode ends in a file with its length.
+    fn check_end(&mut self, key: &str, frames: u64) {
         let time = |what: &str| {
             let name = format!("videos/{key}/{what}");
             self.meta.number(self.row, &name)
         };
-        match (time("from_timestamp"), time("to_timestamp")) {
-            (Some(from), Some(to)) => there.min(self.frame_at(to - from)),
-            _ => there.min(self.rows.end - self.rows.start),
+        if let (Some(from), Some(to)) = (time("from_timestamp"), time("to_timestamp")) {
+            let end = End {
+                episode: self.row.index,
+                frames,
+                said: self.frame_at(to - from),
+            };
+            self.ends.check(key, &end);
         }
     }
 

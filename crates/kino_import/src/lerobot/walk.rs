@@ -9,6 +9,7 @@ use kino_parquet::ParquetFile;
 use serde_json::{Map, Value};
 
 use super::checks::IndexColumns;
+use super::ends::Ends;
 use super::meta::{EpisodeRow, Meta, Version};
 use super::spec::SpecBuilder;
 use super::{Dataset, paths, spec, table};
@@ -32,6 +33,8 @@ pub(super) struct Walk<'a> {
     pub(super) not_opened: NotOpened,
     /// The number of columns so far.
     columns: usize,
+    /// Where episodes end in videos.
+    ends: Ends,
 }
 
 /// Up to this many episodes without data are listed one by one.
@@ -115,6 +118,7 @@ impl<'a> Walk<'a> {
             table: None,
             lost: 0,
             columns: 0,
+            ends: Ends::default(),
         }
     }
 
@@ -151,6 +155,7 @@ impl<'a> Walk<'a> {
             defects: Vec::new(),
             part: self.part,
             numbered: &mut self.columns,
+            ends: &mut self.ends,
         };
         note_index(&mut builder, &index);
         builder.columns()?;
@@ -209,8 +214,9 @@ impl<'a> Walk<'a> {
         None
     }
 
-    /// Notes files that no episode uses.
-    pub(super) fn note_strangers(&mut self) {
+    /// Notes what is known only after all episodes: ends in videos that disagree, and files that no episode uses.
+    pub(super) fn finish(&mut self) {
+        self.defects.extend(self.ends.notes());
         if let Some(more @ 1..) = self.lost.checked_sub(LISTED) {
             let what = format!("lacks the data of {more} more episodes");
             self.defects.push(Defect::lost("data", what));

@@ -20,6 +20,7 @@ mod lerobot;
 mod mcap;
 mod mcap_damage;
 mod mds;
+mod mp4;
 mod oracle;
 mod pack;
 mod part;
