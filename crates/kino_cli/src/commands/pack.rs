@@ -3,6 +3,7 @@
 mod dry_run;
 mod mapping;
 mod report;
+mod trials;
 
 use std::fs;
 use std::ops::ControlFlow;
