@@ -91,11 +91,15 @@ impl Settled {
         }
     }
 
-    /// Decides an open choice by the codec that the stream already has: here, or in the dataset.
+    /// Decides an open choice by the codec that the stream already has: here, or in the dataset unless the plan now
+    /// allows a loss.
     pub(crate) fn decide(&self, name: &str, choice: &mut Choice) {
-        let known = [&self.codecs, &self.base_codecs];
-        let mut known = known.into_iter().filter_map(|codecs| codecs.get(name));
-        known.find(|codec| choice.keep(codec));
+        let is_decided = |codecs: &HashMap<_, String>, choice: &mut Choice| {
+            codecs.get(name).is_some_and(|codec| choice.keep(codec))
+        };
+        if !is_decided(&self.codecs, choice) && !choice.is_lossy() {
+            is_decided(&self.base_codecs, choice);
+        }
     }
 
     /// Refuses an episode that the table cannot hold, before an hour of packing is lost.

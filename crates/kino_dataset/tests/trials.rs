@@ -142,7 +142,7 @@ fn the_choice_is_that_of_encoding_the_first_frames_by_hand() {
             assert!(found.codec.starts_with(codec), "{name}: {found:?}");
             assert_eq!(found.bytes, bytes, "{name}: {codec}");
         }
-        assert_eq!(trial.frames as usize, first.len() / 16, "{name}");
+        assert_eq!(trial.frames, (first.len() / 16) as u64, "{name}");
         assert_eq!(trial.chosen.codec, schema.codec, "{name}");
         assert_eq!(codec_of(&committed), expected, "{name}");
         let dataset = Dataset::open(&folder.path().join(name)).unwrap();
@@ -323,4 +323,101 @@ fn a_page_length_that_only_one_codec_can_store_chooses_that() {
         WriterOptions { plan, ..options(1) },
     );
     assert_eq!(codec_of(&written), "camera");
+}
+
+/// An episode of one camera of 32×32 RGB images.
+fn write_rgb(path: &Path, start: Start, plan: &str, images: &[u8]) -> Committed {
+    let plan = Plan::from_toml(plan).unwrap();
+    let mut writer =
+        DatasetWriter::open(path, start, WriterOptions { plan, ..options(1) }).unwrap();
+    let mut episode = writer.episode(EpisodeInfo::default()).unwrap();
+    let frames = images.len() / (32 * 32 * 3);
+    common::push(
+        &mut episode,
+        &common::image_info("camera", frames as u64, 32),
+        images,
+    );
+    episode.finish().unwrap();
+    writer.commit("").unwrap()
+}
+
+#[test]
+fn a_lossy_codec_is_used_only_if_it_is_smaller_than_lossless() {
+    let folder = tempfile::tempdir().unwrap();
+    let rgb = common::image_info("camera", 1, 32).frame;
+    let flat: Vec<u8> = (0..6)
+        .flat_map(|shade| vec![shade * 40; 32 * 32 * 3])
+        .collect();
+    let noise = random_bytes(6 * 32 * 32 * 3, 2);
+    let quality = "quality = 60";
+    let bound = "[[stream]]\nkind = \"image\"\nbound = \"psnr(30)\"";
+    let named = "[[stream]]\nkind = \"image\"\ncodec = \"jpeg:q=60\"";
+    for (nr, (plan, images, expected)) in [
+        (quality, &flat, "predict"),
+        (quality, &noise, "jpeg"),
+        (bound, &flat, "predict"),
+        (named, &flat, "jpeg"),
+        (named, &noise, "jpeg"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let written = write_rgb(
+            &folder.path().join(nr.to_string()),
+            Start::New,
+            plan,
+            images,
+        );
+        assert_eq!(codec_of(&written), expected, "{nr}");
+        let trial = written.streams[0].trial.as_ref().unwrap();
+        let exact = ["predict", "camera"].map(|codec| {
+            let page = if codec == "camera" { 4 } else { 1 };
+            size_by_hand(codec, &rgb, images, page)
+        });
+        let jpeg = trial.others.iter().chain([&trial.chosen]);
+        let jpeg = jpeg
+            .into_iter()
+            .find(|one| one.codec.starts_with("jpeg"))
+            .unwrap();
+        assert_eq!(
+            jpeg.bytes,
+            size_by_hand(&jpeg.codec, &rgb, images, 1),
+            "{nr}"
+        );
+        let is_needless = exact[0].min(exact[1]) <= jpeg.bytes;
+        assert_eq!(trial.needless_loss().is_some(), is_needless, "{nr}");
+        assert_eq!(is_needless, *images == flat, "{nr}");
+        if let Some((lossless, lossy)) = trial.needless_loss() {
+            assert_eq!(
+                (lossless.bytes, lossy),
+                (exact[0].min(exact[1]), jpeg),
+                "{nr}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_quality_is_tried_again_when_episodes_are_added_to_a_lossless_dataset() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.kino");
+    let noise = random_bytes(6 * 32 * 32 * 3, 2);
+    let first = write_rgb(&path, Start::New, "", &noise);
+    assert_eq!(codec_of(&first), "camera");
+    let second = write_rgb(&path, Start::Append, "quality = 60", &noise);
+    assert_eq!(codec_of(&second), "jpeg");
+    // Both codecs are there now, and the plan leaves it open: it is tried again.
+    let third = write_rgb(&path, Start::Append, "", &noise);
+    assert_eq!(codec_of(&third), "camera");
+    assert!(third.streams[0].trial.is_some());
+}
+
+#[test]
+fn frames_around_events_need_no_protection_in_a_stream_that_became_lossless() {
+    let folder = tempfile::tempdir().unwrap();
+    let flat = vec![7; 6 * 32 * 32 * 3];
+    let plan = "[[stream]]\nkind = \"image\"\nbound = \"psnr(40)\"\nprotect = [\"given\"]";
+    let written = write_rgb(&folder.path().join("a.kino"), Start::New, plan, &flat);
+    assert_eq!(codec_of(&written), "camera");
+    assert_eq!(written.streams[0].protected_frames, 0);
 }

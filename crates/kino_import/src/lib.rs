@@ -45,6 +45,7 @@ mod lineage;
 mod mapping;
 mod mcap;
 mod mds;
+mod needless_loss;
 mod npy;
 mod open;
 mod pack;

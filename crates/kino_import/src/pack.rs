@@ -26,6 +26,7 @@ use crate::defect::{Action, Defect, OnDefect};
 use crate::error::{ImportError, Result};
 use crate::fit::{Fitted, Target, fit};
 use crate::lineage::{names, settings, to_record};
+use crate::needless_loss;
 use crate::preview::{arrival, check_quality, disk_bytes};
 use crate::progress::{Progress, Reporter};
 use crate::read_ahead::{Limits, Piece, ReadAhead, lost_thread};
@@ -148,8 +149,11 @@ pub fn pack(
             .try_for_each(SourceFile::check_unchanged)?;
         writer.add_source(to_record(info, &defects)?);
         let message = format!("pack {} from {}", info.format, names(info));
+        let committed = writer.commit(&message)?;
+        let mut defects = defects;
+        defects.extend(needless_loss::notes(&committed.streams));
         Ok(Packed {
-            committed: writer.commit(&message)?,
+            committed,
             resumed: resumed.len() as u64,
             interrupted,
             shifts,

@@ -8,6 +8,7 @@ use kino_dataset::{Arrival, Choice, Plan, Trial};
 use crate::defect::{Defect, OnDefect};
 use crate::error::{ImportError, Result, invalid};
 use crate::fit::{Fitted, Target, fit};
+use crate::needless_loss;
 use crate::pack::wanted;
 use crate::source::{EpisodeSpec, FrameBuf, Source, SourceInfo, StreamSpec};
 use crate::source_file::SourceFile;
@@ -60,13 +61,18 @@ pub fn preview(
     check_quality(source, plan)?;
     let fitted = fit(source, &Target::default())?;
     let found = look(&fitted, threads, &mut || Ok(()))?;
-    let defects = match on_defect.judge(found) {
+    let mut defects = match on_defect.judge(found) {
         Ok(defects) | Err(ImportError::Defects { defects }) => defects,
         Err(error) => return Err(error),
     };
     let mut episodes = wanted(&fitted, &defects, seed);
     // In the order of writing: the first episode that has a stream decides its codec.
     let streams = streams(&fitted, plan, &episodes)?;
+    defects.extend(streams.iter().filter_map(|stream| {
+        let what = needless_loss::describe(stream.trial.as_ref()?)?;
+        let name = stream.spec.name.escape_debug();
+        Some(Defect::noted(format!("stream `{name}`"), what))
+    }));
     episodes.sort_unstable();
     let id = |&episode: &usize| fitted.ids[episode].clone();
     Ok(Preview {

@@ -74,8 +74,8 @@ pub(crate) struct Args {
     /// Keep every bit (the default)
     #[arg(long, conflicts_with = "quality")]
     lossless: bool,
-    /// Store images as JPEG of this quality, 1 to 100, unless the plan has a rule for them; everything else stays
-    /// lossless
+    /// Store images as JPEG of this quality, 1 to 100, unless the plan has a rule for them or lossless is no larger;
+    /// everything else stays lossless
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=100))]
     quality: Option<u8>,
     /// Add the episodes to an existing dataset, as a new version

@@ -9,7 +9,7 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use kino_codec::{Codec, FrameType, Frames};
+use kino_codec::{Bound, Codec, FrameType, Frames};
 
 use super::trial::{Trial, weigh};
 
@@ -28,6 +28,8 @@ pub struct Choice {
     pub page_frames: NonZeroUsize,
     /// Events around which frames are bit-exact.
     pub protect: Vec<String>,
+    /// Whether the plan names the codec: then it is compared with others, and stays.
+    pub(super) is_named: bool,
     /// Codecs to try against it on the first frames.
     pub(super) rivals: Vec<Candidate>,
 }
@@ -63,7 +65,7 @@ impl Choice {
         };
         let mut candidates = vec![own];
         candidates.extend(rivals);
-        let (best, trial) = weigh(&candidates, first)?;
+        let (best, trial) = weigh(&candidates, self.is_named, first)?;
         self.take(candidates.swap_remove(best));
         trial
     }
@@ -71,7 +73,8 @@ impl Choice {
     /// Keeps the codec that the stream already has, if it is one of those to try; whether it is.
     pub(crate) fn keep(&mut self, known: &str) -> bool {
         let is_known = |codec: &dyn Codec| codec.spec().to_string() == known;
-        if let Some(idx) = self.rivals.iter().position(|one| is_known(&*one.codec)) {
+        let rival = self.rivals.iter().position(|one| is_known(&*one.codec));
+        if let Some(idx) = rival.filter(|_| !self.is_named) {
             let rival = self.rivals.swap_remove(idx);
             self.take(rival);
         } else if !is_known(&*self.codec) {
@@ -81,7 +84,16 @@ impl Choice {
         true
     }
 
+    /// Whether the plan asks for a codec that may lose something.
+    pub(crate) fn is_lossy(&self) -> bool {
+        self.codec.bound() != Bound::Lossless
+    }
+
     fn take(&mut self, candidate: Candidate) {
+        if self.is_lossy() && candidate.codec.bound() == Bound::Lossless {
+            // Every frame is exact.
+            self.protect.clear();
+        }
         self.codec = candidate.codec;
         self.page_frames = candidate.page_frames;
     }

@@ -47,7 +47,8 @@ use choice::Candidate;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
-    /// Quality of images without a matching rule, from 1 to 100; `None` for lossless.
+    /// Quality of images without a matching rule, from 1 to 100; `None` for lossless. Images that are no larger
+    /// without loss are lossless.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quality: Option<u8>,
     /// The rules; the first match applies.
@@ -85,7 +86,8 @@ impl Plan {
         Self::default()
     }
 
-    /// Images as JPEG of this quality (1 to 100) without chroma subsampling, everything else lossless.
+    /// Images as JPEG of this quality (1 to 100) without chroma subsampling where that is smaller than lossless,
+    /// everything else lossless.
     pub fn quality(quality: u8) -> Self {
         Self {
             quality: Some(quality),
@@ -205,8 +207,11 @@ impl Plan {
             codec,
         };
         let is_named = rule.is_some_and(|rule| rule.codec.is_some());
+        let is_exact = codec.bound() == Bound::Lossless;
         let rivals = match arrival {
-            Arrival::Values if !is_named => rivals(&*codec, kind, frame),
+            Arrival::Values if codec.scope() == Scope::Page && !(is_named && is_exact) => {
+                rivals(&*codec, kind, frame)
+            }
             _ => Vec::new(),
         };
         let chosen = candidate(codec);
@@ -214,21 +219,23 @@ impl Plan {
             codec: chosen.codec,
             page_frames: chosen.page_frames,
             protect,
+            is_named,
             rivals: rivals.into_iter().map(candidate).collect(),
         })
     }
 }
 
-/// The codecs to try on the first frames of a stream beside `codec`, its default: the alternatives of its kind.
+/// The codecs to try on the first frames of a stream beside `codec`: the alternatives of its kind and, against a lossy
+/// one, the lossless default.
 fn rivals(codec: &dyn Codec, kind: Kind, frame: &FrameType) -> Vec<Arc<dyn Codec>> {
-    if codec.bound() != Bound::Lossless || codec.scope() != Scope::Page {
-        return Vec::new();
-    }
+    let default = match codec.bound() {
+        Bound::Lossless => None,
+        _ => default_codec(kind, frame, Arrival::Values, None).ok(),
+    };
     let alternatives = kino_codec::codecs().filter(|one| one.is_alternative && one.suits(kind));
     let usual = alternatives.filter_map(|one| (one.settings)(frame).into_iter().next());
-    usual
-        .filter_map(|text| checked(&text, frame).ok())
-        .collect()
+    let usual = usual.filter_map(|text| checked(&text, frame).ok());
+    default.into_iter().chain(usual).collect()
 }
 
 /// The first codec that can store such frames: of the quality, if there is one, or a default of the kind.

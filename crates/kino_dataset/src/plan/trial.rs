@@ -1,9 +1,15 @@
 //! Codecs tried on the first frames of a stream: size decides, and between sizes that are about equal, decoding.
 //!
+//! | the plan says | the stream gets |
+//! |---|---|
+//! | nothing, or `lossless` | the best lossless codec |
+//! | a quality, or a bound | the lossy codec, unless a lossless one is no larger |
+//! | a codec | that codec; the trial says how it compares |
+//!
 //! Only sizes and the codecs' own descriptions count, never a clock: the same frames give the same choice on every
 //! machine.
 
-use kino_codec::{Codec, CodecError, Encoded, Frames, Scratch, Speed};
+use kino_codec::{Bound, Codec, CodecError, Encoded, Frames, Scratch, Speed};
 use serde::{Deserialize, Serialize};
 
 use super::choice::Candidate;
@@ -31,10 +37,29 @@ pub struct Tried {
     pub bytes: u64,
 }
 
-/// The position of the best candidate for these frames, and how it compares with others. Candidates that cannot encode
-/// them do not count; `None` if none can.
+impl Trial {
+    /// The smallest lossless codec that takes no more than a lossy one that the plan asks for, and the latter.
+    pub fn needless_loss(&self) -> Option<(&Tried, &Tried)> {
+        let all = || self.others.iter().chain([&self.chosen]);
+        let lossy = all().find(|one| !one.is_lossless())?;
+        let lossless = all().filter(|one| one.is_lossless());
+        let smallest = lossless.min_by_key(|one| (one.bytes, **one != self.chosen))?;
+        (smallest.bytes <= lossy.bytes).then_some((smallest, lossy))
+    }
+}
+
+impl Tried {
+    /// Whether every bit comes back.
+    pub fn is_lossless(&self) -> bool {
+        kino_codec::codec(&self.codec).is_ok_and(|codec| codec.bound() == Bound::Lossless)
+    }
+}
+
+/// The position of the best candidate for these frames, or of the first, which the plan chose, if that is named; and
+/// how it compares with the others. Candidates that cannot encode the frames do not count.
 pub(super) fn weigh(
     candidates: &[Candidate],
+    is_named: bool,
     first: &Frames<'_>,
 ) -> Option<(usize, Option<Trial>)> {
     let mut scratch = Scratch::new();
@@ -43,7 +68,11 @@ pub(super) fn weigh(
     let mut tried: Vec<_> = sized
         .filter_map(|(idx, bytes)| Some((idx, bytes.ok()?)))
         .collect();
-    let best = best(candidates, &tried)?;
+    let best = if is_named {
+        0
+    } else {
+        best(candidates, &tried)?
+    };
     let to_tried = |&(idx, bytes): &(usize, u64)| Tried {
         codec: candidates[idx].codec.spec().to_string(),
         bytes,
@@ -58,8 +87,21 @@ pub(super) fn weigh(
     Some((best, Some(trial).filter(|trial| !trial.others.is_empty())))
 }
 
-/// Of the smallest and those about as small, the fastest to decode; the first of equally fast ones.
+/// The best of those that were tried: the first if it is lossy and smaller than all others.
 fn best(candidates: &[Candidate], tried: &[(usize, u64)]) -> Option<usize> {
+    if is_lossless(candidates.first()?) {
+        return smallest(candidates, tried);
+    }
+    // One that cannot encode the frames says so when they are written.
+    let own = tried.iter().find(|&&(idx, _)| idx == 0);
+    let limit = own.map_or(0, |&(_, bytes)| bytes);
+    let mut exact = tried.to_vec();
+    exact.retain(|&(idx, bytes)| is_lossless(&candidates[idx]) && bytes <= limit);
+    smallest(candidates, &exact).or(Some(0))
+}
+
+/// Of the smallest and those about as small, the fastest to decode; the first of equally fast ones.
+fn smallest(candidates: &[Candidate], tried: &[(usize, u64)]) -> Option<usize> {
     let smallest = u128::from(tried.iter().map(|&(_, bytes)| bytes).min()?);
     let limit = smallest * (100 + MARGIN_PERCENT);
     let small = tried
@@ -67,6 +109,10 @@ fn best(candidates: &[Candidate], tried: &[(usize, u64)]) -> Option<usize> {
         .filter(|&&(_, bytes)| u128::from(bytes) * 100 <= limit);
     let best = small.min_by_key(|&&(idx, _)| (decoding(&*candidates[idx].codec), idx));
     best.map(|&(idx, _)| idx)
+}
+
+fn is_lossless(one: &Candidate) -> bool {
+    one.codec.bound() == Bound::Lossless
 }
 
 /// The class of a codec's decoding speed.

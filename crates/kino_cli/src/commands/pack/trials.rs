@@ -13,16 +13,17 @@ pub(super) fn lines<'a>(trials: impl Iterator<Item = (&'a str, Option<&'a Trial>
 }
 
 fn line(trial: &Trial) -> String {
-    let Tried { codec, bytes } = &trial.chosen;
+    let bytes = trial.chosen.bytes;
     let of = |other: &Tried| {
         format!(
             "{} of the size of {}",
-            share(*bytes, other.bytes),
-            name(&other.codec)
+            share(bytes, other.bytes),
+            name(other)
         )
     };
     let others: Vec<_> = trial.others.iter().map(of).collect();
-    let is_larger = trial.others.iter().any(|other| other.bytes < *bytes);
+    let is_larger = trial.others.iter().any(|other| other.bytes < bytes);
+    let is_larger = is_larger && trial.chosen.is_lossless();
     let why = if is_larger {
         ", and faster to decode"
     } else {
@@ -31,14 +32,19 @@ fn line(trial: &Trial) -> String {
     let frames = count(trial.frames, "frame");
     format!(
         "{}, {} on the first {frames}{why}",
-        name(codec),
+        name(&trial.chosen),
         others.join(" and ")
     )
 }
 
-/// The codec without its parameters.
-fn name(codec: &str) -> &str {
-    codec.split(':').next().unwrap_or(codec)
+/// The codec; a lossless one without its parameters.
+fn name(tried: &Tried) -> &str {
+    let name = tried
+        .codec
+        .split(':')
+        .next()
+        .filter(|_| tried.is_lossless());
+    name.unwrap_or(&tried.codec)
 }
 
 /// `0.52`.
@@ -80,15 +86,25 @@ mod tests {
             chosen: tried("camera:level=3,group=4", 101),
             others: vec![tried("predict:level=3", 100)],
         };
+        let lossless = Trial {
+            frames: 64,
+            chosen: tried("camera:level=3,group=4", 50),
+            others: vec![
+                tried("jpeg:q=95,sub=444", 200),
+                tried("predict:level=3", 100),
+            ],
+        };
         let trials = [
             ("front", Some(&smaller)),
             ("joints", None),
             ("b\n", Some(&faster)),
+            ("flat", Some(&lossless)),
         ];
         assert_eq!(
             lines(trials.into_iter()),
             "front: camera, 0.52 of the size of predict on the first 64 frames\n\
-             b\\n: camera, 1.01 of the size of predict on the first 1 frame, and faster to decode\n"
+             b\\n: camera, 1.01 of the size of predict on the first 1 frame, and faster to decode\n\
+             flat: camera, 0.25 of the size of jpeg:q=95,sub=444 and 0.50 of the size of predict on the first 64 frames\n"
         );
     }
 }
