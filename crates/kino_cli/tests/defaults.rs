@@ -1,4 +1,4 @@
-//! `kinograph pack` looks at the data: which lossless codec, whether a loss saves anything.
+//! `kinograph pack` looks at the data: which lossless codec, whether a loss saves anything, whether floats are images.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
@@ -152,4 +152,157 @@ fn a_loss_that_saves_nothing_is_not_taken_unless_the_plan_names_the_codec() {
     let info = kinograph(here, &["info", "named.kino", "--json"]);
     let info: Value = serde_json::from_slice(&info.stdout).unwrap();
     assert_eq!(stream(&info, "img")["codecs"], json!(["jpeg:q=95,sub=444"]));
+}
+
+/// Packs the store, and the type of `img` in the dataset.
+fn img_type(folder: &Path, target: &str, options: &[&str]) -> (String, String) {
+    let report = pack_json(folder, target, options);
+    let img = stream(&report, "img");
+    let text = |key: &str| img[key].as_str().unwrap().to_owned();
+    (text("kind"), text("dtype"))
+}
+
+fn pair(kind: &str, dtype: &str) -> (String, String) {
+    (kind.to_owned(), dtype.to_owned())
+}
+
+/// The values of an array that an export wrote as one chunk, or that a test wrote.
+fn array(store: &Path, name: &str) -> (String, Vec<u8>) {
+    let folder = store.join("data").join(name);
+    let head: Value = serde_json::from_slice(&fs::read(folder.join(".zarray")).unwrap()).unwrap();
+    let rank = head["shape"].as_array().unwrap().len();
+    let values = fs::read(folder.join(vec!["0"; rank].join("."))).unwrap();
+    (head["dtype"].as_str().unwrap().to_owned(), values)
+}
+
+#[test]
+fn float_images_of_whole_numbers_are_uint8_images_and_floats_again_in_an_export() {
+    for (dtype, name, to_bytes) in [
+        (
+            "<f4",
+            "float32",
+            (|byte| f32::from(byte).to_le_bytes().to_vec()) as fn(u8) -> Vec<u8>,
+        ),
+        ("<f8", "float64", |byte| {
+            f64::from(byte).to_le_bytes().to_vec()
+        }),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let here = folder.path();
+        put_store(here, dtype, to_bytes);
+        let output = pack(here, "a.kino", &[]);
+        let said = text(&output.stderr);
+        let note = format!(
+            "note: stream `img`: is {name}[32, 32, 3] in the source and holds only whole numbers"
+        );
+        assert!(
+            said.contains(&note) && said.contains("--keep-dtype"),
+            "{said}"
+        );
+        assert!(!said.contains("looks like float images"), "{said}");
+        assert_eq!(
+            img_type(here, "a.kino", &["--overwrite"]),
+            pair("image", "uint8")
+        );
+        assert_eq!(
+            img_type(here, "kept.kino", &["--keep-dtype"]),
+            pair("vector", name)
+        );
+        let output = kinograph(here, &["export", "a.kino", "b.zarr", "--to", "zarr"]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        for array_name in ["img", "action"] {
+            let (found, expected) = ("b.zarr", "demo.zarr");
+            assert!(
+                array(&here.join(found), array_name) == array(&here.join(expected), array_name),
+                "{array_name} {dtype}"
+            );
+        }
+    }
+}
+
+#[test]
+fn one_value_that_is_not_whole_in_the_last_frame_keeps_the_floats() {
+    for odd in [0.5, -0.0, f32::NAN, 256.0, -1.0] {
+        let folder = tempfile::tempdir().unwrap();
+        let here = folder.path();
+        put_store(here, "<f4", |byte| f32::from(byte).to_le_bytes().to_vec());
+        let chunk = here.join("demo.zarr/data/img/0.0.0.0");
+        let mut values = fs::read(&chunk).unwrap();
+        let last = values.len() - 4;
+        values[last..].copy_from_slice(&odd.to_le_bytes());
+        fs::write(&chunk, &values).unwrap();
+        let options: &[&str] = if odd.is_nan() {
+            &["--on-defect", "keep"]
+        } else {
+            &[]
+        };
+        assert_eq!(
+            img_type(here, "a.kino", options),
+            pair("vector", "float32"),
+            "{odd}"
+        );
+        let output = kinograph(here, &["export", "a.kino", "b.zarr", "--to", "zarr"]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert!(array(&here.join("b.zarr"), "img").1 == values, "{odd}");
+    }
+}
+
+#[test]
+fn small_arrays_and_those_of_another_shape_are_not_images() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    put_store(here, "|u1", |byte| vec![byte]);
+    for (name, shape) in [
+        ("small", [15, 32, 3]),
+        ("channels", [32, 32, 2]),
+        ("first", [3, 32, 32]),
+    ] {
+        let len = FRAMES * shape.iter().product::<usize>() * 4;
+        let shape = [&[FRAMES][..], &shape].concat();
+        put_array(
+            &here.join("demo.zarr/data").join(name),
+            "<f4",
+            &shape,
+            &vec![0; len],
+        );
+    }
+    let report = pack_json(here, "a.kino", &[]);
+    for name in ["small", "channels", "first", "action"] {
+        assert_eq!(stream(&report, name)["dtype"], "float32", "{name}");
+    }
+}
+
+#[test]
+fn episodes_added_to_a_dataset_have_its_type() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    put_store(here, "<f4", |byte| f32::from(byte).to_le_bytes().to_vec());
+    pack(here, "a.kino", &[]);
+    pack(here, "kept.kino", &["--keep-dtype"]);
+    let more = ["--append", "--prefix", "more/"];
+    assert_eq!(img_type(here, "a.kino", &more), pair("image", "uint8"));
+    assert_eq!(
+        img_type(here, "kept.kino", &more),
+        pair("vector", "float32")
+    );
+    // Floats that are not whole do not fit images.
+    put_store(here, "<f4", |byte| {
+        (f32::from(byte) / 2.0).to_le_bytes().to_vec()
+    });
+    let args = [
+        "pack",
+        "demo.zarr",
+        "a.kino",
+        "--rate",
+        "10",
+        "--append",
+        "--prefix",
+        "b/",
+    ];
+    let output = kinograph(here, &args);
+    let said = text(&output.stderr);
+    assert!(!output.status.success());
+    assert!(said.contains("but uint8 images in the dataset"), "{said}");
+    let output = kinograph(here, &[&args[..], &["--on-defect", "keep"]].concat());
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
 }

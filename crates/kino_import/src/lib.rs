@@ -68,6 +68,7 @@ mod tar;
 mod values;
 mod video;
 mod webdataset;
+mod whole_numbers;
 mod zarr;
 mod zip;
 

@@ -103,9 +103,9 @@ pub fn pack(
         Start::Append => Some(Dataset::open(target)?),
         _ => None,
     };
-    let fitted = fit(source, &Target::new(&prefix, known.as_ref()))?;
+    let mut fitted = fit(source, &Target::new(&prefix, known.as_ref()))?;
     let threads = cores(writer.threads);
-    let defects = find_defects(&fitted, threads, on_defect, progress)?;
+    let defects = find_defects(&mut fitted, threads, on_defect, progress)?;
     let wanted = wanted(&fitted, &defects, seed);
     if wanted.is_empty() {
         return Err(ImportError::NothingLeft { defects });
@@ -170,13 +170,13 @@ pub fn pack(
 
 /// Surveys the source and applies the defect policy; the caller may stop it.
 fn find_defects(
-    fitted: &Fitted<'_>,
+    fitted: &mut Fitted<'_>,
     threads: usize,
     on_defect: OnDefect,
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<Vec<Defect>> {
-    let bytes = fitted.episodes.iter().map(EpisodeSpec::bytes);
-    let mut reporter = Reporter::new(progress, fitted.episodes.len(), bytes);
+    let bytes: Vec<_> = fitted.episodes.iter().map(EpisodeSpec::bytes).collect();
+    let mut reporter = Reporter::new(progress, fitted.episodes.len(), bytes.into_iter());
     on_defect.judge(look(fitted, threads, &mut || reporter.tell())?)
 }
 

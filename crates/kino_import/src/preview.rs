@@ -59,8 +59,8 @@ pub fn preview(
     threads: usize,
 ) -> Result<Preview> {
     check_quality(source, plan)?;
-    let fitted = fit(source, &Target::default())?;
-    let found = look(&fitted, threads, &mut || Ok(()))?;
+    let mut fitted = fit(source, &Target::default())?;
+    let found = look(&mut fitted, threads, &mut || Ok(()))?;
     let mut defects = match on_defect.judge(found) {
         Ok(defects) | Err(ImportError::Defects { defects }) => defects,
         Err(error) => return Err(error),

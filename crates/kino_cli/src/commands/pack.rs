@@ -68,6 +68,9 @@ pub(crate) struct Args {
     /// Only these episodes, by number, range or id: `0-9,17`, `demo_40`
     #[arg(long, value_name = "LIST", num_args = 1..)]
     episodes: Vec<String>,
+    /// Import float images of whole numbers from 0 to 255 as they are [default: as uint8 images, without loss]
+    #[arg(long)]
+    keep_dtype: bool,
     /// A TOML file that names codec, bound and page size per stream
     #[arg(long, value_name = "FILE", conflicts_with = "lossless")]
     plan: Option<PathBuf>,
@@ -166,6 +169,7 @@ fn import_options(args: &Args, videos: Option<Arc<dyn Videos>>) -> ImportOptions
             exclude: args.exclude.clone(),
             episodes: args.episodes.clone(),
         },
+        keep_dtype: args.keep_dtype,
     }
 }
 
