@@ -118,16 +118,16 @@ def main() -> None:
     os.chdir(ROOT)
     shutil.rmtree(OUT, ignore_errors=True)
     OUT.mkdir(parents=True)
-    options = {"lossless": [], "JPEG quality 95": ["--quality", "95"]}
+    options = {"lossless": [], "JPEG quality 80": ["--quality", "80"]}
     lossless = kinograph.open(pack("lift.kino", *options["lossless"]))
-    lossy = kinograph.open(pack("lift_q95.kino", *options["JPEG quality 95"]))
+    lossy = kinograph.open(pack("lift_q80.kino", *options["JPEG quality 80"]))
 
     show_reading(lossless)
     with h5py.File(RECORDING) as recording:
         count = count_equal_streams(lossless, recording)
         quality = psnr_db(lossy, recording)
     print(f"\n{count} streams compared with the recording: every one is bit-equal.")
-    print(f"JPEG quality 95: {quality:.1f} dB on the camera.")
+    print(f"JPEG quality 80: {quality:.1f} dB on the camera.")
     show_times(dict(zip(options, (lossless, lossy), strict=True)), options)
 
     print("\nBehaviour cloning from the lossless dataset (examples/train.py):")

@@ -237,6 +237,7 @@ class PackArgs(TypedDict):
     exclude: list[str]
     episodes: list[str]
     follow_links: bool
+    keep_dtype: bool
     on_defect: str
     seed: int
     prefix: str

@@ -28,6 +28,7 @@ def pack(  # noqa: PLR0913 (each is a keyword of its own)
     exclude: str | Iterable[str] | None = None,
     episodes: str | Iterable[int | str] | None = None,
     follow_links: bool = False,
+    keep_dtype: bool = False,
     on_defect: OnDefect = "error",
     plan: Plan = None,
     quality: int | None = None,
@@ -83,6 +84,8 @@ def pack(  # noqa: PLR0913 (each is a keyword of its own)
         (``"0-9"``, both ends included), ids, or patterns for ids.
     :param follow_links: whether to follow links that lead out of the recording's folder, such as those of the Hugging
         Face cache. Refused by default, because a downloaded recording could link to any of your files.
+    :param keep_dtype: whether to import float images that hold only whole numbers from 0 to 255 as they are. By default
+        they become uint8 images, which loses nothing; exports of arrays restore their dtype.
     :param on_defect: ``"error"`` refuses a recording with defects and lists them all, ``"drop-episode"`` skips the
         affected episodes, ``"keep"`` imports everything readable.
     :param seed: random seed for the on-disk episode order.
@@ -139,6 +142,7 @@ def pack(  # noqa: PLR0913 (each is a keyword of its own)
         "exclude": _to_texts("exclude", exclude),
         "episodes": _to_texts("episodes", episodes),
         "follow_links": follow_links,
+        "keep_dtype": keep_dtype,
         "on_defect": on_defect,
         "seed": to_whole("seed", seed, most=U64),
         "prefix": prefix,

@@ -61,7 +61,7 @@ class Writer:
     :param plan: codecs per stream: the path of a TOML file, or the same as a dict. Default: everything
         is stored losslessly.
     :param quality: store images as JPEG of this quality (1 to 100) unless the plan has a rule for them; images passed
-        as JPEG files are stored unchanged.
+        as JPEG files are stored unchanged, and images that are no larger without loss are stored losslessly.
     :param shard_size: target size of a shard, such as ``"128MB"``.
     :param memory: memory limit for in-flight frames, such as ``"512MB"``.
     :param threads: worker threads; default: one per core.

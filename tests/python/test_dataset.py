@@ -21,7 +21,7 @@ def test_the_repr_summarises_dataset_episode_and_stream(lift, lift_path):
     assert repr(lift[0]) == "Episode('demo_0': 60 frames, 2.95 s at 20 Hz, 6 streams)"
     camera = lift[0]["obs/agentview_image"]
     assert repr(camera).startswith(
-        "Stream('obs/agentview_image': 60 frames of uint8[48, 64, 3] at 20 Hz, image, predict"
+        "Stream('obs/agentview_image': 60 frames of uint8[48, 64, 3] at 20 Hz, image, camera"
     )
     assert repr(lift[0]["rewards"]).startswith("Stream('rewards': 60 frames of float64 at 20 Hz")
     assert repr(lift[0]["language"]).startswith(

@@ -329,7 +329,8 @@ def test_text_and_whole_episodes(lift):
 
 
 def test_mixtures_and_curricula(lift, tmp_path, lift_streams):
-    with kinograph.Writer(tmp_path / "lossy.kino", quality=90) as writer:
+    plan = {"stream": [{"kind": "image", "codec": "jpeg:q=90"}]}
+    with kinograph.Writer(tmp_path / "lossy.kino", plan=plan) as writer:
         for number, streams in enumerate(lift_streams):
             writer.add_episode(streams, rate_hz=20.0, id=f"demo_{number}")
     lossy = kinograph.open(tmp_path / "lossy.kino").samples(REQUEST)

@@ -476,14 +476,16 @@ def test_a_weight_of_a_source_is_above_zero(windows, weight):
 
 @pytest.fixture(scope="module")
 def packings(tmp_path_factory):
-    """The same episodes three times: lossless, as JPEG, and as JPEG of a poor quality by a plan."""
+    """The same episodes three times: lossless, as JPEG, and as JPEG of a poor quality."""
     folder = tmp_path_factory.mktemp("packings")
     episodes = [samples.lift_like(frames, seed) for seed, frames in enumerate((30, 20))]
-    plan = {"stream": [{"match": "obs/*_image", "codec": "jpeg:q=40"}]}
+    plan, poor = (
+        {"stream": [{"match": "obs/*_image", "codec": f"jpeg:q={quality}"}]} for quality in (90, 40)
+    )
     return [
         samples.write(folder / "lossless.kino", episodes),
-        samples.write(folder / "jpeg.kino", episodes, quality=90),
-        samples.write(folder / "plan.kino", episodes, plan=plan),
+        samples.write(folder / "jpeg.kino", episodes, plan=plan),
+        samples.write(folder / "poor.kino", episodes, plan=poor),
     ]
 
 

@@ -170,7 +170,8 @@ def test_streams_without_files_have_no_bitstream(lift):
 
 def test_lossy_images_record_how_much_was_lost(tmp_path):
     camera = samples.image(10)
-    ds = samples.write(tmp_path / "d.kino", [{"camera": camera, "x": np.arange(10.0)}], quality=95)
+    plan = {"stream": [{"kind": "image", "codec": "jpeg:q=95,sub=444"}]}
+    ds = samples.write(tmp_path / "d.kino", [{"camera": camera, "x": np.arange(10.0)}], plan=plan)
     summary = ds.streams["camera"]
     error = ds[0]["camera"][:].astype(float) - camera
     assert summary.codecs == ("jpeg:q=95,sub=444",)

@@ -1,7 +1,7 @@
 //! What a codec says about itself, so that nothing else has to know it by name.
 //!
-//! Plans ask which codec is the default of a kind of stream and which can keep a bound, `kinograph bench codecs` which
-//! settings are worth trying, exporters whether pages are files of another format.
+//! Plans ask which codec is the default of a kind of stream, which to try beside it and which can keep a bound,
+//! `kinograph bench codecs` which settings are worth trying, exporters whether pages are files of another format.
 
 use std::sync::Arc;
 
@@ -24,6 +24,9 @@ pub struct Description {
     /// Whether streams of these kinds get it unless a plan says otherwise. Of several such codecs, the first in the
     /// registry that can store the frames.
     pub is_default: bool,
+    /// Whether it is tried beside the default on the first frames of a stream of these kinds, and stored if it suits
+    /// them better. Such a codec is lossless without parameters, and its pages are independent.
+    pub is_alternative: bool,
     /// What it can guarantee about decoded values; without parameters, the first.
     pub guarantees: &'static [Guarantee],
     /// Whether frames are predicted from earlier ones of their page, so that a random frame may cost several decodes.
@@ -91,8 +94,8 @@ impl Guarantee {
 }
 
 /// A class of speed, in MB/s of decoded values on one core of a server: the middle of many streams
-/// (docs/measurements/codecs/streams.md).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// (docs/measurements/codecs/streams.md). The fastest is the least.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Speed {
     /// From 1000 MB/s.
     Fast,

@@ -29,6 +29,7 @@ pub(crate) const DESCRIPTION: Description = Description {
     summary: "any numeric values, unchanged",
     kinds: &[Kind::Vector, Kind::Image, Kind::Depth],
     is_default: false,
+    is_alternative: false,
     guarantees: &[Guarantee::Lossless],
     is_grouped: false,
     encode: Speed::Fast,

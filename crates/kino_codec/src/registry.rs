@@ -83,7 +83,7 @@ fn unknown(spec: &CodecSpec) -> CodecError {
 mod tests {
     use super::*;
     use crate::describe::Guarantee;
-    use crate::{Bound, Dtype, FrameType, Kind};
+    use crate::{Bound, Dtype, FrameType, Kind, Scope};
 
     #[test]
     fn canonical_text_parses_to_itself() {
@@ -181,6 +181,18 @@ mod tests {
             };
             assert_eq!(default.name, expected);
             assert_eq!(default.guarantees[0], Guarantee::Lossless);
+        }
+    }
+
+    #[test]
+    fn alternatives_of_a_default_are_lossless_with_independent_pages() {
+        let alternatives: Vec<_> = codecs().filter(|codec| codec.is_alternative).collect();
+        let names: Vec<_> = alternatives.iter().map(|codec| codec.name).collect();
+        assert_eq!(names, ["camera"]);
+        for description in alternatives {
+            let made = codec(description.name).unwrap();
+            assert!(!description.is_default, "{}", description.name);
+            assert_eq!((made.bound(), made.scope()), (Bound::Lossless, Scope::Page));
         }
     }
 

@@ -47,6 +47,7 @@ pub(crate) const DESCRIPTION: Description = Description {
     summary: "strings; repeated ones are stored once",
     kinds: &[Kind::Text],
     is_default: true,
+    is_alternative: false,
     guarantees: &[Guarantee::Lossless],
     is_grouped: false,
     encode: Speed::Medium,

@@ -36,6 +36,7 @@ pub(crate) const DESCRIPTION: Description = Description {
     summary: "any numeric values, above all large arrays",
     kinds: &[Kind::Vector, Kind::Image, Kind::Depth],
     is_default: true,
+    is_alternative: false,
     guarantees: &[Guarantee::Lossless],
     is_grouped: false,
     encode: Speed::Medium,

@@ -98,6 +98,16 @@ impl Base {
             .map_or_else(|| Ok(HashMap::new()), label_types)
     }
 
+    /// The codecs of the dataset's streams that have one.
+    pub(crate) fn codecs(&self) -> HashMap<String, String> {
+        let streams = self.head.iter().flat_map(|head| &head.manifest.streams);
+        let only = streams.filter_map(|stream| match stream.codecs.as_slice() {
+            [codec] => Some((stream.name.clone(), codec.clone())),
+            _ => None,
+        });
+        only.collect()
+    }
+
     /// The types of the dataset's streams.
     pub(crate) fn types(&self) -> Result<HashMap<String, (Kind, FrameType)>> {
         let streams = self.head.iter().flat_map(|head| &head.manifest.streams);

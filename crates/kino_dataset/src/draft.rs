@@ -5,6 +5,7 @@ use kino_format::{Clock, StreamSchema};
 
 use crate::error::{Result, invalid};
 use crate::events::{EventRule, Protected};
+use crate::plan::Trial;
 use crate::stream_info::{SharedFrames, StreamInfo};
 use crate::writer::EpisodeInfo;
 
@@ -32,6 +33,8 @@ pub(crate) struct StreamDraft {
     pub(crate) raw_bytes: u64,
     /// Frames of its own that are bit-exact although the codec is lossy.
     pub(crate) protected_frames: u64,
+    /// The codecs that were tried on its first frames.
+    pub(crate) trial: Option<Trial>,
 }
 
 /// The first frames of a stream that another stream of the episode stores, if any.

@@ -8,6 +8,7 @@ use crate::encode::Block;
 use crate::encode_queue::{Job, Run};
 use crate::error::{Result, codec_at, invalid};
 use crate::open_stream::OpenStream;
+use crate::plan::Choice;
 use crate::protection::{self, Held, Protection};
 use crate::settled::Settled;
 use crate::spill::Spill;
@@ -48,8 +49,7 @@ impl<'w> EpisodeWriter<'w> {
             )));
         }
         let frames = to_frame_count(&place, info.frames)?;
-        let plan = &self.writer.options.plan;
-        let choice = plan.choose(&info.name, info.kind, &info.frame, info.arrival)?;
+        let choice = self.choice(info)?;
         let schema = StreamSchema::new(&info.name, info.kind, &info.frame, choice.codec.spec());
         // An invalid schema in a file is damage; here it is an invalid argument.
         schema
@@ -73,6 +73,7 @@ impl<'w> EpisodeWriter<'w> {
             shared,
             raw_bytes: 0,
             protected_frames: 0,
+            trial: None,
         };
         let mut open = OpenStream::new(info, choice, &stream, recorders);
         if open.is_long() {
@@ -87,6 +88,30 @@ impl<'w> EpisodeWriter<'w> {
     pub fn push(&mut self, packed: &[u8]) -> Result<()> {
         let (place, open) = self.open_stream()?;
         open.check_values(&place, packed)?;
+        let rest = open.hold(packed);
+        if open.is_trial_due() {
+            self.settle_codec()?;
+        }
+        self.add_values(rest)
+    }
+
+    /// Chooses the codec of the open stream by the frames that were held back for it, and goes on with these.
+    fn settle_codec(&mut self) -> Result<()> {
+        let (place, open) = self.open_stream()?;
+        let Some((first, trial)) = open.settle().map_err(codec_at(place))? else {
+            return Ok(());
+        };
+        let codec = open.choice.codec.spec().to_string();
+        if let Some(stream) = self.draft_mut()?.streams.last_mut() {
+            stream.schema.codec = codec;
+            stream.trial = trial;
+        }
+        self.add_values(&first)
+    }
+
+    /// Passes packed frames on, in blocks.
+    fn add_values(&mut self, packed: &[u8]) -> Result<()> {
+        let (_, open) = self.open_stream()?;
         let frame_bytes = open.frame_bytes();
         let block_frames = open.block_frames(frame_bytes);
         open.raw_bytes += packed.len() as u64;
@@ -172,6 +197,7 @@ impl<'w> EpisodeWriter<'w> {
         if self.open.is_none() {
             return Ok(());
         }
+        self.settle_codec()?;
         self.submit()?;
         let (place, open) = self.open_stream()?;
         if open.next != open.frames {
@@ -231,6 +257,19 @@ impl<'w> EpisodeWriter<'w> {
             job.block.protected = ranges;
         }
         self.writer.pipeline.submit(job)
+    }
+
+    /// The plan's choice for a stream, decided by the episodes before, or by the stream that it shares frames with.
+    fn choice(&self, info: &StreamInfo) -> Result<Choice> {
+        let plan = &self.writer.options.plan;
+        let mut choice = plan.choose(&info.name, info.kind, &info.frame, info.arrival)?;
+        self.writer.settled.decide(&info.name, &mut choice);
+        let draft = self.draft()?;
+        let base = info.shared.as_ref().map(|shared| &shared.base);
+        if let Some(base) = base.and_then(|base| draft.position(base)) {
+            choice.keep(&draft.streams[base].schema.codec);
+        }
+        Ok(choice)
     }
 
     /// The index of the stream's clock among the episode's; a new clock is added.

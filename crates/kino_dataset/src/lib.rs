@@ -79,7 +79,7 @@ pub use kino_format::{
 };
 pub use local::check_local;
 pub use manifest::{Manifest, StreamSummary};
-pub use plan::{Arrival, Choice, Plan, matches_pattern};
+pub use plan::{Arrival, Choice, Plan, Trial, Tried, matches_pattern};
 pub use selection::{Episodes, Selection};
 pub use stats::StreamStats;
 pub use stored_stream::StoredStream;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kino_codec::{FrameType, Scope};
+use kino_codec::{CodecError, FrameType, Frames, Scope};
 use kino_format::Kind;
 
 use crate::draft::StreamDraft;
@@ -10,7 +10,7 @@ use crate::encode::{Block, BlockData};
 use crate::error::{Result, invalid};
 use crate::events::Recorder;
 use crate::long_run;
-use crate::plan::{Arrival, Choice};
+use crate::plan::{Arrival, Choice, Trial};
 use crate::spill::Spill;
 use crate::stats::channels_of;
 use crate::stored_stream::check_bools;
@@ -24,6 +24,9 @@ const MAX_TEXT_BLOCK: usize = 32 << 20;
 
 /// The memory that a text takes besides its bytes.
 const PER_TEXT: usize = 48;
+
+/// The first frames of a stream, and the codecs that were tried on them.
+type FirstFrames = (Vec<u8>, Option<Trial>);
 
 /// The stream that frames are being pushed to.
 #[derive(Debug)]
@@ -43,6 +46,8 @@ pub(crate) struct OpenStream {
     pub(crate) file: Option<Spill>,
     /// The rules that detect events in this stream.
     pub(crate) recorders: Vec<Recorder>,
+    /// The first frames, until they have decided which codec the stream gets.
+    first: Vec<u8>,
 }
 
 impl OpenStream {
@@ -76,7 +81,41 @@ impl OpenStream {
             waiting_text: 0,
             file: None,
             recorders,
+            first: Vec::new(),
         }
+    }
+
+    /// Holds frames back until there are enough to choose the codec; returns the others.
+    pub(crate) fn hold<'p>(&mut self, packed: &'p [u8]) -> &'p [u8] {
+        let Some(frames) = self.choice.trial_frames(&self.frame) else {
+            return packed;
+        };
+        let wanted = frames.saturating_mul(self.frame_bytes());
+        let room = wanted.saturating_sub(self.first.len());
+        let (head, rest) = packed.split_at(room.min(packed.len()));
+        self.first.extend_from_slice(head);
+        rest
+    }
+
+    /// Whether there are enough first frames to choose the codec.
+    pub(crate) fn is_trial_due(&self) -> bool {
+        let frames = self.choice.trial_frames(&self.frame);
+        frames.is_some_and(|frames| self.held_frames() >= frames)
+    }
+
+    /// Frames that wait for the choice of a codec.
+    fn held_frames(&self) -> usize {
+        self.first.len() / self.frame_bytes().max(1)
+    }
+
+    /// Chooses the codec by the frames held back, and returns these; `None` if there are none.
+    pub(crate) fn settle(&mut self) -> Result<Option<FirstFrames>, CodecError> {
+        let first = std::mem::take(&mut self.first);
+        if first.is_empty() {
+            return Ok(None);
+        }
+        let trial = self.choice.settle(&Frames::values(&self.frame, &first)?);
+        Ok(Some((first, trial)))
     }
 
     /// Bytes of a decoded frame; 0 for text.
@@ -111,7 +150,7 @@ impl OpenStream {
             let byte = packed.iter().position(|&byte| byte > 1).unwrap_or_default();
             return Err(invalid(format!(
                 "{place}: frame {} has a bool stored as {}, but a bool must be 0 or 1; store it as uint8, or pass `values != 0`",
-                self.next as usize + byte / frame_bytes,
+                self.next as usize + self.held_frames() + byte / frame_bytes,
                 packed[byte]
             )));
         }
@@ -152,7 +191,7 @@ impl OpenStream {
 
     /// Refuses more frames than were announced.
     fn check_count(&self, place: &str, more: usize) -> Result<()> {
-        let next = u32::try_from(more)
+        let next = u32::try_from(self.held_frames() + more)
             .ok()
             .and_then(|more| self.next.checked_add(more));
         match next.filter(|&next| next <= self.frames) {

@@ -1,4 +1,4 @@
-//! What the episodes so far have settled for those to come: ids, and the types of streams and labels.
+//! What the episodes so far have settled for those to come: ids, the types of streams and labels, and codecs.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,6 +8,7 @@ use kino_format::{Kind, is_unprintable};
 use crate::commit::Base;
 use crate::draft::EpisodeDraft;
 use crate::error::{Result, format_at, invalid};
+use crate::plan::Choice;
 use crate::receipts::Receipt;
 use crate::table::{EpisodeRow, Label, check_texts, refuse_name};
 use crate::writer::EpisodeInfo;
@@ -15,12 +16,16 @@ use crate::writer::EpisodeInfo;
 /// The longest id of an episode.
 const MAX_ID_BYTES: usize = 255;
 
-/// Ids, and the types of streams and labels.
+/// Ids, the types of streams and labels, and codecs.
 #[derive(Debug, Default)]
 pub(crate) struct Settled {
     ids: HashSet<String>,
     types: HashMap<String, (Kind, FrameType)>,
     label_types: HashMap<String, &'static str>,
+    /// The codec of each stream in the episodes of this writer.
+    codecs: HashMap<String, String>,
+    /// The codec of each stream of the dataset.
+    base_codecs: HashMap<String, String>,
 }
 
 impl Settled {
@@ -30,6 +35,8 @@ impl Settled {
             ids: base.ids()?,
             types: base.types()?,
             label_types: base.label_types()?,
+            base_codecs: base.codecs(),
+            ..Self::default()
         })
     }
 
@@ -41,6 +48,11 @@ impl Settled {
             let frame = schema.frame_type().map_err(format_at("new episode"))?;
             let ty = (schema.kind, frame);
             settled.types.insert(schema.name.clone(), ty);
+            // A stream without frames was not tried.
+            if stream.frames > 0 {
+                let (name, codec) = (schema.name.clone(), schema.codec.clone());
+                settled.codecs.insert(name, codec);
+            }
         }
         settled.add_names(&draft.info.id, draft.info.labels.iter());
         Ok(settled)
@@ -50,6 +62,7 @@ impl Settled {
     pub(crate) fn by_receipt(receipt: &Receipt) -> Result<Self> {
         let mut settled = Self {
             types: receipt.usage.types()?.into_iter().collect(),
+            codecs: receipt.usage.codecs().collect(),
             ..Self::default()
         };
         for (_, EpisodeRow { id, labels, .. }) in &receipt.rows {
@@ -72,6 +85,20 @@ impl Settled {
         }
         for (name, ty) in more.label_types {
             self.label_types.entry(name).or_insert(ty);
+        }
+        for (name, codec) in more.codecs {
+            self.codecs.entry(name).or_insert(codec);
+        }
+    }
+
+    /// Decides an open choice by the codec that the stream already has: here, or in the dataset unless the plan now
+    /// allows a loss.
+    pub(crate) fn decide(&self, name: &str, choice: &mut Choice) {
+        let is_decided = |codecs: &HashMap<_, String>, choice: &mut Choice| {
+            codecs.get(name).is_some_and(|codec| choice.keep(codec))
+        };
+        if !is_decided(&self.codecs, choice) && !choice.is_lossy() {
+            is_decided(&self.base_codecs, choice);
         }
     }
 

@@ -269,6 +269,7 @@ impl ShardFile {
             used.encode_time += pages.encode_time;
             used.decode_time += pages.decode_time;
             used.protected_frames += stream.protected_frames;
+            used.trial = used.trial.take().or_else(|| stream.trial.clone());
         });
         if let Some(stats) = pages.stats {
             match self.contents.parts.get_mut(&stream.schema.name) {

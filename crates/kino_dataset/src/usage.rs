@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::compare::psnr_db;
 use crate::error::{Result, format_at};
 use crate::manifest::StreamSummary;
+use crate::plan::Trial;
 
 /// The cost of every stream, in order of first appearance.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -43,6 +44,9 @@ pub struct StreamUsage {
     pub encode_time: Duration,
     /// Time spent decoding for verification, over all threads.
     pub decode_time: Duration,
+    /// The codecs that were tried on its first frames, if the plan left the choice to them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trial: Option<Trial>,
 }
 
 impl StreamUsage {
@@ -59,6 +63,7 @@ impl StreamUsage {
             protected_frames: 0,
             encode_time: Duration::ZERO,
             decode_time: Duration::ZERO,
+            trial: None,
         }
     }
 
@@ -89,6 +94,7 @@ impl StreamUsage {
         self.protected_frames = self.protected_frames.saturating_add(other.protected_frames);
         self.encode_time += other.encode_time;
         self.decode_time += other.decode_time;
+        self.trial = self.trial.take().or_else(|| other.trial.clone());
     }
 }
 
@@ -110,6 +116,13 @@ impl Usage {
         for stream in other.streams {
             self.add(&stream.schema.clone(), |known| known.merge(&stream));
         }
+    }
+
+    /// The codec of every stream that has frames, by name.
+    pub(crate) fn codecs(&self) -> impl Iterator<Item = (String, String)> {
+        let streams = self.streams.iter().filter(|stream| stream.frames > 0);
+        let schemas = streams.map(|stream| &stream.schema);
+        schemas.map(|schema| (schema.name.clone(), schema.codec.clone()))
     }
 
     /// The type of every stream, by name.

@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 
 use common::{chain, image_info, random_bytes, text_info, vector_info};
 use kino_dataset::{
-    Dataset, DatasetWriter, EpisodeInfo, ErrorKind, Level, SharedFrames, Start, StreamInfo, Times,
-    WriterOptions, verify,
+    Dataset, DatasetWriter, EpisodeInfo, ErrorKind, Level, Plan, SharedFrames, Start, StreamInfo,
+    Times, WriterOptions, verify,
 };
 
 /// A dataset of a few kilobytes with every kind of page: shared data, clocks, shared frames, text, an image.
@@ -207,7 +207,13 @@ fn a_missing_file_is_reported_by_name() {
 fn damage_in_a_page_names_episode_stream_and_frame_and_spares_the_others() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.kino");
-    common::write_sample(&path, Start::New, 0..2);
+    // One image per page.
+    let plan = Plan::from_toml("[[stream]]\nkind = \"image\"\ncodec = \"predict\"").unwrap();
+    let options = WriterOptions {
+        plan,
+        ..WriterOptions::default()
+    };
+    common::write_sample_with(&path, Start::New, 0..2, options);
     let dataset = Dataset::open(&path).unwrap();
     let episode = dataset.find("demo_1").unwrap();
     let position = episode
@@ -269,7 +275,7 @@ fn a_shard_in_the_place_of_another_is_detected_before_a_frame_is_read() {
     let [a, b] = ["a.kino", "b.kino"].map(|name| folder.path().join(name));
     for (path, seed) in [(&a, 1), (&b, 2)] {
         // `raw`, so that the two shards have the same length.
-        let plan = kino_dataset::Plan::from_toml("[[stream]]\ncodec = \"raw\"").unwrap();
+        let plan = Plan::from_toml("[[stream]]\ncodec = \"raw\"").unwrap();
         let options = WriterOptions {
             plan,
             ..WriterOptions::default()

@@ -19,26 +19,25 @@ pub(crate) struct Encoded {
     pub(crate) carried: bool,
 }
 
-/// Arrays of floats with sides from here on look like images, not like matrices.
-const MIN_FLOAT_IMAGE_SIDE: usize = 16;
+/// Arrays of floats with shorter sides look like matrices, not like images.
+pub(crate) const MIN_FLOAT_IMAGE_SIDE: usize = 16;
 
-/// A note about frames that look like images of floats, which are stored as vectors.
+/// A note about frames that look like CHW images of floats, which are stored as vectors. HWC images may become uint8:
+/// the survey decides (`whole_numbers.rs`).
 pub(crate) fn float_advice(frame: &FrameType) -> Option<String> {
     let ty = frame.as_values().filter(|ty| ty.dtype().is_float())?;
-    let is_large = |height: usize, width: usize| {
-        height >= MIN_FLOAT_IMAGE_SIDE && width >= MIN_FLOAT_IMAGE_SIDE
-    };
-    let is_image = match *ty.shape() {
-        [height, width, 3 | 4] => is_large(height, width),
-        [3 | 4, height, width] => is_large(height, width),
-        _ => false,
-    };
-    is_image.then(|| {
-        format!(
-            "looks like float images, {ty}: stored as vectors, which are large and not decoded as images; convert them to \
-             uint8 HWC if they are images"
-        )
-    })
+    match *ty.shape() {
+        [3 | 4, height, width] if height.min(width) >= MIN_FLOAT_IMAGE_SIDE => Some(advice(ty)),
+        _ => None,
+    }
+}
+
+/// What to do about images that are stored as vectors.
+pub(crate) fn advice(ty: &ValueType) -> String {
+    format!(
+        "looks like float images, {ty}: stored as vectors, which are large and not decoded as images; convert them to uint8 \
+         HWC if they are images"
+    )
 }
 
 impl Encoded {

@@ -46,6 +46,7 @@ mod mapping;
 mod mcap;
 mod mds;
 mod mp4;
+mod needless_loss;
 mod npy;
 mod open;
 mod pack;
@@ -68,6 +69,7 @@ mod tar;
 mod values;
 mod video;
 mod webdataset;
+mod whole_numbers;
 mod zarr;
 mod zip;
 

@@ -36,6 +36,8 @@ pub struct ImportOptions {
     pub follow_links: bool,
     /// Which streams and episodes are imported.
     pub part: Part,
+    /// Whether float images that hold only whole numbers from 0 to 255 are imported as they are, not as uint8 images.
+    pub keep_dtype: bool,
 }
 
 impl ImportOptions {
@@ -50,6 +52,9 @@ impl ImportOptions {
             let hash = blake3::hash(&text).to_hex();
             let name = format!("{} {}", mapping.display(), &hash[..16]);
             settings.insert("mapping".to_owned(), name);
+        }
+        if self.keep_dtype {
+            settings.insert("keep_dtype".to_owned(), "true".to_owned());
         }
         let part = &self.part;
         for (name, list) in [
@@ -71,6 +76,7 @@ impl ImportOptions {
 /// decides what to do about them.
 pub fn open(path: &Path, options: &ImportOptions) -> Result<Source> {
     let mut source = check(path, options)?.open(path, options)?;
+    source.keep_dtype = options.keep_dtype;
     if !options.part.is_all() {
         part::restrict(&mut source, &options.part)?;
     }

@@ -26,6 +26,7 @@ use crate::defect::{Action, Defect, OnDefect};
 use crate::error::{ImportError, Result};
 use crate::fit::{Fitted, Target, fit};
 use crate::lineage::{names, settings, to_record};
+use crate::needless_loss;
 use crate::preview::{arrival, check_quality, disk_bytes};
 use crate::progress::{Progress, Reporter};
 use crate::read_ahead::{Limits, Piece, ReadAhead, lost_thread};
@@ -102,9 +103,9 @@ pub fn pack(
         Start::Append => Some(Dataset::open(target)?),
         _ => None,
     };
-    let fitted = fit(source, &Target::new(&prefix, known.as_ref()))?;
+    let mut fitted = fit(source, &Target::new(&prefix, known.as_ref()))?;
     let threads = cores(writer.threads);
-    let defects = find_defects(&fitted, threads, on_defect, progress)?;
+    let defects = find_defects(&mut fitted, threads, on_defect, progress)?;
     let wanted = wanted(&fitted, &defects, seed);
     if wanted.is_empty() {
         return Err(ImportError::NothingLeft { defects });
@@ -148,8 +149,11 @@ pub fn pack(
             .try_for_each(SourceFile::check_unchanged)?;
         writer.add_source(to_record(info, &defects)?);
         let message = format!("pack {} from {}", info.format, names(info));
+        let committed = writer.commit(&message)?;
+        let mut defects = defects;
+        defects.extend(needless_loss::notes(&committed.streams));
         Ok(Packed {
-            committed: writer.commit(&message)?,
+            committed,
             resumed: resumed.len() as u64,
             interrupted,
             shifts,
@@ -166,13 +170,13 @@ pub fn pack(
 
 /// Surveys the source and applies the defect policy; the caller may stop it.
 fn find_defects(
-    fitted: &Fitted<'_>,
+    fitted: &mut Fitted<'_>,
     threads: usize,
     on_defect: OnDefect,
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<Vec<Defect>> {
-    let bytes = fitted.episodes.iter().map(EpisodeSpec::bytes);
-    let mut reporter = Reporter::new(progress, fitted.episodes.len(), bytes);
+    let bytes: Vec<_> = fitted.episodes.iter().map(EpisodeSpec::bytes).collect();
+    let mut reporter = Reporter::new(progress, fitted.episodes.len(), bytes.into_iter());
     on_defect.judge(look(fitted, threads, &mut || reporter.tell())?)
 }
 

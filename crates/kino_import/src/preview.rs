@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use kino_codec::{Encoded, Frames, Scratch};
-use kino_dataset::{Arrival, Choice, Plan};
+use kino_dataset::{Arrival, Choice, Plan, Trial};
 
 use crate::defect::{Defect, OnDefect};
 use crate::error::{ImportError, Result, invalid};
 use crate::fit::{Fitted, Target, fit};
+use crate::needless_loss;
 use crate::pack::wanted;
 use crate::source::{EpisodeSpec, FrameBuf, Source, SourceInfo, StreamSpec};
 use crate::source_file::SourceFile;
@@ -30,7 +31,7 @@ pub struct Preview {
 /// What a pack would do with one stream.
 #[derive(Debug)]
 pub struct StreamPreview {
-    /// The stream as in the first episode that has it.
+    /// The stream as in the first episode that is written with it.
     pub spec: StreamSpec,
     /// Codec and page size.
     pub choice: Choice,
@@ -44,26 +45,35 @@ pub struct StreamPreview {
     pub estimated_bytes: Option<u64>,
     /// How many frames the estimate is based on.
     pub sampled_frames: u64,
+    /// The codecs that were tried on its first frames, if the plan left the choice to them.
+    pub trial: Option<Trial>,
 }
 
-/// Previews a pack. Defects that the policy refuses are not an error here: everything is shown and the defects are
-/// listed.
+/// Previews a pack with this seed. Defects that the policy refuses are not an error here: everything is shown and the
+/// defects are listed.
 pub fn preview(
     source: &Source,
     plan: &Plan,
+    seed: u64,
     on_defect: OnDefect,
     threads: usize,
 ) -> Result<Preview> {
     check_quality(source, plan)?;
-    let fitted = fit(source, &Target::default())?;
-    let found = look(&fitted, threads, &mut || Ok(()))?;
-    let defects = match on_defect.judge(found) {
+    let mut fitted = fit(source, &Target::default())?;
+    let found = look(&mut fitted, threads, &mut || Ok(()))?;
+    let mut defects = match on_defect.judge(found) {
         Ok(defects) | Err(ImportError::Defects { defects }) => defects,
         Err(error) => return Err(error),
     };
-    let mut episodes = wanted(&fitted, &defects, 0);
-    episodes.sort_unstable();
+    let mut episodes = wanted(&fitted, &defects, seed);
+    // In the order of writing: the first episode that has a stream decides its codec.
     let streams = streams(&fitted, plan, &episodes)?;
+    defects.extend(streams.iter().filter_map(|stream| {
+        let what = needless_loss::describe(stream.trial.as_ref()?)?;
+        let name = stream.spec.name.escape_debug();
+        Some(Defect::noted(format!("stream `{name}`"), what))
+    }));
+    episodes.sort_unstable();
     let id = |&episode: &usize| fitted.ids[episode].clone();
     Ok(Preview {
         episodes: episodes.iter().map(id).collect(),
@@ -83,8 +93,9 @@ fn streams(source: &Fitted<'_>, plan: &Plan, episodes: &[usize]) -> Result<Vec<S
                 known.raw_bytes = known.raw_bytes.saturating_add(raw_bytes);
                 continue;
             }
-            let choice = plan.choose(&stream.name, stream.kind, &stream.frame, arrival(stream))?;
-            let sample = sample(episode, idx, &choice);
+            let mut choice =
+                plan.choose(&stream.name, stream.kind, &stream.frame, arrival(stream))?;
+            let (sample, trial) = try_first(episode, idx, &mut choice).unwrap_or_default();
             let new = StreamPreview {
                 spec: stream.clone(),
                 episodes: 1,
@@ -94,6 +105,7 @@ fn streams(source: &Fitted<'_>, plan: &Plan, episodes: &[usize]) -> Result<Vec<S
                 estimated_bytes: sample.map(|(_, bytes)| bytes),
                 sampled_frames: sample.map_or(0, |(frames, _)| frames),
                 choice,
+                trial,
             };
             found.insert(&stream.name, new);
         }
@@ -118,33 +130,52 @@ pub(crate) fn arrival(stream: &StreamSpec) -> Arrival {
     }
 }
 
-/// Encodes the first frames of a stream; returns how many frames, and their encoded bytes.
-fn sample(episode: &EpisodeSpec, stream: usize, choice: &Choice) -> Option<(u64, u64)> {
+/// How many frames were encoded, and their encoded bytes.
+type Sample = (u64, u64);
+
+/// Chooses the codec by the first frames of a stream, as a pack does, and encodes some.
+fn try_first(
+    episode: &EpisodeSpec,
+    stream: usize,
+    choice: &mut Choice,
+) -> Option<(Option<Sample>, Option<Trial>)> {
     let spec = &episode.streams[stream];
-    let most = SAMPLE_BYTES / spec.frame_bytes().max(1);
-    let frames = spec.frames.min(most.max(1));
+    let most = (SAMPLE_BYTES / spec.frame_bytes().max(1)).max(1);
+    let tried = choice.trial_frames(&spec.frame);
+    let tried = tried.map(|frames| spec.frames.min(frames as u64));
+    let frames = spec.frames.min(most.max(tried.unwrap_or(0)));
     if frames == 0 {
         return None;
     }
     let block = episode.read(stream, 0..frames).ok()?;
     let slices: Vec<&[u8]>;
+    let mut trial = None;
     let (count, values) = match &block {
-        FrameBuf::Values(values) => (frames, Frames::values(&spec.frame, values).ok()?),
+        FrameBuf::Values(values) => {
+            if let Some(tried) = tried {
+                let len = usize::try_from(tried * spec.frame_bytes()).ok()?;
+                let first = Frames::values(&spec.frame, values.get(..len)?).ok()?;
+                trial = choice.settle(&first);
+            }
+            (frames, Frames::values(&spec.frame, values).ok()?)
+        }
         FrameBuf::Bytes(files) => {
             slices = files.iter().map(Vec::as_slice).collect();
             (files.len() as u64, Frames::bytes(&spec.frame, &slices))
         }
     };
-    let mut encoded = Encoded::default();
-    let made = choice.codec.encode(
-        &values,
-        choice.page_frames,
-        &mut encoded,
-        &mut Scratch::new(),
-    );
+    let sample = encoded_bytes(&values, choice).map(|bytes| (count, bytes));
+    Some((sample, trial))
+}
+
+/// The size of these frames; `None` if they cannot be encoded.
+fn encoded_bytes(frames: &Frames<'_>, choice: &Choice) -> Option<u64> {
+    let (mut encoded, mut scratch) = (Encoded::default(), Scratch::new());
+    let codec = &choice.codec;
+    let made = codec.encode(frames, choice.page_frames, &mut encoded, &mut scratch);
     made.ok()?;
     let pages: usize = encoded.pages.iter().map(|page| page.bytes.len()).sum();
-    Some((count, (pages + encoded.shared.len()) as u64))
+    Some((pages + encoded.shared.len()) as u64)
 }
 
 /// The bytes of a source's files on disk.

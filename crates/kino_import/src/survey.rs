@@ -1,7 +1,9 @@
 //! The survey: every value and every timestamp of a recording is checked before anything is written.
 //!
 //! Images are left to the pack, which decodes and compares each of them anyway. Everything else is small by comparison
-//! and is read twice, so that a defect in a day-long recording is reported in the first minute, not the last.
+//! and is read twice, so that a defect in a day-long recording is reported in the first minute, not the last. Float
+//! arrays that look like images are read too: if all their values are those of 8-bit images, they are imported as such
+//! (`whole_numbers.rs`).
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -13,7 +15,8 @@ use crate::clock;
 use crate::defect::{Action, Defect};
 use crate::error::{Result, invalid};
 use crate::fit::{Fitted, Target, fit};
-use crate::source::{ClockSpec, EpisodeSpec, FrameBuf, Source, SourceInfo, block_frames};
+use crate::source::{ClockSpec, EpisodeSpec, FrameBuf, Source, block_frames};
+use crate::whole_numbers;
 
 /// The longest text of one frame, in bytes.
 const MAX_TEXT_BYTES: usize = 1 << 20;
@@ -30,16 +33,41 @@ pub(crate) fn cores(threads: usize) -> usize {
 ///
 /// Uses `threads` threads, one per core if 0.
 pub fn survey(source: &Source, threads: usize) -> Result<Vec<Defect>> {
-    let fitted = fit(source, &Target::default())?;
-    look(&fitted, threads, &mut || Ok(()))
+    let mut fitted = fit(source, &Target::default())?;
+    look(&mut fitted, threads, &mut || Ok(()))
 }
 
-/// The same for a fitted source; `go_on` is polled so that the caller can stop it.
+/// The same for a fitted source, whose float images of whole numbers become uint8 images. `go_on` is polled so that the
+/// caller can stop it.
 pub(crate) fn look(
-    source: &Fitted<'_>,
+    source: &mut Fitted<'_>,
     threads: usize,
     go_on: &mut dyn FnMut() -> Result<()>,
 ) -> Result<Vec<Defect>> {
+    let found = look_at_episodes(source, threads, go_on)?;
+    let mut defects = source.info.defects.clone();
+    defects.extend_from_slice(&source.defects);
+    let not_whole = found.iter().flat_map(|found| &found.not_whole).cloned();
+    let converted = whole_numbers::convert(source, &not_whole.collect());
+    defects.extend(found.into_iter().flat_map(|found| found.defects));
+    defects.extend(converted);
+    Ok(defects)
+}
+
+/// What the values of an episode are.
+#[derive(Debug, Default)]
+struct Found {
+    defects: Vec<Defect>,
+    /// Streams that look like images but have other values than whole numbers from 0 to 255.
+    not_whole: Vec<String>,
+}
+
+/// Looks at every episode; those with nothing to say are left out.
+fn look_at_episodes(
+    source: &Fitted<'_>,
+    threads: usize,
+    go_on: &mut dyn FnMut() -> Result<()>,
+) -> Result<Vec<Found>> {
     let episodes = source.episodes.len();
     let found = Mutex::new(Vec::new());
     let next = AtomicUsize::new(0);
@@ -48,9 +76,9 @@ pub(crate) fn look(
         if episode >= episodes {
             return false;
         }
-        let defects = of_episode(source.info, &source.episodes[episode]);
-        if !defects.is_empty() {
-            found.lock().push((episode, defects));
+        let seen = of_episode(source, &source.episodes[episode]);
+        if !(seen.defects.is_empty() && seen.not_whole.is_empty()) {
+            found.lock().push((episode, seen));
         }
         true
     };
@@ -70,36 +98,41 @@ pub(crate) fn look(
     gone_on?;
     let mut found = found.into_inner();
     found.sort_by_key(|(episode, _)| *episode);
-    let mut defects = source.info.defects.clone();
-    defects.extend_from_slice(&source.defects);
-    defects.extend(found.into_iter().flat_map(|(_, defects)| defects));
-    Ok(defects)
+    Ok(found.into_iter().map(|(_, found)| found).collect())
 }
 
-fn of_episode(info: &SourceInfo, episode: &EpisodeSpec) -> Vec<Defect> {
-    let mut defects = Vec::new();
+fn of_episode(source: &Fitted<'_>, episode: &EpisodeSpec) -> Found {
+    let mut seen = Found::default();
     for (position, stream) in episode.streams.iter().enumerate() {
         let mut note = |what: String, action| {
-            let place = info.place(episode, &stream.name);
-            defects.push(Defect::new(place, what, action).of(&episode.id));
+            let place = source.info.place(episode, &stream.name);
+            seen.defects
+                .push(Defect::new(place, what, action).of(&episode.id));
         };
         if let ClockSpec::Explicit(times) = &stream.clock {
             for what in clock::faults(times) {
                 note(what, Action::Kept);
             }
         }
+        let may_be_image = source.image_type(stream).is_some();
         let found = match stream.frame {
-            FrameType::Text => check_texts(episode, position).map(|()| None),
-            FrameType::Values(_) => not_numbers(episode, position),
+            FrameType::Text => check_texts(episode, position).map(|()| Values::default()),
+            FrameType::Values(_) => look_at_values(episode, position, may_be_image),
         };
         match found {
-            Ok(None) => {}
-            Ok(Some(what)) => note(what, Action::Kept),
+            Ok(values) => {
+                if let Some(what) = values.not_numbers(stream.frames) {
+                    note(what, Action::Kept);
+                }
+                if values.has_others {
+                    seen.not_whole.push(stream.name.clone());
+                }
+            }
             // Unreadable data cannot be kept under any policy.
             Err(error) => note(error.what(), Action::Dropped),
         }
     }
-    defects
+    seen
 }
 
 /// Reads the texts of a stream. A text that is unreadable or too long for a dataset is an error.
@@ -131,39 +164,58 @@ fn check_texts(episode: &EpisodeSpec, stream: usize) -> Result<()> {
     Ok(())
 }
 
-/// Describes how many frames of a float stream contain NaN; `None` if none does.
-fn not_numbers(episode: &EpisodeSpec, stream: usize) -> Result<Option<String>> {
+/// What was found in the values of a stream.
+#[derive(Debug, Default)]
+struct Values {
+    /// The first frame with NaN, and the number of such frames.
+    first_nan: Option<u64>,
+    nans: u64,
+    /// Whether something that may be images has other values than whole numbers from 0 to 255.
+    has_others: bool,
+}
+
+impl Values {
+    /// How many frames contain NaN; `None` if none does.
+    fn not_numbers(&self, frames: u64) -> Option<String> {
+        let (first, count) = (self.first_nan?, self.nans);
+        Some(format!(
+            "contains NaN in {count} of {frames} frames, first in frame {first}"
+        ))
+    }
+}
+
+/// Reads every value of a stream, except those of images, which the pack compares.
+fn look_at_values(episode: &EpisodeSpec, stream: usize, may_be_image: bool) -> Result<Values> {
     let spec = &episode.streams[stream];
+    let mut seen = Values::default();
     let Some(ty) = spec.frame.as_values() else {
-        return Ok(None);
+        return Ok(seen);
     };
     let is_nan: fn(&[u8]) -> bool = match (ty.dtype(), spec.kind) {
-        (_, Kind::Image | Kind::Depth) => return Ok(None),
+        (_, Kind::Image | Kind::Depth) if !may_be_image => return Ok(seen),
+        (_, Kind::Image) => |_| false,
         (Dtype::F16, _) => is_nan_16,
         (Dtype::F32, _) => is_nan_32,
         (Dtype::F64, _) => is_nan_64,
         // Read them anyway: an unreadable value is a defect.
         _ => |_| false,
     };
-    let (mut first, mut count, mut start) = (None, 0u64, 0);
+    let mut start = 0;
     while start < spec.frames && ty.frame_bytes() > 0 {
         let end = spec.frames.min(start + block_frames(&spec.frame));
         if let FrameBuf::Values(values) = episode.read(stream, start..end)? {
-            for (frame, number) in values.chunks_exact(ty.frame_bytes()).zip(start..) {
-                if is_nan(frame) {
-                    first = first.or(Some(number));
-                    count += 1;
-                }
+            // Whole numbers are numbers.
+            let is_whole = may_be_image && whole_numbers::are_all(ty.dtype(), &values);
+            seen.has_others |= may_be_image && !is_whole;
+            let frames = values.chunks_exact(ty.frame_bytes()).zip(start..);
+            for (_, number) in frames.filter(|(frame, _)| !is_whole && is_nan(frame)) {
+                seen.first_nan = seen.first_nan.or(Some(number));
+                seen.nans += 1;
             }
         }
         start = end;
     }
-    Ok(first.map(|first| {
-        format!(
-            "contains NaN in {count} of {} frames, first in frame {first}",
-            spec.frames
-        )
-    }))
+    Ok(seen)
 }
 
 fn is_nan_16(frame: &[u8]) -> bool {

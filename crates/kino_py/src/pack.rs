@@ -22,6 +22,7 @@ pub(crate) struct PackArgs {
     exclude: Vec<String>,
     episodes: Vec<String>,
     follow_links: bool,
+    keep_dtype: bool,
     on_defect: String,
     seed: u64,
     prefix: String,
@@ -55,6 +56,7 @@ pub(crate) fn pack(
             exclude: options.exclude,
             episodes: options.episodes,
         },
+        keep_dtype: options.keep_dtype,
     };
     let on_defect = options.on_defect.parse().map_err(import_to_py)?;
     writer

@@ -3,6 +3,7 @@
 mod dry_run;
 mod mapping;
 mod report;
+mod trials;
 
 use std::fs;
 use std::ops::ControlFlow;
@@ -67,14 +68,17 @@ pub(crate) struct Args {
     /// Only these episodes, by number, range or id: `0-9,17`, `demo_40`
     #[arg(long, value_name = "LIST", num_args = 1..)]
     episodes: Vec<String>,
+    /// Import float images of whole numbers from 0 to 255 as they are [default: as uint8 images, without loss]
+    #[arg(long)]
+    keep_dtype: bool,
     /// A TOML file that names codec, bound and page size per stream
     #[arg(long, value_name = "FILE", conflicts_with = "lossless")]
     plan: Option<PathBuf>,
     /// Keep every bit (the default)
     #[arg(long, conflicts_with = "quality")]
     lossless: bool,
-    /// Store images as JPEG of this quality, 1 to 100, unless the plan has a rule for them; everything else stays
-    /// lossless
+    /// Store images as JPEG of this quality, 1 to 100, unless the plan has a rule for them or lossless is no larger;
+    /// everything else stays lossless
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=100))]
     quality: Option<u8>,
     /// Add the episodes to an existing dataset, as a new version
@@ -165,6 +169,7 @@ fn import_options(args: &Args, videos: Option<Arc<dyn Videos>>) -> ImportOptions
             exclude: args.exclude.clone(),
             episodes: args.episodes.clone(),
         },
+        keep_dtype: args.keep_dtype,
     }
 }
 

@@ -70,6 +70,7 @@ pub(crate) const DESCRIPTION: Description = Description {
     summary: "8-bit image sequences as video: the smallest",
     kinds: &[Kind::Image],
     is_default: false,
+    is_alternative: false,
     guarantees: &[Guarantee::Measured, Guarantee::Psnr],
     is_grouped: true,
     encode: Speed::Slow,

@@ -48,6 +48,7 @@ pub(crate) const DESCRIPTION: Description = Description {
     summary: "8-bit images in short groups",
     kinds: &[Kind::Image],
     is_default: false,
+    is_alternative: true,
     guarantees: &[Guarantee::Lossless],
     is_grouped: true,
     encode: Speed::Slow,

@@ -147,6 +147,7 @@ pub(crate) const DESCRIPTION: Description = Description {
     summary: "depth images, 16-bit or floating-point",
     kinds: &[StreamKind::Depth],
     is_default: true,
+    is_alternative: false,
     guarantees: &[Guarantee::Lossless, Guarantee::Abs],
     is_grouped: false,
     encode: Speed::Slow,

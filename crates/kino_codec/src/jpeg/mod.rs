@@ -81,6 +81,7 @@ pub(crate) const DESCRIPTION: Description = Description {
     summary: "8-bit images as JPEG files, compressed here or stored unchanged",
     kinds: &[Kind::Image],
     is_default: false,
+    is_alternative: false,
     guarantees: &[Guarantee::Measured, Guarantee::Psnr],
     is_grouped: false,
     encode: Speed::Medium,

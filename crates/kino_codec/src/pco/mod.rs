@@ -50,6 +50,7 @@ pub(crate) const DESCRIPTION: Description = Description {
     summary: "numeric vectors and clocks: faster to encode than `vector`",
     kinds: &[Kind::Vector],
     is_default: false,
+    is_alternative: false,
     guarantees: &[Guarantee::Lossless],
     is_grouped: false,
     encode: Speed::Slow,

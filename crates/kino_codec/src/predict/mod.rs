@@ -46,6 +46,7 @@ pub(crate) const DESCRIPTION: Description = Description {
     summary: "8-bit images, each alone",
     kinds: &[Kind::Image],
     is_default: true,
+    is_alternative: false,
     guarantees: &[Guarantee::Lossless],
     is_grouped: false,
     encode: Speed::Medium,

@@ -70,6 +70,7 @@ pub(crate) const DESCRIPTION: Description = Description {
     summary: "numeric vectors: joints, actions, forces",
     kinds: &[Kind::Vector],
     is_default: true,
+    is_alternative: false,
     guarantees: &[Guarantee::Lossless, Guarantee::Abs],
     is_grouped: false,
     encode: Speed::Slow,

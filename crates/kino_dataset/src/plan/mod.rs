@@ -1,7 +1,8 @@
 //! A plan: which codec, bound and page size each stream gets.
 //!
 //! ```toml
-//! # The first rule that matches a stream applies; streams without a matching rule get the default of their kind.
+//! # The first rule that matches a stream applies; streams without a matching rule get the default of their kind, or an
+//! # alternative that is smaller on their first frames.
 //! [[stream]]
 //! match = "obs/*_image"        # `*` matches within a path segment, `**` across segments
 //! codec = "jpeg:q=92,sub=420"
@@ -20,27 +21,34 @@
 //! ```
 
 mod bound;
+mod choice;
 mod glob;
+mod rule;
+mod trial;
 
-use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use kino_codec::{Bound, Codec, CodecError, Files, FrameType};
+use kino_codec::{Bound, Codec, CodecError, Files, FrameType, Scope};
 use kino_format::{Kind, MAX_PAGE_FRAMES};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Result, codec_at, invalid};
 use crate::events::EventRule;
 
+pub use choice::Choice;
 pub use glob::matches_pattern;
+pub(crate) use rule::Rule;
+pub use trial::{Trial, Tried};
 
-use bound::{PlanBound, keeps};
+use bound::keeps;
+use choice::Candidate;
 
 /// Which codec, bound and page size each stream gets.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
-    /// Quality of images without a matching rule, from 1 to 100; `None` for lossless.
+    /// Quality of images without a matching rule, from 1 to 100; `None` for lossless. Images that are no larger
+    /// without loss are lossless.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quality: Option<u8>,
     /// The rules; the first match applies.
@@ -49,33 +57,6 @@ pub struct Plan {
     /// Events around which streams can be bit-exact.
     #[serde(default, rename = "event", skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<EventRule>,
-}
-
-/// One rule of a plan. A rule without `match` and `kind` matches every stream.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Rule {
-    /// A pattern for the stream's name.
-    #[serde(default, rename = "match", skip_serializing_if = "Option::is_none")]
-    pub pattern: Option<String>,
-    /// The stream's kind.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kind: Option<Kind>,
-    /// The codec; `None` for the best of the stream's kind that satisfies the bound.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub codec: Option<String>,
-    /// The bound that the codec must guarantee.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bound: Option<PlanBound>,
-    /// Millimetres per unit of a distance, for `mm(…)`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub unit_mm: Option<f64>,
-    /// Events around which frames are bit-exact; `*` for all.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub protect: Vec<String>,
-    /// Frames per page; `None` for the codec's choice.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub page_frames: Option<NonZeroUsize>,
 }
 
 /// How the frames of a stream are pushed.
@@ -99,31 +80,14 @@ impl Arrival {
     }
 }
 
-/// The codec and page length that a plan chose for a stream.
-#[derive(Debug, Clone)]
-pub struct Choice {
-    /// The codec.
-    pub codec: Arc<dyn Codec>,
-    /// Frames per page.
-    pub page_frames: NonZeroUsize,
-    /// Events around which frames are bit-exact.
-    pub protect: Vec<String>,
-}
-
-impl Choice {
-    /// Whether frames around this event are bit-exact.
-    pub(crate) fn protects(&self, event: &str) -> bool {
-        self.protect.iter().any(|name| name == "*" || name == event)
-    }
-}
-
 impl Plan {
     /// Everything is bit-exact: the default.
     pub fn lossless() -> Self {
         Self::default()
     }
 
-    /// Images as JPEG of this quality (1 to 100) without chroma subsampling, everything else lossless.
+    /// Images as JPEG of this quality (1 to 100) without chroma subsampling where that is smaller than lossless,
+    /// everything else lossless.
     pub fn quality(quality: u8) -> Self {
         Self {
             quality: Some(quality),
@@ -231,21 +195,47 @@ impl Plan {
                 place()
             )));
         }
-        let page_frames = rule
-            .and_then(|rule| rule.page_frames)
-            .unwrap_or_else(|| codec.page_frames(frame));
-        if page_frames.get() > MAX_PAGE_FRAMES {
+        let page_frames = rule.and_then(|rule| rule.page_frames);
+        if let Some(page_frames) = page_frames.filter(|frames| frames.get() > MAX_PAGE_FRAMES) {
             return Err(invalid(format!(
                 "{}: {page_frames} frames per page are too many; use at most {MAX_PAGE_FRAMES}",
                 place()
             )));
         }
-        Ok(Choice {
+        let candidate = |codec: Arc<dyn Codec>| Candidate {
+            page_frames: page_frames.unwrap_or_else(|| codec.page_frames(frame)),
             codec,
-            page_frames,
+        };
+        let is_named = rule.is_some_and(|rule| rule.codec.is_some());
+        let is_exact = codec.bound() == Bound::Lossless;
+        let rivals = match arrival {
+            Arrival::Values if codec.scope() == Scope::Page && !(is_named && is_exact) => {
+                rivals(&*codec, kind, frame)
+            }
+            _ => Vec::new(),
+        };
+        let chosen = candidate(codec);
+        Ok(Choice {
+            codec: chosen.codec,
+            page_frames: chosen.page_frames,
             protect,
+            is_named,
+            rivals: rivals.into_iter().map(candidate).collect(),
         })
     }
+}
+
+/// The codecs to try on the first frames of a stream beside `codec`: the alternatives of its kind and, against a lossy
+/// one, the lossless default.
+fn rivals(codec: &dyn Codec, kind: Kind, frame: &FrameType) -> Vec<Arc<dyn Codec>> {
+    let default = match codec.bound() {
+        Bound::Lossless => None,
+        _ => default_codec(kind, frame, Arrival::Values, None).ok(),
+    };
+    let alternatives = kino_codec::codecs().filter(|one| one.is_alternative && one.suits(kind));
+    let usual = alternatives.filter_map(|one| (one.settings)(frame).into_iter().next());
+    let usual = usual.filter_map(|text| checked(&text, frame).ok());
+    default.into_iter().chain(usual).collect()
 }
 
 /// The first codec that can store such frames: of the quality, if there is one, or a default of the kind.
@@ -280,98 +270,12 @@ fn default_codec(
 /// The event name of time ranges that come with an episode instead of from a rule.
 pub(crate) const GIVEN: &str = "given";
 
-fn is_lossless(text: &str) -> bool {
-    kino_codec::codec(text).is_ok_and(|codec| codec.bound() == Bound::Lossless)
-}
-
-fn takes(text: &str, parameter: &str) -> bool {
-    kino_codec::codec(&with_parameter(text, parameter)).is_ok()
-}
-
-fn with_parameter(text: &str, parameter: &str) -> String {
-    let separator = if text.contains(':') { ',' } else { ':' };
-    format!("{text}{separator}{parameter}")
-}
-
 /// The codec `text`, if it can store such frames, in this process.
 fn checked(text: &str, frame: &FrameType) -> Result<Arc<dyn Codec>, CodecError> {
     let codec = kino_codec::codec(text)?;
     codec.check(frame)?;
     codec.check_encoder()?;
     Ok(codec)
-}
-
-impl Rule {
-    fn check(&self) -> Result<()> {
-        if let Some(text) = &self.codec {
-            // A codec may only be valid with its bound (`vector:quat=3`), which is added once a stream is known.
-            let bound = self
-                .bound
-                .as_ref()
-                .map(|bound| bound.in_unit_of(None, self.unit_mm));
-            let parameter = bound.as_ref().and_then(Bound::parameter);
-            let bounded = parameter.map(|parameter| with_parameter(text, &parameter));
-            let is_known = bounded.is_some_and(|text| kino_codec::codec(&text).is_ok());
-            let made = kino_codec::codec(text).map(|_| ());
-            made.or_else(|error| if is_known { Ok(()) } else { Err(error) })
-                .map_err(|error| match error {
-                    CodecError::Unknown { name, known } => invalid(format!(
-                        "the plan has an unknown codec `{name}`; there are {known}"
-                    )),
-                    CodecError::Retired { name, instead } => invalid(format!(
-                        "the plan has codec `{name}`, which cannot be stored: `kinograph bench codecs` only compares \
-                         it with others; use {instead}"
-                    )),
-                    error => invalid(format!(
-                        "the plan names a codec that cannot be used: {error}"
-                    )),
-                })?;
-        }
-        match self.unit_mm {
-            Some(unit) if !(unit > 0.0 && unit.is_finite()) => {
-                Err(invalid("`unit_mm` in the plan must be above 0"))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// The bound in the unit of such frames.
-    fn bound_of(&self, frame: &FrameType) -> Option<Bound> {
-        let bound = self.bound.as_ref()?;
-        Some(bound.in_unit_of(frame.as_values(), self.unit_mm))
-    }
-
-    /// The codec that satisfies the bound; `None` for the lossless one of the stream's kind.
-    fn codec_text(&self, kind: Kind, bound: Option<&Bound>) -> Result<Option<String>, String> {
-        let Some((bound, parameter)) = bound.and_then(|bound| Some((bound, bound.parameter()?)))
-        else {
-            return Ok(self.codec.clone());
-        };
-        let mut codecs = kino_codec::codecs();
-        let keeper = codecs.find(|codec| codec.suits(kind) && codec.takes(bound));
-        let key = parameter.split('=').next().unwrap_or_default();
-        match (&self.codec, keeper) {
-            // The rule's own parameter stays, and is compared with the bound.
-            (Some(text), _) if text.contains(&format!("{key}=")) => Ok(Some(text.clone())),
-            (Some(text), _) if is_lossless(text) && !takes(text, &parameter) => {
-                Ok(Some(text.clone()))
-            }
-            (Some(text), _) => Ok(Some(with_parameter(text, &parameter))),
-            (None, Some(keeper)) => Ok(Some(with_parameter(keeper.name, &parameter))),
-            (None, None) => Err(format!(
-                "no codec for `{}` streams supports a bound on `{key}`; use abs(…) for vectors and depth, psnr(…) for images",
-                kind.name()
-            )),
-        }
-    }
-
-    fn matches(&self, name: &str, kind: Kind) -> bool {
-        let name_matches = self
-            .pattern
-            .as_ref()
-            .is_none_or(|pattern| matches_pattern(pattern, name));
-        name_matches && self.kind.is_none_or(|wanted| wanted == kind)
-    }
 }
 
 #[cfg(test)]

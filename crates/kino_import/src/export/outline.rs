@@ -8,13 +8,14 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use kino_codec::FrameType;
+use kino_codec::{Dtype, FrameType};
 use kino_dataset::{Clock, Dataset, Episode, EpisodeRow, Kind, Selection};
 use serde_json::{Map, Value};
 
 use crate::defect::{Action, Defect};
 use crate::error::{Result, invalid};
 use crate::export::Cameras;
+use crate::whole_numbers::{SOURCE_DTYPE, restored_dtype};
 
 /// Attributes that describe a dataset's origin, not its content.
 const ABOUT_ORIGIN: &[&str] = &["sources"];
@@ -60,6 +61,8 @@ pub(crate) struct StreamOutline {
     pub(crate) frames: usize,
     /// Whether the dataset stores JPEG files.
     pub(crate) is_jpeg: bool,
+    /// The float dtype of its values in the source, once [`Outline::restore_dtypes`] has restored it.
+    pub(crate) restored: Option<Dtype>,
     /// The rate, or the mean rate of explicit timestamps; zero if there is none.
     pub(crate) mean_hz: f64,
     clock: Ticks,
@@ -121,6 +124,7 @@ impl Outline {
                 frame: stream.frame_type().clone(),
                 frames: stream.len(),
                 is_jpeg: is_jpeg(&schema.codec),
+                restored: None,
                 mean_hz,
                 clock,
             });
@@ -141,6 +145,29 @@ impl Outline {
             streams,
             rate_hz: 0.0,
         });
+        Ok(())
+    }
+
+    /// For a format of arrays: images that were floats in their source become floats again, if the episodes agree.
+    pub(crate) fn restore_dtypes(&mut self) -> Result<()> {
+        let mut found: BTreeMap<String, BTreeSet<Option<&'static str>>> = BTreeMap::new();
+        for episode in &self.episodes {
+            let said = self.dataset.find(&episode.id)?.read_attributes()?;
+            for stream in &episode.streams {
+                let dtype = said_dtype(&said, stream).map(Dtype::name);
+                found
+                    .entry(stream.source.clone())
+                    .or_default()
+                    .insert(dtype);
+            }
+        }
+        for stream in self.episodes.iter_mut().flat_map(|one| &mut one.streams) {
+            let dtypes = found.get(&stream.source).into_iter().flatten();
+            let one: Option<Vec<_>> = dtypes.copied().collect();
+            if let Some([dtype]) = one.as_deref() {
+                stream.restore(dtype.parse().ok());
+            }
+        }
         Ok(())
     }
 
@@ -284,7 +311,43 @@ impl Losses {
     }
 }
 
+/// The float dtype of a stream in its source, by the attributes of its episode.
+fn said_dtype(said: &Map<String, Value>, stream: &StreamOutline) -> Option<Dtype> {
+    let is_bytes = stream.frame.as_values()?.dtype() == Dtype::U8;
+    let attributes = said.get("stream_attributes")?.get(&stream.source)?;
+    restored_dtype(attributes).filter(|_| is_bytes)
+}
+
+impl EpisodeOutline {
+    /// Removes what restored dtypes say from the attributes of the episode.
+    pub(crate) fn forget_restored(&self, said: &mut Map<String, Value>) {
+        let Some(Value::Object(of_streams)) = said.get_mut("stream_attributes") else {
+            return;
+        };
+        for stream in self.streams.iter().filter(|one| one.restored.is_some()) {
+            if let Some(Value::Object(attributes)) = of_streams.get_mut(&stream.source) {
+                attributes.remove(SOURCE_DTYPE);
+                if attributes.is_empty() {
+                    of_streams.remove(&stream.source);
+                }
+            }
+        }
+        if of_streams.is_empty() {
+            said.remove("stream_attributes");
+        }
+    }
+}
+
 impl StreamOutline {
+    fn restore(&mut self, dtype: Option<Dtype>) {
+        let ty = self.frame.as_values().zip(dtype);
+        let frame = ty.and_then(|(ty, dtype)| FrameType::values(dtype, ty.shape()).ok());
+        if let Some(frame) = frame {
+            self.frame = frame;
+            self.restored = dtype;
+        }
+    }
+
     /// How a defect names it.
     pub(crate) fn place(&self) -> String {
         format!("stream `{}`", self.source)

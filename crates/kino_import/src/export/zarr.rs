@@ -21,12 +21,14 @@ use serde_json::{Value, json};
 use crate::error::Result;
 use crate::export::{FrameReader, Outline, StreamOutline, WritingPath, put_json};
 use crate::npy;
+use crate::whole_numbers;
 
 /// A chunk has at most this many bytes, unless one row has more.
 const CHUNK_BYTES: usize = 4 << 20;
 
 /// Assigns each stream its array.
 pub(super) fn prepare(outline: &mut Outline) -> Result<()> {
+    outline.restore_dtypes()?;
     outline.rename(stream_name);
     outline.one_clock("action")?;
     let mut places = Vec::new();
@@ -40,7 +42,8 @@ pub(super) fn prepare(outline: &mut Outline) -> Result<()> {
         places.extend(episode.task.iter().map(|_| "task".to_owned()));
         places.extend(episode.success.iter().map(|_| "success".to_owned()));
         places.extend(episode.licence.iter().map(|_| "licence".to_owned()));
-        let said = outline.dataset.find(&episode.id)?.read_attributes()?;
+        let mut said = outline.dataset.find(&episode.id)?.read_attributes()?;
+        episode.forget_restored(&mut said);
         let keys = said.keys();
         places.extend(keys.map(|key| format!("attribute `{key}` of an episode")));
     }
@@ -108,7 +111,9 @@ pub(super) fn write(outline: &Outline, reader: &mut FrameReader<'_>, path: &Path
             let same = episode.streams.iter().find(|one| one.name == stream.name);
             let Some(same) = same else { continue };
             let source = outline.dataset.find(&episode.id)?.stream(&same.source)?;
-            reader.each_block(&source, |_, block| array.push(block))?;
+            reader.each_block(&source, |_, block| {
+                array.push(&whole_numbers::restore(same.restored, block))
+            })?;
         }
         array.finish()?;
     }

@@ -23,6 +23,7 @@ use crate::error::{Result, invalid};
 use crate::source::{
     ClockSpec, EpisodeSpec, MAX_IMPORTED_FRAME_BYTES, Source, SourceInfo, StreamSpec,
 };
+use crate::whole_numbers::image_type;
 use names::{fit_id, fit_name, is_id, is_name, unique};
 
 /// Kind and type of a stream.
@@ -75,6 +76,25 @@ pub(crate) struct Fitted<'a> {
     pub(crate) ids: Vec<String>,
     /// What does not fit, in episode order.
     pub(crate) defects: Vec<Defect>,
+    /// Whether float images stay as they are.
+    keep_dtype: bool,
+    /// The types of the dataset's streams.
+    known: HashMap<String, Type>,
+}
+
+impl Fitted<'_> {
+    /// The type of a float stream as uint8 images, if it may be imported as such.
+    pub(crate) fn image_type(&self, stream: &StreamSpec) -> Option<FrameType> {
+        let is_wanted = !self.keep_dtype
+            && (self.has_images(&stream.name) || !self.known.contains_key(&stream.name));
+        image_type(stream).filter(|_| is_wanted)
+    }
+
+    /// Whether a stream of the dataset has images.
+    pub(crate) fn has_images(&self, name: &str) -> bool {
+        let known = self.known.get(name);
+        known.is_some_and(|(kind, _)| *kind == Kind::Image)
+    }
 }
 
 /// Fits the episodes of a source into the target.
@@ -104,6 +124,8 @@ pub(crate) fn fit<'a>(source: &'a Source, target: &Target) -> Result<Fitted<'a>>
         episodes,
         ids,
         defects: fitting.defects,
+        keep_dtype: source.keep_dtype,
+        known: target.types.clone(),
     })
 }
 
@@ -322,6 +344,11 @@ impl Fitting<'_> {
         }
         let ((kind, frame), count) = self.types.get(name)?;
         if (*kind, frame) == (stream.kind, &stream.frame) {
+            return None;
+        }
+        // Whether its values are those of images is seen by the survey.
+        let image = image_type(stream).filter(|_| !self.source.keep_dtype);
+        if *count == 0 && *kind == Kind::Image && image.as_ref() == Some(frame) {
             return None;
         }
         let there = match count {

@@ -84,9 +84,8 @@ pub(crate) fn open(root: &Path, options: &ImportOptions) -> Result<Source> {
         defects,
     };
     Ok(Source {
-        info,
-        episodes,
         not_opened,
+        ..Source::new(info, episodes)
     })
 }
 

@@ -90,9 +90,8 @@ pub(crate) fn open(path: &Path, options: &ImportOptions) -> Result<Source> {
         defects: walked.defects,
     };
     Ok(Source {
-        info,
-        episodes: ranges.iter().map(episode).collect(),
         not_opened,
+        ..Source::new(info, ranges.iter().map(episode).collect())
     })
 }
 

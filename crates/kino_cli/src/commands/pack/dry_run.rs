@@ -7,13 +7,13 @@ use kino_import::{
 };
 use serde_json::{Value, json};
 
-use super::{Args, defects};
+use super::{Args, defects, trials};
 use crate::Outcome;
 use crate::output::{Align, Table, bytes, count, decode_us, note, print, print_json, ratio};
 
 pub(super) fn run(args: &Args, plan: &Plan, source: &Source) -> Result<Outcome> {
     let on_defect: OnDefect = args.on_defect.parse()?;
-    let found = preview(source, plan, on_defect, args.threads)?;
+    let found = preview(source, plan, args.seed, on_defect, args.threads)?;
     let is_refused = on_defect == OnDefect::Error && found.defects.iter().any(Defect::is_fault);
     let format = source.describe().format;
     if args.json {
@@ -30,7 +30,14 @@ pub(super) fn run(args: &Args, plan: &Plan, source: &Source) -> Result<Outcome> 
             count(found.episodes.len(), "episode"),
             bytes(raw_bytes(&found)),
         );
-        print(&format!("{head}\n{}{}", table(&found), estimate(&found)))?;
+        let streams = found.streams.iter();
+        let tried = streams.map(|stream| (stream.spec.name.as_str(), stream.trial.as_ref()));
+        let tried = trials::lines(tried);
+        print(&format!(
+            "{head}\n{}{tried}{}",
+            table(&found),
+            estimate(&found)
+        ))?;
     }
     if found.episodes.is_empty() && !is_refused {
         tell(&found.defects);
@@ -138,6 +145,6 @@ fn to_json(stream: &StreamPreview) -> Value {
         "codec": codec.spec().to_string(), "bound": codec.bound().to_string(),
         "episodes": stream.episodes, "frames": stream.frames, "raw_bytes": stream.raw_bytes,
         "estimated_bytes": stream.estimated_bytes, "sampled_frames": stream.sampled_frames,
-        "decode_ns": cost.map(|cost| cost.decode_ns),
+        "decode_ns": cost.map(|cost| cost.decode_ns), "trial": trials::to_json(stream.trial.as_ref()),
     })
 }

@@ -7,7 +7,7 @@ use kino_dataset::StreamUsage;
 use kino_import::Packed;
 use serde_json::{Value, json};
 
-use super::{Args, defects};
+use super::{Args, defects, trials};
 use crate::output::{Align, Table, bytes, count, frame_type, ratio, speed};
 
 /// A finished pack.
@@ -30,6 +30,9 @@ impl Summary<'_> {
         } = self.packed;
         let raw = self.raw_bytes();
         let mut text = table(&committed.streams);
+        let streams = committed.streams.iter();
+        let tried = streams.map(|stream| (stream.schema.name.as_str(), stream.trial.as_ref()));
+        text.push_str(&trials::lines(tried));
         text.push_str(&format!(
             "\n{}: version {} with {}, {:.2} s, {} MB/s of raw frames\n",
             args.target.display(),
@@ -119,6 +122,7 @@ impl Summary<'_> {
                 "decode_s": stream.decode_time.as_secs_f64(),
                 "max_abs_error": stream.max_abs_error,
                 "psnr_db": stream.psnr_db(),
+                "trial": trials::to_json(stream.trial.as_ref()),
             })
         });
         json!({

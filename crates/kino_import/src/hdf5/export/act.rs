@@ -25,6 +25,7 @@ use crate::hdf5::spec::text_of;
 
 /// Assigns each stream its dataset.
 pub(crate) fn prepare(outline: &mut Outline) -> Result<()> {
+    outline.restore_dtypes()?;
     outline.rename(stream_name);
     outline.one_clock("action")?;
     outline.rename_episodes(|id, _| id.replace(['/', '\\'], "_"))?;
@@ -81,7 +82,7 @@ fn write_episode(
     episode: &EpisodeOutline,
     source: &Episode,
 ) -> Result<()> {
-    let mut said = Said::read(source)?;
+    let mut said = Said::read(episode, source)?;
     let task = text_of(&said.attributes, TASK_KEYS);
     said.complete(episode, task);
     let rate_hz = episode.rate_hz;

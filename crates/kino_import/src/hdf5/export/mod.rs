@@ -17,6 +17,7 @@ use serde_json::{Map, Value, json};
 
 use crate::error::Result;
 use crate::export::{EpisodeOutline, FrameReader, StreamOutline};
+use crate::whole_numbers;
 use file::Content;
 
 /// The attributes of an episode and its streams.
@@ -26,8 +27,9 @@ struct Said {
 }
 
 impl Said {
-    fn read(episode: &Episode) -> Result<Self> {
+    fn read(outline: &EpisodeOutline, episode: &Episode) -> Result<Self> {
         let mut attributes = episode.read_attributes()?;
+        outline.forget_restored(&mut attributes);
         let of_streams = match attributes.remove("stream_attributes") {
             Some(Value::Object(of_streams)) => of_streams,
             _ => Map::new(),
@@ -82,7 +84,7 @@ fn read_content(
     };
     let mut values = Vec::new();
     reader.each_block(&source, |_, block| {
-        values.extend_from_slice(block);
+        values.extend_from_slice(&whole_numbers::restore(stream.restored, block));
         Ok(())
     })?;
     let shape = [stream.frames]

@@ -21,6 +21,7 @@ use crate::hdf5::{number_order, robomimic};
 
 /// Assigns each stream its dataset.
 pub(crate) fn prepare(outline: &mut Outline) -> Result<()> {
+    outline.restore_dtypes()?;
     outline.rename(stream_name);
     outline.one_clock("actions")?;
     // robomimic sorts demos by the number in their names.
@@ -69,7 +70,7 @@ pub(crate) fn write(outline: &Outline, reader: &mut FrameReader<'_>, path: &Path
         let source = outline.dataset.find(&episode.id)?;
         let group = format!("data/{}", episode.name);
         out.group(&group)?;
-        let mut said = Said::read(&source)?;
+        let mut said = Said::read(episode, &source)?;
         let found = robomimic::task_of(&said.attributes).or_else(|| task.clone());
         said.complete(episode, found);
         let frames = episode.streams.first().map_or(0, |stream| stream.frames);
