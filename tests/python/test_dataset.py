@@ -16,7 +16,7 @@ def test_the_repr_summarises_dataset_episode_and_stream(lift, lift_path):
     files = [*lift_path.glob("shards/*"), *lift_path.glob("episodes/*"), *lift_path.glob("stats/*")]
     stored = sum(file.stat().st_size for file in files)
     assert text.endswith(
-        f"{raw / 1e6:.2f} MB raw → {stored / 1e6:.2f} MB on disk ({raw / stored:.1f}×))"
+        f"{raw / 1e6:.2f} MB raw → {stored / 1e3:.0f} kB on disk ({raw / stored:.1f}×))"
     )
     assert repr(lift[0]) == "Episode('demo_0': 60 frames, 2.95 s at 20 Hz, 6 streams)"
     camera = lift[0]["obs/agentview_image"]

@@ -29,7 +29,8 @@ def test_a_dtype_comes_back_in_an_export(tmp_path, dtype, to):
     write_demo(tmp_path / "a.hdf5", images)
     packed = kinograph.pack(tmp_path / "a.hdf5", tmp_path / "a.kino")
     (note,) = packed.defects
-    assert note.action == "note" and note.place == "stream `obs/img`" and dtype in note.what
+    assert (note.action, note.place) == ("note", "stream `obs/img`")
+    assert dtype in note.what
     ds = kinograph.open(tmp_path / "a.kino")
     assert ds.streams["obs/img"].kind == "image"
     assert ds[1]["obs/img"][:].dtype == np.uint8
@@ -39,7 +40,10 @@ def test_a_dtype_comes_back_in_an_export(tmp_path, dtype, to):
     kinograph.export(ds, target, to=to, on_defect="keep")
     if to == "robomimic":
         with h5py.File(target) as file:
-            found, attributes = file["data/demo_1/obs/img"][:], dict(file["data/demo_1/obs/img"].attrs)
+            found, attributes = (
+                file["data/demo_1/obs/img"][:],
+                dict(file["data/demo_1/obs/img"].attrs),
+            )
     else:
         with h5py.File(target / "demo_1.hdf5") as file:
             data = file["observations/images/img"]

@@ -138,6 +138,15 @@ pub(crate) fn ratio(raw: u64, stored: u64) -> String {
     }
 }
 
+/// A dataset beside its source or its raw frames: `5.2× smaller than the source`, `1.2× the source`.
+pub(crate) fn beside(dataset: u64, other: u64, name: &str) -> String {
+    if dataset > other {
+        format!("{} {name}", ratio(dataset, other))
+    } else {
+        format!("{} smaller than {name}", ratio(other, dataset))
+    }
+}
+
 /// Megabytes per second, or a dash if nothing was measured.
 #[expect(clippy::cast_precision_loss, reason = "a speed for display")]
 pub(crate) fn speed(count: u64, seconds: f64) -> String {

@@ -139,10 +139,25 @@ fn every_size_is_the_same_wherever_it_is_shown() {
     let again = pack(here, &three_demos(), &["--overwrite"]);
     let shown = text(&again.stdout);
     assert!(
-        shown.contains(" on disk → ") && shown.contains("smaller than raw ("),
+        shown.contains(" in the source, ") && shown.contains(" smaller than raw)\n"),
         "{shown}"
     );
     assert!(shown.contains("  raw  "), "{shown}");
+    assert_eq!(report["source_bytes"], info["source_bytes"]);
+    assert_eq!(report["raw_bytes"], info["raw_bytes"]);
+    let info = text(&kinograph(here, &["info", "a.kino"]).stdout);
+    let line = info.lines().find(|line| line.starts_with("  source "));
+    assert!(
+        line.unwrap().ends_with(" smaller than the source"),
+        "{info}"
+    );
+    packed(
+        here,
+        &three_demos(),
+        &["--overwrite", "--streams", "actions"],
+    );
+    let info = text(&kinograph(here, &["info", "a.kino"]).stdout);
+    assert!(info.contains(" on disk: partly packed\n"), "{info}");
 }
 
 #[test]
@@ -163,9 +178,19 @@ fn a_dataset_that_is_larger_than_its_source_is_said_to_be_with_advice() {
     );
     let shown = text(&output.stdout);
     assert!(
-        shown.contains("LARGER") && shown.contains("--quality"),
+        shown.contains(
+            "LARGER than its source: its frames are compressed there (2.0× smaller than raw)"
+        ) && shown.contains("To make it smaller: a plan can set bounds"),
         "{shown}"
     );
+    let sizes = shown.lines().find(|line| line.contains(" → ")).unwrap();
+    assert!(
+        sizes.starts_with("16.0 kB in the source, 32.0 kB as raw frames → ")
+            && sizes.ends_with("(2.3× the source, 1.1× raw)"),
+        "{sizes}"
+    );
+    let info = text(&kinograph(folder.path(), &["info", "a.kino"]).stdout);
+    assert!(info.contains("× the source\n"), "{info}");
 }
 
 #[test]

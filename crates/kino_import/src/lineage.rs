@@ -8,10 +8,12 @@ use serde_json::json;
 use crate::defect::{Defect, OnDefect};
 use crate::error::Result;
 use crate::files;
-use crate::source::SourceInfo;
+use crate::preview::disk_bytes;
+use crate::source::{Source, SourceInfo};
 
 /// What the manifest records about a source.
-pub(crate) fn to_record(info: &SourceInfo, defects: &[Defect]) -> Result<SourceRecord> {
+pub(crate) fn to_record(source: &Source, defects: &[Defect]) -> Result<SourceRecord> {
+    let info = source.describe();
     let mut files = Vec::new();
     for file in &info.files {
         files.push(json!({
@@ -28,6 +30,8 @@ pub(crate) fn to_record(info: &SourceInfo, defects: &[Defect]) -> Result<SourceR
             "format": info.format,
             "importer": format!("kinograph {}", env!("CARGO_PKG_VERSION")),
             "files": files,
+            "bytes": disk_bytes(info),
+            "is_part": source.is_part,
             "defects": defects,
         }),
     })

@@ -76,6 +76,7 @@ impl ImportOptions {
 /// decides what to do about them.
 pub fn open(path: &Path, options: &ImportOptions) -> Result<Source> {
     let mut source = check(path, options)?.open(path, options)?;
+    source.is_part = !options.part.is_all();
     source.keep_dtype = options.keep_dtype;
     if !options.part.is_all() {
         part::restrict(&mut source, &options.part)?;

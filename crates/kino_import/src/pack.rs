@@ -147,7 +147,7 @@ pub fn pack(
         info.files
             .iter()
             .try_for_each(SourceFile::check_unchanged)?;
-        writer.add_source(to_record(info, &defects)?);
+        writer.add_source(to_record(source, &defects)?);
         let message = format!("pack {} from {}", info.format, names(info));
         let committed = writer.commit(&message)?;
         let mut defects = defects;

@@ -39,6 +39,8 @@ pub struct Source {
     pub(crate) episodes: Vec<EpisodeSpec>,
     /// What was not opened because [`ImportOptions::part`](crate::ImportOptions::part) excludes it.
     pub(crate) not_opened: NotOpened,
+    /// Whether it is a part of what was recorded.
+    pub(crate) is_part: bool,
     /// Whether float images are imported as they are: [`ImportOptions::keep_dtype`](crate::ImportOptions::keep_dtype).
     pub(crate) keep_dtype: bool,
 }
@@ -50,6 +52,7 @@ impl Source {
             info,
             episodes,
             not_opened: NotOpened::default(),
+            is_part: false,
             keep_dtype: false,
         }
     }

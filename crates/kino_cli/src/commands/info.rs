@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 
 use crate::Outcome;
 use crate::output::{
-    Align, Table, bytes, count, decode_us, error, frame_type, one_line, print, print_json, ratio,
+    Align, Table, beside, bytes, count, decode_us, error, frame_type, one_line, print, print_json,
+    ratio,
 };
 
 /// Show the contents of a dataset.
@@ -56,9 +57,20 @@ fn head(dataset: &Dataset) -> Result<String> {
         .sum();
     let frames: u64 = (0..table.len()).filter_map(|row| table.frames(row)).sum();
     let memory = table.memory_bytes() / table.len().max(1);
+    let source = source(dataset).map_or(String::new(), |source| {
+        let than = if source.is_part {
+            "partly packed".to_owned()
+        } else {
+            format!(
+                "the dataset is {}",
+                beside(stored, source.bytes, "the source")
+            )
+        };
+        format!("\n  source     {} on disk: {than}", bytes(source.bytes))
+    });
     Ok(format!(
         "{}\n  version    {} of {:?}, {}, {}\n  id         {}\n  episodes   {} ({}, {seconds:.1} s)\n  \
-         size       {} on disk in {}: {} smaller than raw ({})\n  memory     {} while open, {memory} bytes per episode\n\n",
+         size       {} on disk in {}: {} smaller than raw ({}){source}\n  memory     {} while open, {memory} bytes per episode\n\n",
         dataset.path().display(),
         manifest.version,
         dataset.versions()?,
@@ -73,6 +85,28 @@ fn head(dataset: &Dataset) -> Result<String> {
         bytes(raw),
         bytes(table.memory_bytes() as u64),
     ))
+}
+
+/// The recordings that a dataset was packed from.
+struct SourceSize {
+    /// Bytes of their files on disk.
+    bytes: u64,
+    /// Whether only a part of them was packed.
+    is_part: bool,
+}
+
+/// The size of the recordings that a dataset was packed from, as its manifest records it; `None` if it has none.
+fn source(dataset: &Dataset) -> Option<SourceSize> {
+    let records = dataset.manifest().attributes.get("sources")?.as_array()?;
+    let mut source = SourceSize {
+        bytes: 0,
+        is_part: false,
+    };
+    for record in records {
+        source.bytes = source.bytes.saturating_add(record["bytes"].as_u64()?);
+        source.is_part |= record["is_part"] == true;
+    }
+    Some(source).filter(|source| source.bytes > 0)
 }
 
 fn streams(dataset: &Dataset) -> String {
@@ -212,6 +246,8 @@ fn to_json(args: &Args, dataset: &Dataset) -> Result<Value> {
         "episodes": dataset.len(),
         "shards": manifest.shards.len(),
         "bytes": manifest.total_bytes(),
+        "raw_bytes": manifest.streams.iter().map(|stream| stream.raw_bytes).sum::<u64>(),
+        "source_bytes": source(dataset).map(|source| source.bytes),
         "memory_bytes": dataset.table().memory_bytes(),
         "streams": streams.collect::<Vec<_>>(),
     });

@@ -3,12 +3,15 @@
 //! Three sizes with one meaning each, here, in `kinograph info` and in Python's `repr`: *source* is the files that were
 //! read, as on disk; *raw* is every frame decoded; *dataset* is every file of the version on disk.
 
-use kino_dataset::StreamUsage;
+use kino_dataset::{Kind, StreamUsage};
 use kino_import::Packed;
 use serde_json::{Value, json};
 
 use super::{Args, defects, trials};
-use crate::output::{Align, Table, bytes, count, frame_type, ratio, speed};
+use crate::output::{Align, Table, beside, bytes, count, frame_type, ratio, speed};
+
+/// The error of a stream without one.
+const LOSSLESS: &str = "lossless";
 
 /// A finished pack.
 pub(super) struct Summary<'a> {
@@ -66,7 +69,7 @@ impl Summary<'_> {
         self.dataset_bytes.saturating_sub(self.bytes_before)
     }
 
-    /// The size of the source beside that of the dataset.
+    /// The size of the source beside that of the dataset: `21 MB in the source, 1.9 GB as raw frames → 25 MB (…)`.
     fn sizes(&self, args: &Args) -> String {
         let (source, added, raw) = (
             self.packed.source_bytes,
@@ -77,29 +80,48 @@ impl Summary<'_> {
             0 => String::new(),
             _ => format!("; {} with the existing episodes", bytes(self.dataset_bytes)),
         };
-        let smaller = format!("{} smaller than raw ({})", ratio(raw, added), bytes(raw));
         let is_part =
             !(args.streams.is_empty() && args.exclude.is_empty() && args.episodes.is_empty());
-        if is_part || source == 0 {
-            let part = if is_part { ", partly packed" } else { "" };
-            return format!(
-                "{} on disk{part} → {}: {smaller}{whole}\n",
-                bytes(source),
-                bytes(added)
-            );
+        let part = if is_part { ", partly packed" } else { "" };
+        let of_source = match source {
+            _ if is_part => String::new(),
+            0 => String::new(),
+            source => format!("{}, ", beside(added, source, "the source")),
+        };
+        let mut text = format!(
+            "{} in the source{part}, {} as raw frames → {} ({of_source}{}){whole}\n",
+            bytes(source),
+            bytes(raw),
+            bytes(added),
+            beside(added, raw, "raw"),
+        );
+        if added > source && source > 0 && !is_part {
+            text.push_str(&self.why_larger());
         }
-        let (verdict, advice) = if added > source {
-            (
-                format!("{} LARGER", ratio(added, source)),
-                "\nTo make it smaller: `--quality 90` stores images as JPEG, and a plan can use `av1` (docs/guide/plans.md).",
-            )
+        text
+    }
+
+    /// Why the dataset is larger than its source, and what to do.
+    fn why_larger(&self) -> String {
+        let (source, raw) = (self.packed.source_bytes, self.raw_bytes());
+        let why = if source < raw {
+            let times = ratio(raw, source);
+            format!("its frames are compressed there ({times} smaller than raw), perhaps with loss")
         } else {
-            (format!("{} smaller", ratio(source, added)), "")
+            "the plan stores frames almost as they are, and pages have checksums and an index"
+                .to_owned()
+        };
+        let mut streams = self.packed.committed.streams.iter();
+        // Files that are stored as they are cannot be made smaller.
+        let has_images =
+            streams.any(|one| one.schema.kind == Kind::Image && error(one) == LOSSLESS);
+        let advice = if has_images {
+            "`--quality 90` stores images as JPEG, and a plan can use `av1`"
+        } else {
+            "a plan can set bounds, and `kinograph bench codecs` compares codecs"
         };
         format!(
-            "{} on disk → {}: {verdict}, {smaller}{whole}{advice}\n",
-            bytes(source),
-            bytes(added)
+            "The dataset is LARGER than its source: {why}.\nTo make it smaller: {advice} (docs/guide/plans.md).\n"
         )
     }
 
@@ -178,7 +200,7 @@ fn error(stream: &StreamUsage) -> String {
         None if stream.max_abs_error > 0.0 => format!("{:.3e}", stream.max_abs_error),
         None => match kino_codec::codec(&stream.schema.codec).map(|codec| codec.carries()) {
             Ok(Some(format)) => format!("{format} unchanged"),
-            _ => "lossless".to_owned(),
+            _ => LOSSLESS.to_owned(),
         },
     }
 }
