@@ -184,7 +184,7 @@ fn each_substitute_is_counted_once() {
     let (folder, dataset) = recording::open_in_shards(6, 1);
     let windows = bind(&dataset, REQUEST);
     let order = order(&windows, Shuffle::Global, LastBatch::Wrap);
-    damage_parts(folder.path(), 9);
+    damage_parts(folder.path(), 3);
     within(LIMIT, "counted substitutes", move || {
         let options = LoaderOptions {
             on_error: OnError::Skip,

@@ -19,6 +19,9 @@ const MOST_FRAMES: usize = 64;
 /// Of large frames fewer are tried: about this many bytes, and at least one page of each codec.
 const TRIAL_BYTES: usize = 16 << 20;
 
+/// The largest decoded page of a codec that is tried although the plan does not name it: ten images of 1080p.
+const MAX_RIVAL_PAGE: usize = 64 << 20;
+
 /// The codec and page length that a plan chose for a stream.
 #[derive(Debug, Clone)]
 pub struct Choice {
@@ -39,6 +42,15 @@ pub struct Choice {
 pub(super) struct Candidate {
     pub(super) codec: Arc<dyn Codec>,
     pub(super) page_frames: NonZeroUsize,
+}
+
+impl Candidate {
+    /// Whether a page of such frames is small enough for a codec that the plan does not name: a page is held as pushed
+    /// and as decoded again, whatever the budget.
+    pub(super) fn is_affordable(&self, frame: &FrameType) -> bool {
+        let frame_bytes = frame.as_values().map_or(0, |ty| ty.frame_bytes());
+        self.page_frames.get().saturating_mul(frame_bytes) <= MAX_RIVAL_PAGE
+    }
 }
 
 impl Choice {

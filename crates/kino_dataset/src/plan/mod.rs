@@ -220,7 +220,11 @@ impl Plan {
             page_frames: chosen.page_frames,
             protect,
             is_named,
-            rivals: rivals.into_iter().map(candidate).collect(),
+            rivals: rivals
+                .into_iter()
+                .map(candidate)
+                .filter(|rival| rival.is_affordable(frame))
+                .collect(),
         })
     }
 }
@@ -294,6 +298,18 @@ mod tests {
             .spec()
             .name()
             .to_owned()
+    }
+
+    #[test]
+    fn images_whose_groups_would_not_fit_in_memory_are_not_tried() {
+        let tried = |side: usize| {
+            let frame = FrameType::values(Dtype::U8, &[side, side, 3]).unwrap();
+            let plan = Plan::default();
+            let choice = plan.choose("wrist", Kind::Image, &frame, Arrival::Values);
+            choice.unwrap().trial_frames(&frame)
+        };
+        assert!(tried(1024).is_some());
+        assert_eq!(tried(3200), None);
     }
 
     #[test]
