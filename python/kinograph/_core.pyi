@@ -18,6 +18,7 @@ __all__ = [
     "Stream",
     "Waits",
     "Writer",
+    "add_ffmpeg_folder",
     "doctor",
     "doctor_html",
     "doctor_text",
