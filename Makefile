@@ -10,6 +10,8 @@ SHELL := bash
 export PATH := $(CURDIR)/.venv/bin:$(PATH):$(CURDIR)/.tools/bin
 export VIRTUAL_ENV := $(CURDIR)/.venv
 unexport CONDA_PREFIX PYTHONHOME
+# A first build is faster without; `CARGO_INCREMENTAL=1 make build` if you rebuild often.
+export CARGO_INCREMENTAL ?= 0
 
 STEP := scripts/step.sh
 # The SIMD of JPEG and AV1 is a default feature that needs nasm; `setup` creates this file if nasm is not available.
