@@ -77,6 +77,11 @@ pub trait Codec: Debug + Send + Sync {
         None
     }
 
+    /// Whether frames arrive in pages already: the first frame of a page is all its bytes, and the others are empty.
+    fn has_own_pages(&self) -> bool {
+        false
+    }
+
     /// The page length, in frames, that suits this codec and frame type best.
     fn page_frames(&self, _frame: &FrameType) -> NonZeroUsize {
         NonZeroUsize::MIN
@@ -87,6 +92,11 @@ pub trait Codec: Debug + Send + Sync {
 
     /// Fails if this process cannot make new pages, because of a library that is missing; decoding may still work.
     fn check_encoder(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Fails if this process cannot decode pages of such frames, because of a library that is missing.
+    fn check_decoder(&self, _frame: &FrameType) -> Result<()> {
         Ok(())
     }
 

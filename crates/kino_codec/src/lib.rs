@@ -43,6 +43,7 @@ mod spec;
 mod text;
 mod varint;
 mod vector;
+mod video;
 mod with_dtype;
 mod zstd;
 mod zstd_frame;
@@ -65,3 +66,6 @@ pub use scratch::Scratch;
 pub use shuffle::ByteShuffle;
 pub use spec::CodecSpec;
 pub use text::MAX_TEXT_BYTES;
+pub use video::{
+    ContainerColor, VideoCoding, VideoColor, VideoMatrix, VideoPacket, VideoPage, probe_video,
+};

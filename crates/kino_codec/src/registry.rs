@@ -6,7 +6,7 @@ use crate::codec::Codec;
 use crate::describe::Description;
 use crate::error::{CodecError, Result};
 use crate::spec::CodecSpec;
-use crate::{av1, camera, depth, jpeg, pco, predict, raw, text, vector, zstd};
+use crate::{av1, camera, depth, jpeg, pco, predict, raw, text, vector, video, zstd};
 
 /// Every codec of this library. Once a release has written a name, it keeps its meaning forever (spec/compatibility.md).
 ///
@@ -18,6 +18,7 @@ const CODECS: &[&Description] = &[
     &camera::DESCRIPTION,
     &jpeg::DESCRIPTION,
     &av1::DESCRIPTION,
+    &video::DESCRIPTION,
     &depth::DESCRIPTION,
     &text::DESCRIPTION,
     &zstd::DESCRIPTION,
@@ -101,6 +102,7 @@ mod tests {
             "jpeg:carry",
             "av1:q=80,group=30,speed=9,sub=420",
             "av1:psnr=42.5,group=8,speed=10,sub=444",
+            "video:coding=h264",
             "text:level=1",
         ];
         let defaults = codecs().map(|codec| codec.name);

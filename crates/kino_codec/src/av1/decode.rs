@@ -33,7 +33,7 @@ impl Instance {
     /// A decoder that rejects images with more pixels than this.
     pub(super) fn new(max_pixels: u32) -> Result<Self> {
         Ok(Self {
-            library: Library::new(max_pixels)?,
+            library: Library::new(max_pixels, false)?,
             max_pixels,
         })
     }

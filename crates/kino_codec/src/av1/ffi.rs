@@ -19,7 +19,7 @@ use std::ptr::NonNull;
 use re_rav1d::include::dav1d::data::Dav1dData;
 use re_rav1d::include::dav1d::dav1d::{Dav1dContext, Dav1dSettings};
 use re_rav1d::include::dav1d::headers::{
-    DAV1D_PIXEL_LAYOUT_I400, DAV1D_PIXEL_LAYOUT_I420, DAV1D_PIXEL_LAYOUT_I444,
+    DAV1D_PIXEL_LAYOUT_I400, DAV1D_PIXEL_LAYOUT_I420, DAV1D_PIXEL_LAYOUT_I444, Dav1dSequenceHeader,
 };
 use re_rav1d::include::dav1d::picture::Dav1dPicture;
 use re_rav1d::src::lib::{
@@ -33,7 +33,7 @@ use super::NAME;
 use super::yuv::Planes;
 
 /// One decoder: one thread, one image at a time.
-pub(super) struct Library(Dav1dContext);
+pub(crate) struct Library(Dav1dContext);
 
 // SAFETY: the context is behind one of the library's `Arc`s, which guards its state with locks, and with one thread
 // it starts none of its own. `&mut self` methods restrict it to one of our threads at a time.
@@ -43,8 +43,8 @@ unsafe impl Send for Library {}
 unsafe impl Sync for Library {}
 
 impl Library {
-    /// A decoder that rejects images with more pixels than this.
-    pub(super) fn new(max_pixels: u32) -> Result<Self> {
+    /// A decoder that rejects images with more pixels than this, and adds film grain where a stream asks for it, or not.
+    pub(crate) fn new(max_pixels: u32, adds_grain: bool) -> Result<Self> {
         let mut settings = std::mem::MaybeUninit::<Dav1dSettings>::uninit();
         // SAFETY: the pointer is valid for writes, and the call initialises everything it points to.
         let mut settings = unsafe {
@@ -53,7 +53,7 @@ impl Library {
         };
         settings.n_threads = 1;
         settings.max_frame_delay = 1;
-        settings.apply_grain = 0;
+        settings.apply_grain = c_int::from(adds_grain);
         settings.all_layers = 0;
         settings.frame_size_limit = c_uint::from(max_pixels);
         settings.strict_std_compliance = 1;
@@ -72,13 +72,13 @@ impl Library {
     }
 
     /// Drops all reference images.
-    pub(super) fn flush(&mut self) {
+    pub(crate) fn flush(&mut self) {
         // SAFETY: the context is open. The handle is copied; the library does not take ownership of it.
         unsafe { dav1d_flush(self.0) }
     }
 
     /// Sends a piece of the stream to the library, which must consume all of it.
-    pub(super) fn send(&mut self, bytes: &[u8]) -> Result<()> {
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> Result<()> {
         let mut data = Dav1dData::default();
         // SAFETY: `data` is a local that may be written; the call allocates `bytes.len()` bytes or returns null.
         let room = unsafe { dav1d_data_create(Some(NonNull::from(&mut data)), bytes.len()) };
@@ -100,7 +100,7 @@ impl Library {
     }
 
     /// The next image, or `None` if the library needs more data first.
-    pub(super) fn image(&mut self) -> Result<Option<Frame>> {
+    pub(crate) fn image(&mut self) -> Result<Option<Frame>> {
         let mut frame = Frame(Dav1dPicture::default());
         // SAFETY: the context is open, and the image, which owns nothing yet, may be overwritten.
         let result = unsafe { dav1d_get_picture(Some(self.0), Some(NonNull::from(&mut frame.0))) };
@@ -132,24 +132,24 @@ fn failed(code: c_int) -> CodecError {
     corrupt(NAME, format!("a frame cannot be decoded (error {})", -code))
 }
 
-pub(super) fn none() -> CodecError {
+pub(crate) fn none() -> CodecError {
     corrupt(NAME, "a unit shows no image")
 }
 
 /// A decoded image in the library's memory.
-pub(super) struct Frame(Dav1dPicture);
+pub(crate) struct Frame(Dav1dPicture);
 
 impl Frame {
-    pub(super) fn height(&self) -> usize {
+    pub(crate) fn height(&self) -> usize {
         usize::try_from(self.0.p.h).unwrap_or(0)
     }
 
-    pub(super) fn width(&self) -> usize {
+    pub(crate) fn width(&self) -> usize {
         usize::try_from(self.0.p.w).unwrap_or(0)
     }
 
     /// The plane layout; `None` if unsupported, or for more than 8 bits.
-    pub(super) fn planes(&self) -> Option<Planes> {
+    pub(crate) fn planes(&self) -> Option<Planes> {
         match self.0.p.layout {
             _ if self.0.p.bpc != 8 => None,
             DAV1D_PIXEL_LAYOUT_I400 => Some(Planes::Grey),
@@ -159,8 +159,25 @@ impl Frame {
         }
     }
 
+    /// The matrix coefficients of ITU-T H.273 that the stream states.
+    pub(crate) fn matrix(&self) -> Option<u16> {
+        u16::try_from(self.sequence()?.mtrx).ok()
+    }
+
+    /// Whether luma is 0 to 255.
+    pub(crate) fn is_full_range(&self) -> bool {
+        self.sequence()
+            .is_some_and(|header| header.color_range != 0)
+    }
+
+    fn sequence(&self) -> Option<&Dav1dSequenceHeader> {
+        // SAFETY: the library sets the pointer together with the image, which holds a reference to the header until it
+        // is released, and never writes to it again.
+        self.0.seq_hdr.map(|header| unsafe { header.as_ref() })
+    }
+
     /// The first `width` pixels of row `y` of plane `plane`; none if they are outside the image.
-    pub(super) fn row(&self, plane: usize, y: usize, width: usize) -> &[u8] {
+    pub(crate) fn row(&self, plane: usize, y: usize, width: usize) -> &[u8] {
         let half = usize::from(plane > 0 && self.planes() == Some(Planes::Half));
         let inside = y < (self.height() + half) >> half && width <= (self.width() + half) >> half;
         let data = self.0.data.get(plane).copied().flatten();

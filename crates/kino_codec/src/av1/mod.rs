@@ -36,11 +36,13 @@ use crate::predict;
 use crate::scratch::Scratch;
 use crate::spec::CodecSpec;
 
+pub(crate) use ffi::{Frame, Library};
+pub(crate) use yuv::Planes;
+
 use decode::{Image, Instance};
 use encode::{Group, Settings};
 use search::Target;
 use units::Index;
-use yuv::Planes;
 
 const NAME: &str = "av1";
 

@@ -18,7 +18,7 @@ use crate::simd::vectorised;
 
 /// The plane layout of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Planes {
+pub(crate) enum Planes {
     /// Luma only.
     Grey,
     /// Chroma at half the height and width, rounded up.

@@ -1,0 +1,238 @@
+//! Packets to images: rav1d for 8-bit AV1, which is part of this library, and FFmpeg, found at run time, for the rest.
+
+use std::ops::ControlFlow;
+
+use kino_ffmpeg::{ColorRange, FfmpegError, Matrix};
+
+use crate::av1::{Frame, Library, Planes};
+use crate::error::{CodecError, Result, corrupt};
+
+use super::NAME;
+use super::coding::VideoCoding;
+use super::color::UNSPECIFIED;
+use super::size::Size;
+
+/// The header of `av1C` before its OBUs.
+const AV1_HEADER: usize = 4;
+
+/// A decoder of one stream.
+pub(super) enum Engine {
+    /// rav1d.
+    Av1(Library),
+    /// FFmpeg.
+    Ffmpeg(kino_ffmpeg::Decoder),
+}
+
+/// What an image is passed to: the number of its packet, and the image.
+pub(super) type Put<'a> = dyn FnMut(usize, &Picture<'_>) -> Result<()> + 'a;
+
+impl Engine {
+    pub(super) fn new(coding: VideoCoding, config: &[u8], size: Size) -> Result<Self> {
+        // Coded sides are whole blocks, so that an image may have a few more pixels than are shown.
+        let pixels = size.height.next_multiple_of(128) * size.width.next_multiple_of(128);
+        if coding == VideoCoding::Av1 && !size.is_deep() {
+            let pixels = u32::try_from(pixels)
+                .map_err(|_| corrupt(NAME, "its images are too large for AV1"))?;
+            let mut library = Library::new(pixels, true).map_err(of_video)?;
+            send_av1_config(&mut library, config)?;
+            return Ok(Self::Av1(library));
+        }
+        let decoder = kino_ffmpeg::Decoder::new(coding.ffmpeg_decoder(), config, pixels as u64);
+        decoder.map(Self::Ffmpeg).map_err(of_ffmpeg)
+    }
+
+    /// Decodes packets, of which the first starts a group, and passes on their images in the order in which they are
+    /// shown.
+    pub(super) fn decode<'p>(
+        &mut self,
+        config: &[u8],
+        packets: impl Iterator<Item = &'p [u8]>,
+        put: &mut Put<'_>,
+    ) -> Result<()> {
+        match self {
+            Self::Av1(library) => decode_av1(library, config, packets, put),
+            Self::Ffmpeg(decoder) => decode_ffmpeg(decoder, packets, put),
+        }
+    }
+}
+
+/// Sends the sequence header, which packets need not repeat.
+fn send_av1_config(library: &mut Library, config: &[u8]) -> Result<()> {
+    match config.get(AV1_HEADER..) {
+        Some(units @ [_, ..]) => library.send(units).map_err(of_video),
+        _ => Ok(()),
+    }
+}
+
+fn decode_av1<'p>(
+    library: &mut Library,
+    config: &[u8],
+    packets: impl Iterator<Item = &'p [u8]>,
+    put: &mut Put<'_>,
+) -> Result<()> {
+    library.flush();
+    send_av1_config(library, config)?;
+    for (position, packet) in packets.enumerate() {
+        library.send(packet).map_err(of_video)?;
+        let mut images = 0;
+        while let Some(frame) = library.image().map_err(of_video)? {
+            images += 1;
+            put(position, &Picture::of_av1(&frame)?)?;
+        }
+        if images != 1 {
+            let what = format!("packet {position} shows {images} images, not one");
+            return Err(corrupt(NAME, what));
+        }
+    }
+    Ok(())
+}
+
+fn decode_ffmpeg<'p>(
+    decoder: &mut kino_ffmpeg::Decoder,
+    packets: impl Iterator<Item = &'p [u8]>,
+    put: &mut Put<'_>,
+) -> Result<()> {
+    decoder.reset();
+    for (position, packet) in (0_i64..).zip(packets) {
+        decoder.send(packet, position).map_err(of_ffmpeg)?;
+        while receive(decoder, put)?.is_continue() {}
+    }
+    decoder.finish().map_err(of_ffmpeg)?;
+    while receive(decoder, put)?.is_continue() {}
+    Ok(())
+}
+
+/// Passes on an image, if there is one.
+fn receive(decoder: &mut kino_ffmpeg::Decoder, put: &mut Put<'_>) -> Result<ControlFlow<()>> {
+    let Some(image) = decoder.receive().map_err(of_ffmpeg)? else {
+        return Ok(ControlFlow::Break(()));
+    };
+    let position = usize::try_from(image.pts)
+        .map_err(|_| corrupt(NAME, "FFmpeg returned an image of no packet"))?;
+    if image.is_damaged {
+        let what = format!("the image of packet {position} is damaged, says FFmpeg");
+        return Err(corrupt(NAME, what));
+    }
+    put(position, &Picture::of_ffmpeg(&image)?)?;
+    Ok(ControlFlow::Continue(()))
+}
+
+/// How chroma is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Layout {
+    /// Not at all.
+    Gray,
+    /// At half the height and width.
+    Yuv420,
+    /// At half the width.
+    Yuv422,
+    /// At full size.
+    Yuv444,
+}
+
+/// A decoded image.
+pub(super) struct Picture<'a> {
+    pub(super) height: usize,
+    pub(super) width: usize,
+    pub(super) layout: Layout,
+    /// Bytes of a value: 1, or 2 for more than 8 bits.
+    pub(super) value_bytes: usize,
+    /// The matrix that the stream states, as in ITU-T H.273.
+    pub(super) matrix: Option<u16>,
+    pub(super) is_full_range: bool,
+    rows: Rows<'a>,
+}
+
+enum Rows<'a> {
+    Av1(&'a Frame),
+    Ffmpeg(&'a kino_ffmpeg::Image<'a>),
+}
+
+impl<'a> Picture<'a> {
+    fn of_av1(frame: &'a Frame) -> Result<Self> {
+        let layout = match frame.planes() {
+            Some(Planes::Grey) => Layout::Gray,
+            Some(Planes::Half) => Layout::Yuv420,
+            Some(Planes::Full) => Layout::Yuv444,
+            None => return Err(corrupt(NAME, "an image has more than 8 bits, or is 4:2:2")),
+        };
+        Ok(Self {
+            height: frame.height(),
+            width: frame.width(),
+            layout,
+            value_bytes: 1,
+            matrix: frame.matrix().filter(|&matrix| matrix != UNSPECIFIED),
+            is_full_range: frame.is_full_range(),
+            rows: Rows::Av1(frame),
+        })
+    }
+
+    fn of_ffmpeg(image: &'a kino_ffmpeg::Image<'a>) -> Result<Self> {
+        let (layout, value_bytes) = layout_of(image.format).ok_or_else(|| {
+            corrupt(
+                NAME,
+                format!("images of pixel format {} are not supported", image.format),
+            )
+        })?;
+        Ok(Self {
+            height: image.height,
+            width: image.width,
+            layout,
+            value_bytes,
+            matrix: match image.matrix {
+                Matrix::Unspecified => None,
+                Matrix::Bt601 => Some(6),
+                Matrix::Bt709 => Some(1),
+                Matrix::Bt2020 => Some(9),
+                Matrix::Other(other) => u16::try_from(other).ok(),
+            },
+            is_full_range: image.range == ColorRange::Full,
+            rows: Rows::Ffmpeg(image),
+        })
+    }
+
+    /// The first `width` values of row `y` of a plane; fewer if they do not exist.
+    pub(super) fn row(&self, plane: usize, y: usize, width: usize) -> &'a [u8] {
+        match self.rows {
+            Rows::Av1(frame) => frame.row(plane, y, width),
+            Rows::Ffmpeg(image) => {
+                let row = image.plane(plane).and_then(|plane| {
+                    let start = y.checked_mul(plane.stride)?;
+                    plane.bytes.get(start..)?.get(..width * self.value_bytes)
+                });
+                row.unwrap_or_default()
+            }
+        }
+    }
+}
+
+/// The layout of a pixel format of FFmpeg, and the bytes of a value.
+fn layout_of(format: &str) -> Option<(Layout, usize)> {
+    Some(match format {
+        "yuv420p" | "yuvj420p" => (Layout::Yuv420, 1),
+        "yuv422p" | "yuvj422p" => (Layout::Yuv422, 1),
+        "yuv444p" | "yuvj444p" => (Layout::Yuv444, 1),
+        "gray" => (Layout::Gray, 1),
+        "gray9le" | "gray10le" | "gray12le" | "gray14le" | "gray16le" => (Layout::Gray, 2),
+        _ => return None,
+    })
+}
+
+/// Errors of the `av1` decoder, as those of a page of video.
+fn of_video(error: CodecError) -> CodecError {
+    match error {
+        CodecError::Corrupt { what, .. } => corrupt(NAME, what),
+        other => other,
+    }
+}
+
+/// Errors of FFmpeg: a missing library, or damage.
+pub(super) fn of_ffmpeg(error: FfmpegError) -> CodecError {
+    match error {
+        FfmpegError::Failed { .. } => corrupt(NAME, error.to_string()),
+        missing => CodecError::Unavailable {
+            codec: NAME,
+            what: missing.to_string(),
+        },
+    }
+}
