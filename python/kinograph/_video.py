@@ -85,7 +85,6 @@ class Video:
         self.width = int(context.width)
         #: Whether a pixel is a single 16-bit value instead of three bytes.
         self.is_deep = str(context.pix_fmt or "").startswith(_DEEP_GREY)
-        self.rate_hz = float(self._stream.average_rate or 0)
 
     def _open(self) -> None:
         import av  # noqa: PLC0415 (optional, and slow to import)

@@ -67,5 +67,6 @@ pub use shuffle::ByteShuffle;
 pub use spec::CodecSpec;
 pub use text::MAX_TEXT_BYTES;
 pub use video::{
-    ContainerColor, VideoCoding, VideoColor, VideoMatrix, VideoPacket, VideoPage, probe_video,
+    ContainerColor, VideoCoding, VideoColor, VideoCursor, VideoMatrix, VideoPacket, VideoPage,
+    probe_video,
 };

@@ -107,7 +107,12 @@ impl Block {
             (None, Scope::Run) => len / number * WHOLE_RUN_BYTES_PER_NUMBER,
             (None, Scope::Page) => 0,
         };
-        2 * len + stats.min(len.max(8 << 20)) + work
+        // Of files that are stored as they are, a page is decoded to check it.
+        let decoded = match &self.data {
+            BlockData::Bytes(_) if self.codec.has_own_pages() => self.frames() * self.frame_bytes(),
+            _ => 0,
+        };
+        2 * len + decoded + stats.min(len.max(8 << 20)) + work
     }
 }
 

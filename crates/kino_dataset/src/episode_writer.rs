@@ -7,7 +7,7 @@ use crate::draft::{EpisodeDraft, StreamDraft};
 use crate::encode::Block;
 use crate::encode_queue::{Job, Run};
 use crate::error::{Result, codec_at, invalid};
-use crate::open_stream::OpenStream;
+use crate::open_stream::{BLOCK_BYTES, OpenStream};
 use crate::plan::Choice;
 use crate::protection::{self, Held, Protection};
 use crate::settled::Settled;
@@ -131,12 +131,14 @@ impl<'w> EpisodeWriter<'w> {
         Ok(())
     }
 
-    /// Appends frames that are byte strings: UTF-8 text, or JPEG files to store as they are.
+    /// Appends frames that are byte strings: UTF-8 text, or JPEG files or packets of video to store as they are.
     pub fn push_bytes(&mut self, frames: &[&[u8]]) -> Result<()> {
         let (place, open) = self.open_stream()?;
         open.check_bytes(&place, frames)?;
         let decoded = open.frame_bytes();
+        let has_own_pages = open.choice.codec.has_own_pages();
         let block_frames = open.block_frames(decoded.max(1));
+        let block_frames = block_frames.filter(|_| !has_own_pages);
         for frame in frames {
             let (place, open) = self.open_stream()?;
             if decoded == 0 && frame.len() > MAX_TEXT_BYTES {
@@ -146,6 +148,11 @@ impl<'w> EpisodeWriter<'w> {
                     frame.len()
                 )));
             }
+            let begins_page = has_own_pages && !frame.is_empty();
+            if begins_page && open.waiting_frames as usize * decoded >= BLOCK_BYTES {
+                self.submit()?;
+            }
+            let (_, open) = self.open_stream()?;
             open.raw_bytes += if decoded > 0 { decoded } else { frame.len() } as u64;
             open.add_bytes(frame);
             if block_frames == Some(open.waiting_frames as usize) || open.is_full_of_text() {

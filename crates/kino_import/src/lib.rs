@@ -50,6 +50,7 @@ mod needless_loss;
 mod npy;
 mod open;
 mod pack;
+mod packets;
 mod part;
 mod png;
 mod preview;

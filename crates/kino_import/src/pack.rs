@@ -27,7 +27,7 @@ use crate::error::{ImportError, Result};
 use crate::fit::{Fitted, Target, fit};
 use crate::lineage::{names, settings, to_record};
 use crate::needless_loss;
-use crate::preview::{arrival, check_quality, disk_bytes};
+use crate::preview::{apply_plan, arrival, check_quality, disk_bytes};
 use crate::progress::{Progress, Reporter};
 use crate::read_ahead::{Limits, Piece, ReadAhead, lost_thread};
 use crate::shuffle::shuffled;
@@ -104,6 +104,7 @@ pub fn pack(
         _ => None,
     };
     let mut fitted = fit(source, &Target::new(&prefix, known.as_ref()))?;
+    apply_plan(&mut fitted, &writer.plan);
     let threads = cores(writer.threads);
     let defects = find_defects(&mut fitted, threads, on_defect, progress)?;
     let wanted = wanted(&fitted, &defects, seed);

@@ -60,6 +60,7 @@ pub fn preview(
 ) -> Result<Preview> {
     check_quality(source, plan)?;
     let mut fitted = fit(source, &Target::default())?;
+    apply_plan(&mut fitted, plan);
     let found = look(&mut fitted, threads, &mut || Ok(()))?;
     let mut defects = match on_defect.judge(found) {
         Ok(defects) | Err(ImportError::Defects { defects }) => defects,
@@ -123,10 +124,29 @@ fn streams(source: &Fitted<'_>, plan: &Plan, episodes: &[usize]) -> Result<Vec<S
 
 /// How the frames of a stream arrive at the writer.
 pub(crate) fn arrival(stream: &StreamSpec) -> Arrival {
-    if stream.carried {
-        Arrival::Jpeg
-    } else {
-        Arrival::Values
+    match (stream.carried, stream.video) {
+        (true, Some(coding)) => Arrival::Video(coding),
+        (true, None) => Arrival::Jpeg,
+        (false, _) => Arrival::Values,
+    }
+}
+
+/// Has video decoded where the plan asks for another codec.
+pub(crate) fn apply_plan(source: &mut Fitted<'_>, plan: &Plan) {
+    let is_decoded = |stream: &StreamSpec| {
+        let coding = stream.video.filter(|_| stream.carried);
+        coding.is_some_and(|coding| {
+            plan.video_arrival(&stream.name, stream.kind, coding) == Arrival::Values
+        })
+    };
+    let all = source.episodes.iter().flat_map(|episode| &episode.streams);
+    if !all.clone().any(is_decoded) {
+        return;
+    }
+    for episode in source.episodes.to_mut() {
+        for stream in &mut episode.streams {
+            stream.carried &= !is_decoded(stream);
+        }
     }
 }
 
@@ -141,6 +161,9 @@ fn try_first(
 ) -> Option<(Option<Sample>, Option<Trial>)> {
     let spec = &episode.streams[stream];
     let most = (SAMPLE_BYTES / spec.frame_bytes().max(1)).max(1);
+    if choice.codec.has_own_pages() {
+        return Some((first_page(episode, stream), None));
+    }
     let tried = choice.trial_frames(&spec.frame);
     let tried = tried.map(|frames| spec.frames.min(frames as u64));
     let frames = spec.frames.min(most.max(tried.unwrap_or(0)));
@@ -168,6 +191,19 @@ fn try_first(
     Some((sample, trial))
 }
 
+/// The frames and bytes of the first page of a stream that comes in pages.
+fn first_page(episode: &EpisodeSpec, stream: usize) -> Option<Sample> {
+    let spec = episode.streams.get(stream)?;
+    let most = kino_codec::MAX_FRAME_BYTES as u64 / spec.frame_bytes().max(1) + 1;
+    let frames = spec.frames.min(most);
+    let FrameBuf::Bytes(frames) = episode.read(stream, 0..frames).ok()? else {
+        return None;
+    };
+    let (page, more) = frames.split_first()?;
+    let more = more.iter().take_while(|frame| frame.is_empty());
+    Some((1 + more.count() as u64, page.len() as u64))
+}
+
 /// The size of these frames; `None` if they cannot be encoded.
 fn encoded_bytes(frames: &Frames<'_>, choice: &Choice) -> Option<u64> {
     let (mut encoded, mut scratch) = (Encoded::default(), Scratch::new());
@@ -193,11 +229,13 @@ pub(crate) fn check_quality(source: &Source, plan: &Plan) -> Result<()> {
     let streams = source.episodes().iter().flat_map(|one| &one.streams);
     let mut images = streams.filter(is_image);
     match images.clone().next() {
-        Some(first) if images.all(|stream| stream.carried) => Err(invalid(format!(
-            "quality {quality} cannot be applied: the images of the source are already JPEG files (stream `{}`) \
+        Some(first) if images.all(|stream| arrival(stream) == Arrival::Jpeg) => {
+            Err(invalid(format!(
+                "quality {quality} cannot be applied: the images of the source are already JPEG files (stream `{}`) \
              and stored unchanged; remove `--quality` (in Python quality=)",
-            first.name
-        ))),
+                first.name
+            )))
+        }
         _ => Ok(()),
     }
 }

@@ -16,7 +16,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use kino_codec::FrameType;
+use kino_codec::{FrameType, VideoCoding};
 use kino_dataset::Kind;
 use serde_json::{Map, Value};
 
@@ -85,7 +85,8 @@ impl Source {
 /// file is decoded once.
 pub trait ReadFrames: Send + Sync {
     /// Reads frames of the stream, which has them. Of texts and JPEG files fewer than requested may be returned, but at
-    /// least one.
+    /// least one. Of video, the first frame of a page is a [`VideoPage`](kino_codec::VideoPage), and the others are
+    /// empty.
     fn read(&self, wanted: Wanted<'_>) -> Result<FrameBuf>;
 }
 
@@ -236,8 +237,10 @@ pub struct StreamSpec {
     pub clock: ClockSpec,
     /// The stream that this may be one step ahead of (`next_obs/x` of `obs/x`); see [`is_shift`](crate::is_shift).
     pub shift_of: Option<usize>,
-    /// Whether frames are delivered as JPEG files instead of pixels.
+    /// Whether frames are delivered as they are stored in the source: as JPEG files or packets of video, not as pixels.
     pub carried: bool,
+    /// The coding, if the source has the stream as video that can be delivered either way.
+    pub video: Option<VideoCoding>,
     /// The unit of its values, if the source names one.
     pub unit: Option<String>,
     /// Other attributes in the source, as JSON.
@@ -263,6 +266,7 @@ impl StreamSpec {
             clock: ClockSpec::Regular { rate_hz: 0.0 },
             shift_of: None,
             carried: false,
+            video: None,
             unit: None,
             attributes: Map::new(),
             reader,

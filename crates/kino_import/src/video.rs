@@ -67,8 +67,6 @@ pub struct VideoInfo {
     pub width: usize,
     /// The pixel format.
     pub pixels: Pixels,
-    /// Frames per second, as the file says; 0 if it does not.
-    pub rate_hz: f64,
     /// The presentation time of each frame, by the file's own clock, in order.
     pub times_ns: Vec<i64>,
 }

@@ -98,7 +98,6 @@ impl PyVideo {
                 } else {
                     Pixels::Rgb8
                 },
-                rate_hz: object.getattr("rate_hz")?.extract()?,
                 times_ns: object.getattr("times_ns")?.extract()?,
             },
             object: object.clone().unbind(),

@@ -1,7 +1,5 @@
 //! Packets to images: rav1d for 8-bit AV1, which is part of this library, and FFmpeg, found at run time, for the rest.
 
-use std::ops::ControlFlow;
-
 use kino_ffmpeg::{ColorRange, FfmpegError, Matrix};
 
 use crate::av1::{Frame, Library, Planes};
@@ -17,8 +15,8 @@ const AV1_HEADER: usize = 4;
 
 /// A decoder of one stream.
 pub(super) enum Engine {
-    /// rav1d.
-    Av1(Library),
+    /// rav1d, and the number of the last packet.
+    Av1(Library, usize),
     /// FFmpeg.
     Ffmpeg(kino_ffmpeg::Decoder),
 }
@@ -33,88 +31,91 @@ impl Engine {
         if coding == VideoCoding::Av1 && !size.is_deep() {
             let pixels = u32::try_from(pixels)
                 .map_err(|_| corrupt(NAME, "its images are too large for AV1"))?;
-            let mut library = Library::new(pixels, true).map_err(of_video)?;
-            send_av1_config(&mut library, config)?;
-            return Ok(Self::Av1(library));
+            let library = Library::new(pixels, true).map_err(of_video)?;
+            return Ok(Self::Av1(library, 0));
         }
         let decoder = kino_ffmpeg::Decoder::new(coding.ffmpeg_decoder(), config, pixels as u64);
         decoder.map(Self::Ffmpeg).map_err(of_ffmpeg)
     }
 
-    /// Decodes packets, of which the first starts a group, and passes on their images in the order in which they are
-    /// shown.
+    /// Forgets all packets: the next one starts a group.
+    pub(super) fn reset(&mut self, config: &[u8]) -> Result<()> {
+        match self {
+            Self::Av1(library, _) => {
+                library.flush();
+                // The sequence header, which packets need not repeat.
+                match config.get(AV1_HEADER..) {
+                    Some(units @ [_, ..]) => library.send(units).map_err(of_video)?,
+                    _ => {}
+                }
+            }
+            Self::Ffmpeg(decoder) => decoder.reset(),
+        }
+        Ok(())
+    }
+
+    /// Sends a packet with its number; all images that are ready must have been received.
+    pub(super) fn send(&mut self, number: usize, packet: &[u8]) -> Result<()> {
+        match self {
+            Self::Av1(library, last) => {
+                *last = number;
+                library.send(packet).map_err(of_video)
+            }
+            Self::Ffmpeg(decoder) => {
+                let pts = i64::try_from(number).unwrap_or(i64::MAX);
+                decoder.send(packet, pts).map_err(of_ffmpeg)
+            }
+        }
+    }
+
+    /// After the last packet: all images that are left are ready.
+    pub(super) fn finish(&mut self) -> Result<()> {
+        match self {
+            Self::Av1(..) => Ok(()),
+            Self::Ffmpeg(decoder) => decoder.finish().map_err(of_ffmpeg),
+        }
+    }
+
+    /// Passes on the next image in the order in which they are shown; whether there was one.
+    pub(super) fn receive(&mut self, put: &mut Put<'_>) -> Result<bool> {
+        match self {
+            Self::Av1(library, number) => match library.image().map_err(of_video)? {
+                Some(frame) => put(*number, &Picture::of_av1(&frame)?).map(|()| true),
+                None => Ok(false),
+            },
+            Self::Ffmpeg(decoder) => match decoder.receive().map_err(of_ffmpeg)? {
+                Some(image) => put_ffmpeg(&image, put).map(|()| true),
+                None => Ok(false),
+            },
+        }
+    }
+
+    /// Decodes packets, of which the first starts a group, and passes on all their images.
     pub(super) fn decode<'p>(
         &mut self,
         config: &[u8],
         packets: impl Iterator<Item = &'p [u8]>,
         put: &mut Put<'_>,
     ) -> Result<()> {
-        match self {
-            Self::Av1(library) => decode_av1(library, config, packets, put),
-            Self::Ffmpeg(decoder) => decode_ffmpeg(decoder, packets, put),
+        self.reset(config)?;
+        for (number, packet) in packets.enumerate() {
+            self.send(number, packet)?;
+            while self.receive(put)? {}
         }
+        self.finish()?;
+        while self.receive(put)? {}
+        Ok(())
     }
 }
 
-/// Sends the sequence header, which packets need not repeat.
-fn send_av1_config(library: &mut Library, config: &[u8]) -> Result<()> {
-    match config.get(AV1_HEADER..) {
-        Some(units @ [_, ..]) => library.send(units).map_err(of_video),
-        _ => Ok(()),
-    }
-}
-
-fn decode_av1<'p>(
-    library: &mut Library,
-    config: &[u8],
-    packets: impl Iterator<Item = &'p [u8]>,
-    put: &mut Put<'_>,
-) -> Result<()> {
-    library.flush();
-    send_av1_config(library, config)?;
-    for (position, packet) in packets.enumerate() {
-        library.send(packet).map_err(of_video)?;
-        let mut images = 0;
-        while let Some(frame) = library.image().map_err(of_video)? {
-            images += 1;
-            put(position, &Picture::of_av1(&frame)?)?;
-        }
-        if images != 1 {
-            let what = format!("packet {position} shows {images} images, not one");
-            return Err(corrupt(NAME, what));
-        }
-    }
-    Ok(())
-}
-
-fn decode_ffmpeg<'p>(
-    decoder: &mut kino_ffmpeg::Decoder,
-    packets: impl Iterator<Item = &'p [u8]>,
-    put: &mut Put<'_>,
-) -> Result<()> {
-    decoder.reset();
-    for (position, packet) in (0_i64..).zip(packets) {
-        decoder.send(packet, position).map_err(of_ffmpeg)?;
-        while receive(decoder, put)?.is_continue() {}
-    }
-    decoder.finish().map_err(of_ffmpeg)?;
-    while receive(decoder, put)?.is_continue() {}
-    Ok(())
-}
-
-/// Passes on an image, if there is one.
-fn receive(decoder: &mut kino_ffmpeg::Decoder, put: &mut Put<'_>) -> Result<ControlFlow<()>> {
-    let Some(image) = decoder.receive().map_err(of_ffmpeg)? else {
-        return Ok(ControlFlow::Break(()));
-    };
-    let position = usize::try_from(image.pts)
+fn put_ffmpeg(image: &kino_ffmpeg::Image<'_>, put: &mut Put<'_>) -> Result<()> {
+    let number = usize::try_from(image.pts)
         .map_err(|_| corrupt(NAME, "FFmpeg returned an image of no packet"))?;
     if image.is_damaged {
-        let what = format!("the image of packet {position} is damaged, says FFmpeg");
+        let what = format!("the image of packet {number} is damaged, says FFmpeg");
         return Err(corrupt(NAME, what));
     }
-    put(position, &Picture::of_ffmpeg(&image)?)?;
-    Ok(ControlFlow::Continue(()))
+    put(number, &Picture::of_ffmpeg(image)?)
 }
 
 /// How chroma is stored.

@@ -15,11 +15,13 @@
 //! |---|---|
 //! | `page.rs` | the bytes of a page |
 //! | `engine.rs` | packets → planes |
+//! | `cursor.rs` | the frames of a page one after the other |
 //! | `rgb.rs`, `color.rs` | planes → RGB |
 //! | `coding.rs`, `size.rs`, `probe.rs` | what can be carried |
 
 mod coding;
 mod color;
+mod cursor;
 mod engine;
 mod page;
 mod probe;
@@ -47,6 +49,7 @@ use crate::spec::CodecSpec;
 
 pub use coding::VideoCoding;
 pub use color::{VideoColor, VideoMatrix};
+pub use cursor::VideoCursor;
 pub use page::{VideoPacket, VideoPage};
 pub use probe::{ContainerColor, probe_video};
 

@@ -28,7 +28,7 @@ mod trial;
 
 use std::sync::Arc;
 
-use kino_codec::{Bound, Codec, CodecError, Files, FrameType, Scope};
+use kino_codec::{Bound, Codec, CodecError, FrameType, Scope, VideoCoding};
 use kino_format::{Kind, MAX_PAGE_FRAMES};
 use serde::{Deserialize, Serialize};
 
@@ -66,17 +66,19 @@ pub enum Arrival {
     Values,
     /// As JPEG files, to be stored as they are.
     Jpeg,
+    /// As packets of a video, to be stored as they are: the first frame of a page is a
+    /// [`VideoPage`](kino_codec::VideoPage), the others are empty.
+    Video(VideoCoding),
 }
 
 impl Arrival {
-    /// The files that the frames are, if a codec stores such files as they are.
-    fn files(self) -> Option<Files> {
-        let format = match self {
-            Self::Values => return None,
-            Self::Jpeg => "JPEG",
-        };
-        let files = kino_codec::codecs().filter_map(|codec| codec.files);
-        files.into_iter().find(|files| files.format == format)
+    /// The files that the frames are, and the codec that stores them as they are.
+    fn files(self) -> Option<(&'static str, String)> {
+        match self {
+            Self::Values => None,
+            Self::Jpeg => Some(("JPEG", "jpeg:carry".to_owned())),
+            Self::Video(coding) => Some(("video", coding.codec())),
+        }
     }
 }
 
@@ -145,6 +147,24 @@ impl Plan {
         self.events.iter().filter(is_unused).collect()
     }
 
+    /// How a stream that a source has as video should arrive: as it is, unless the plan asks for another codec, a bound
+    /// or a quality, for which it must be decoded.
+    pub fn video_arrival(&self, name: &str, kind: Kind, coding: VideoCoding) -> Arrival {
+        let rule = self.rules.iter().find(|rule| rule.matches(name, kind));
+        let is_as_it_is = match rule {
+            Some(rule) => match &rule.codec {
+                Some(codec) => is_video(codec),
+                None => rule.bound.is_none(),
+            },
+            None => self.quality.is_none() || kind != Kind::Image,
+        };
+        if is_as_it_is {
+            Arrival::Video(coding)
+        } else {
+            Arrival::Values
+        }
+    }
+
     /// The codec and page length for a stream.
     pub fn choose(
         &self,
@@ -163,7 +183,7 @@ impl Plan {
             None => None,
         };
         let codec = match text {
-            Some(text) => checked(&text, frame),
+            Some(text) => checked(&of_coding(text, arrival), frame),
             None => {
                 // An explicit bound takes precedence over the plan's quality.
                 let quality = self.quality.filter(|_| wanted.is_none());
@@ -180,12 +200,10 @@ impl Plan {
                 place()
             )));
         }
-        if let Some(files) = arrival.files().filter(|_| codec.carries().is_none()) {
+        if let Some((format, carry)) = arrival.files().filter(|_| codec.carries().is_none()) {
             return Err(invalid(format!(
-                "{} consists of {} files; use codec `{}` to store them as they are, not `{spec}`",
+                "{} consists of {format} files; use codec `{carry}` to store them as they are, not `{spec}`",
                 place(),
-                files.format,
-                files.carry
             )));
         }
         let protect = rule.map(|rule| rule.protect.clone()).unwrap_or_default();
@@ -249,8 +267,8 @@ fn default_codec(
     arrival: Arrival,
     quality: Option<u8>,
 ) -> Result<Arc<dyn Codec>, CodecError> {
-    if let Some(files) = arrival.files() {
-        return checked(files.carry, frame);
+    if let Some((_, carry)) = arrival.files() {
+        return checked(&carry, frame);
     }
     let suitable = || kino_codec::codecs().filter(|codec| codec.suits(kind));
     let of_quality = suitable().find_map(|codec| codec.quality).zip(quality);
@@ -269,6 +287,20 @@ fn default_codec(
         }
     }
     Err(refused)
+}
+
+/// Whether a codec string names the codec that stores video as it is.
+fn is_video(text: &str) -> bool {
+    let carries = kino_codec::describe(text).and_then(|codec| codec.files);
+    carries.is_some_and(|files| files.format == "video")
+}
+
+/// The codec that a plan names; `video` becomes that of the packets' own coding.
+fn of_coding(text: String, arrival: Arrival) -> String {
+    match arrival {
+        Arrival::Video(coding) if is_video(&text) => coding.codec(),
+        _ => text,
+    }
 }
 
 /// The event name of time ranges that come with an episode instead of from a rule.

@@ -1,17 +1,23 @@
-//! Cameras in video files: which frames of which file, and decoders that continue where they stopped.
+//! Cameras in video files: which frames of which file, as packets or as pixels.
 //!
 //! ```text
 //! file-000.mp4   |e0 e0 e0|e1 e1|e2 e2 e2 e2|      frames by number, in presentation order
 //!                          └ first = round(from_timestamp × fps)
 //! ```
+//!
+//! The packets of most files can be stored as they are (`packets/`). What cannot is decoded by PyAV, whose decoders
+//! continue where they stopped.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use kino_codec::VideoCoding;
 use kino_sync::Mutex;
 
 use crate::error::{ImportError, Result};
+use crate::packets::{NotCarried, PacketFile, PagePlan, PixelReaders};
+use crate::recent::Recent;
 use crate::video::{Video, VideoError, VideoInfo, Videos};
 
 /// Decoders in the middle of a stream: enough for one per reading thread on any machine.
@@ -24,7 +30,18 @@ const IDLE: usize = 4;
 const LOOKED: usize = 32;
 
 /// The metadata of a video file, or why it cannot be read.
-type Looked = Result<Arc<VideoInfo>, String>;
+type Looked = Result<Arc<Camera>, String>;
+
+/// A video file.
+#[derive(Debug)]
+pub(super) struct Camera {
+    pub(super) info: VideoInfo,
+    /// How its packets are coded, or why they cannot be stored as they are.
+    pub(super) coding: Result<VideoCoding, String>,
+}
+
+/// The frames of an episode in a file.
+type Episode = (PathBuf, Range<u64>);
 
 /// The video files of a source.
 #[derive(Default)]
@@ -32,6 +49,9 @@ pub(super) struct Cameras {
     videos: Option<Arc<dyn Videos>>,
     looked: Mutex<Vec<(PathBuf, Looked)>>,
     waiting: Mutex<Vec<Decoder>>,
+    files: Recent<PathBuf, PacketFile>,
+    pages: Recent<Episode, Vec<PagePlan>>,
+    pixels: PixelReaders,
 }
 
 struct Decoder {
@@ -55,16 +75,83 @@ impl Cameras {
         if let Some((_, looked)) = known.iter().find(|(known, _)| known == path) {
             return Ok(looked.clone());
         }
-        let looked = match self.open(path) {
-            Ok(video) => Ok(Arc::new(video.info().clone())),
-            Err(VideoError::Damaged { what }) => Err(what),
-            Err(error) => return Err(no_decoder(path, &error)),
+        let looked = match self.files.get(path.to_owned(), || PacketFile::open(path)) {
+            Ok(file) => Ok(Arc::new(Camera {
+                info: file.info(),
+                coding: Ok(file.coding()),
+            })),
+            Err(why) => self.look_inside(path, why)?,
         };
         if known.len() >= LOOKED {
             drop(known.remove(0));
         }
         known.push((path.to_owned(), looked.clone()));
         Ok(looked)
+    }
+
+    /// The metadata of a file that must be decoded.
+    fn look_inside(&self, path: &Path, why: NotCarried) -> Result<Looked> {
+        match (self.open(path), why) {
+            (Ok(video), NotCarried::Because(why) | NotCarried::NoDecoder(why)) => {
+                Ok(Ok(Arc::new(Camera {
+                    info: video.info().clone(),
+                    coding: Err(why),
+                })))
+            }
+            (Err(VideoError::Damaged { what }), _) => Ok(Err(what)),
+            (Err(_), NotCarried::NoDecoder(what)) => {
+                Err(no_decoder(path, &VideoError::NoDecoder { what }))
+            }
+            (Err(error), NotCarried::Because(_)) => Err(no_decoder(path, &error)),
+        }
+    }
+
+    /// The pages of an episode's frames, or why there are none.
+    pub(super) fn check_pages(&self, path: &Path, frames: Range<u64>) -> Result<(), String> {
+        let file = self.files.get(path.to_owned(), || open_packets(path));
+        let file = file.map_err(|error| error.what())?;
+        file.pages(&frames).map(drop)
+    }
+
+    /// Reads `wanted` frames of an episode that has `frames`, as packets: the first frame of a page is the page, the
+    /// others are empty.
+    pub(super) fn packets(
+        &self,
+        path: &Path,
+        frames: &Range<u64>,
+        wanted: Range<u64>,
+    ) -> Result<Vec<Vec<u8>>> {
+        let file = self.files.get(path.to_owned(), || open_packets(path))?;
+        let plan = || {
+            let pages = file.pages(frames);
+            pages.map_err(|what| ImportError::corrupt(path, "video", what))
+        };
+        let pages = self.pages.get((path.to_owned(), frames.clone()), plan)?;
+        let mut next = pages.partition_point(|page| page.frames.start < wanted.start);
+        let mut out = Vec::new();
+        for frame in wanted {
+            let page = pages.get(next).filter(|page| page.frames.start == frame);
+            out.push(match page {
+                Some(page) => file.page_bytes(page)?,
+                None => Vec::new(),
+            });
+            next += usize::from(page.is_some());
+        }
+        Ok(out)
+    }
+
+    /// Reads the same frames as pixels.
+    pub(super) fn decoded_packets(
+        &self,
+        path: &Path,
+        frames: &Range<u64>,
+        wanted: Range<u64>,
+    ) -> Result<Vec<u8>> {
+        let file = self.files.get(path.to_owned(), || open_packets(path))?;
+        let wanted = frames.start + wanted.start..frames.start + wanted.end;
+        let mut pixels = Vec::new();
+        self.pixels.read(&file, frames, wanted, &mut pixels)?;
+        Ok(pixels)
     }
 
     /// Drops what the walk cached.
@@ -130,6 +217,13 @@ impl Cameras {
         }
         waiting.push(decoder);
     }
+}
+
+fn open_packets(path: &Path) -> Result<PacketFile> {
+    PacketFile::open(path).map_err(|why| match why {
+        NotCarried::Because(what) => ImportError::corrupt(path, "video", what),
+        NotCarried::NoDecoder(what) => no_decoder(path, &VideoError::NoDecoder { what }),
+    })
 }
 
 fn to_import(path: &Path, error: VideoError) -> ImportError {

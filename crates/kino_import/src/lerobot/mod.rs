@@ -113,6 +113,14 @@ impl ReadFrames for LeRobotStream {
         } = &*self.dataset;
         Ok(match &self.origin {
             Origin::Tasks(runs) => FrameBuf::Bytes(tasks_at(runs, frames)),
+            Origin::Video { file, first } if stream.video.is_some() => {
+                let (file, all) = (root.join(file), *first..first + stream.frames);
+                if stream.carried {
+                    FrameBuf::Bytes(cameras.packets(&file, &all, frames)?)
+                } else {
+                    FrameBuf::Values(cameras.decoded_packets(&file, &all, frames)?)
+                }
+            }
             Origin::Video { file, first } => {
                 let mut pixels = Vec::new();
                 let (start, end) = (first + frames.start, first + frames.end);

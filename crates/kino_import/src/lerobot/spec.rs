@@ -13,11 +13,12 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kino_codec::{Dtype, FrameType};
+use kino_codec::{Dtype, FrameType, VideoCoding};
 use kino_dataset::Kind;
 use kino_parquet::{Column, Form, Leaf, ParquetFile};
 use serde_json::{Map, Value};
 
+use super::cameras::Camera;
 use super::ends::{End, Ends};
 use super::frames::ColumnAt;
 use super::images::{self, Becomes};
@@ -186,14 +187,15 @@ impl SpecBuilder<'_> {
                 continue;
             }
             match self.dataset.cameras.look(&path)? {
-                Ok(info) => self.camera(key, file, &info),
+                Ok(camera) => self.camera(key, file, &camera),
                 Err(what) => self.note(place, what, Action::Skipped),
             }
         }
         Ok(())
     }
 
-    fn camera(&mut self, key: &str, file: PathBuf, info: &VideoInfo) {
+    fn camera(&mut self, key: &str, file: PathBuf, camera: &Camera) {
+        let info = &camera.info;
         let place = file.to_string_lossy().into_owned();
         let frames = self.rows.end - self.rows.start;
         let first = match self.first_frame(key, info) {
@@ -230,13 +232,35 @@ impl SpecBuilder<'_> {
         match frame.and_then(images::check_size) {
             Ok(frame) => {
                 self.videos.push(file.clone());
+                let video = self.coding(&file, first..first + frames, camera);
                 let mut spec = self.stream(key, kind, frame, Origin::Video { file, first });
+                spec.carried = video.is_some();
+                spec.video = video;
                 if kind == Kind::Depth {
                     spec.attributes = depth_words(self.meta.features.get(key));
                 }
                 self.streams.push(spec);
             }
             Err(what) => self.note(file.to_string_lossy().into_owned(), what, Action::Skipped),
+        }
+    }
+
+    /// The coding of an episode's packets if they can be stored as they are; if not, it is noted why.
+    fn coding(&mut self, file: &Path, frames: Range<u64>, camera: &Camera) -> Option<VideoCoding> {
+        let path = self.dataset.root.join(file);
+        let check = |coding: &VideoCoding| {
+            let pages = self.dataset.cameras.check_pages(&path, frames);
+            pages.map(|()| *coding)
+        };
+        match camera.coding.as_ref().map_err(Clone::clone).and_then(check) {
+            Ok(coding) => Some(coding),
+            Err(why) => {
+                let place = file.to_string_lossy().into_owned();
+                let what =
+                    format!("is decoded and stored as images, which takes more bytes: it {why}");
+                self.note(place, what, Action::Noted);
+                None
+            }
         }
     }
 

@@ -1,0 +1,239 @@
+//! Video files whose packets are stored as they are: which packets a range of frames needs, in pages.
+//!
+//! ```text
+//! file-000.mp4    I P B B P  I P B B P  I …        packets in decode order
+//! access points   ▲          ▲          ▲          where decoding can begin (access.rs)
+//! pages           |          |          |          whole groups, up to 30 frames or 256 KiB (pages.rs)
+//! ```
+//!
+//! An episode may begin and end inside a group: its first page begins with the packets of the whole group up to it,
+//! whose images are not shown. A file that cannot be carried says why, and is decoded instead.
+
+mod access;
+mod pages;
+mod pixels;
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use kino_codec::{
+    CodecError, ContainerColor, Dtype, FrameType, VideoCoding, VideoColor, VideoPacket, VideoPage,
+    probe_video,
+};
+use kino_sync::Mutex;
+
+use crate::error::{ImportError, Result};
+use crate::files::{self, ReadingPath};
+use crate::mp4::{Mp4Chroma, Mp4Codec, Mp4Track, read_mp4};
+use crate::video::{Pixels, VideoInfo};
+
+pub(crate) use pages::PagePlan;
+pub(crate) use pixels::PixelReaders;
+
+use access::access_points;
+use pages::{Groups, PlannedPacket};
+
+/// A video file whose packets can be stored as they are.
+#[derive(Debug)]
+pub(crate) struct PacketFile {
+    path: PathBuf,
+    file: Mutex<File>,
+    track: Mp4Track,
+    groups: Groups,
+    coding: VideoCoding,
+    color: VideoColor,
+    frame: FrameType,
+}
+
+/// Why the packets of a file cannot be stored as they are.
+#[derive(Debug)]
+pub(crate) enum NotCarried {
+    /// What is in the way, as a predicate of the file.
+    Because(String),
+    /// A library that decodes it is missing, so that it cannot be checked either.
+    NoDecoder(String),
+}
+
+impl PacketFile {
+    /// Opens a file, finds its groups and decodes its first image.
+    pub(crate) fn open(path: &Path) -> Result<Self, NotCarried> {
+        let because = NotCarried::Because;
+        let track = read_mp4(path).map_err(|error| because(error.what()))?;
+        let coding = coding_of(&track)?;
+        let frame = frame_of(&track)?;
+        let (mut file, _) = files::open_with_len(path)
+            .reading(path)
+            .map_err(|error| because(error.what()))?;
+        let starts = access_points(&track, coding, &mut file)
+            .map_err(|error| because(format!("cannot be read ({error})")))?;
+        let groups = Groups::new(&track.samples, starts).map_err(because)?;
+        let mut opened = Self {
+            path: path.to_owned(),
+            file: Mutex::new(file),
+            track,
+            groups,
+            coding,
+            color: VideoColor::default(),
+            frame,
+        };
+        opened.color = opened.probe()?;
+        Ok(opened)
+    }
+
+    /// Decodes the first image.
+    fn probe(&self) -> Result<VideoColor, NotCarried> {
+        let first = self.groups.first_packet();
+        let packet = self.read(first..first + 1);
+        let packet = packet.map_err(|error| NotCarried::Because(error.what()))?;
+        let page = VideoPage {
+            config: &self.track.config,
+            color: VideoColor::default(),
+            packets: vec![VideoPacket {
+                bytes: &packet,
+                frame: Some(0),
+                starts_group: true,
+            }],
+        };
+        let said = self.track.color.map(|color| ContainerColor {
+            matrix: Some(color.matrix),
+            is_full_range: color.is_full_range,
+        });
+        let probed = probe_video(self.coding, &self.frame, &page, said.unwrap_or_default());
+        probed.map_err(|error| match error {
+            CodecError::Unavailable { what, .. } => NotCarried::NoDecoder(what),
+            CodecError::Corrupt { what, .. } => {
+                NotCarried::Because(format!("cannot be stored as it is: {what}"))
+            }
+            other => NotCarried::Because(format!("cannot be stored as it is: {other}")),
+        })
+    }
+
+    pub(crate) fn coding(&self) -> VideoCoding {
+        self.coding
+    }
+
+    /// The type of its frames.
+    pub(crate) fn frame(&self) -> &FrameType {
+        &self.frame
+    }
+
+    /// Size, pixel format and times.
+    pub(crate) fn info(&self) -> VideoInfo {
+        let scale = i128::from(self.track.timescale.max(1));
+        let mut times: Vec<_> = self.groups.times().collect();
+        for time in &mut times {
+            // To the nearest nanosecond.
+            let ns = (i128::from(*time) * 2_000_000_000 + scale).div_euclid(2 * scale);
+            *time = i64::try_from(ns).unwrap_or(i64::MAX);
+        }
+        let is_deep = self.frame.as_values().map(kino_codec::ValueType::dtype) == Some(Dtype::U16);
+        VideoInfo {
+            height: usize::from(self.track.height),
+            width: usize::from(self.track.width),
+            pixels: if is_deep {
+                Pixels::Grey16
+            } else {
+                Pixels::Rgb8
+            },
+            times_ns: times,
+        }
+    }
+
+    /// The pages of a range of frames, by their number in presentation order; or why there are none.
+    pub(crate) fn pages(&self, frames: &Range<u64>) -> Result<Vec<PagePlan>, String> {
+        self.groups.pages(&self.track.samples, &self.frame, frames)
+    }
+
+    /// The bytes of a page.
+    pub(crate) fn page_bytes(&self, plan: &PagePlan) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        for run in plan.runs() {
+            bytes.append(&mut self.read(run)?);
+        }
+        let mut rest = bytes.as_slice();
+        let mut packet = |planned: &PlannedPacket| {
+            let size = self.track.samples[planned.sample].size as usize;
+            let (bytes, after) = rest.split_at(size.min(rest.len()));
+            rest = after;
+            VideoPacket {
+                bytes,
+                frame: planned.frame,
+                starts_group: planned.starts_group,
+            }
+        };
+        let packets = plan.packets.iter().map(&mut packet).collect();
+        let page = VideoPage {
+            config: &self.track.config,
+            color: self.color,
+            packets,
+        };
+        Ok(page.to_bytes())
+    }
+
+    /// Reads consecutive packets, one after the other.
+    fn read(&self, samples: Range<usize>) -> Result<Vec<u8>> {
+        let samples = &self.track.samples[samples];
+        let total: u64 = samples.iter().map(|sample| u64::from(sample.size)).sum();
+        let mut out = Vec::with_capacity(usize::try_from(total).unwrap_or(0));
+        let mut file = self.file.lock();
+        let mut left = samples;
+        while let Some(first) = left.first() {
+            // Packets that follow each other in the file are read at once.
+            let mut end = first.offset;
+            let run = left.iter().take_while(|sample| {
+                let follows = sample.offset == end;
+                end = sample.offset + u64::from(sample.size);
+                follows
+            });
+            let count = run.count();
+            let bytes: u64 = left[..count].iter().map(|one| u64::from(one.size)).sum();
+            file.seek(SeekFrom::Start(first.offset))
+                .reading(&self.path)?;
+            let got = (&mut *file).take(bytes).read_to_end(&mut out);
+            if got.reading(&self.path)? as u64 != bytes {
+                return Err(ImportError::corrupt(&self.path, "video", "is truncated"));
+            }
+            left = &left[count..];
+        }
+        Ok(out)
+    }
+}
+
+fn coding_of(track: &Mp4Track) -> Result<VideoCoding, NotCarried> {
+    Ok(match track.codec {
+        Mp4Codec::Av1 => VideoCoding::Av1,
+        Mp4Codec::H264 => VideoCoding::H264,
+        Mp4Codec::Hevc => VideoCoding::Hevc,
+        Mp4Codec::Vp9 => VideoCoding::Vp9,
+        Mp4Codec::Mp4v { object_type: 0x20 } => VideoCoding::Mpeg4,
+        Mp4Codec::Mp4v { object_type } => {
+            let what = format!("is coded as MPEG-4 object type {object_type:#04x}");
+            return Err(NotCarried::Because(what));
+        }
+        Mp4Codec::Other { fourcc } => {
+            let what = format!("is coded as `{}`", fourcc.escape_ascii());
+            return Err(NotCarried::Because(what));
+        }
+    })
+}
+
+/// The type of the frames: RGB of 8 bits, or gray of more, which is depth.
+fn frame_of(track: &Mp4Track) -> Result<FrameType, NotCarried> {
+    let (height, width) = (usize::from(track.height), usize::from(track.width));
+    let frame = match track.pixels {
+        Some(pixels) if pixels.bit_depth > 8 && pixels.chroma == Mp4Chroma::Gray => {
+            FrameType::values(Dtype::U16, &[height, width])
+        }
+        Some(pixels) if pixels.bit_depth > 8 || pixels.chroma == Mp4Chroma::Yuv440 => {
+            let what = format!(
+                "has {}-bit color images; only 8-bit color and gray depth are stored as they are",
+                pixels.bit_depth
+            );
+            return Err(NotCarried::Because(what));
+        }
+        _ => FrameType::values(Dtype::U8, &[height, width, 3]),
+    };
+    frame.map_err(|error| NotCarried::Because(error.to_string()))
+}
