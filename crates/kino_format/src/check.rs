@@ -17,6 +17,7 @@ use crate::layout::{
 };
 use crate::records::{ClockRecord, NONE, StreamRecord};
 use crate::schema::{Schema, StreamSchema};
+use std::collections::HashSet;
 
 impl EpisodeIndex {
     /// Checks all records against each other, the schema and the `pages_len` bytes of pages.
@@ -30,12 +31,11 @@ impl EpisodeIndex {
             let clock = self.check_clock(idx)?;
             self.check_run(Run::of_clock(&clock), &mut named)?;
         }
-        let mut seen = vec![false; schema.streams.len()];
+        let mut seen = HashSet::with_capacity(self.stream_count());
         for idx in 0..self.stream_count() {
             let (stream, described) = self.check_stream(idx, schema)?;
-            match seen.get_mut(stream.stream as usize) {
-                Some(seen) if !*seen => *seen = true,
-                _ => return Err(wrong("stream", idx, "appears in the episode twice")),
+            if !seen.insert(described.name.as_str()) {
+                return Err(wrong("stream", idx, "appears in the episode twice"));
             }
             self.check_run(Run::of_stream(&stream), &mut named)?;
             self.check_sizes(idx, &stream, described)?;

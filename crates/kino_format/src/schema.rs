@@ -148,12 +148,14 @@ impl Schema {
         for stream in &self.streams {
             stream.check()?;
         }
-        let mut names: Vec<_> = self.streams.iter().map(|stream| &stream.name).collect();
-        names.sort_unstable();
-        match names.windows(2).find(|pair| pair[0] == pair[1]) {
+        // Episodes may store a stream with different codecs.
+        let stored = |stream: &StreamSchema| (stream.name.clone(), stream.codec.clone());
+        let mut all: Vec<_> = self.streams.iter().map(stored).collect();
+        all.sort_unstable();
+        match all.windows(2).find(|pair| pair[0] == pair[1]) {
             Some(pair) => Err(invalid(
                 "schema",
-                format!("stream `{}` is listed twice", pair[0]),
+                format!("stream `{}` is listed twice with the same codec", pair[0].0),
             )),
             None => Ok(()),
         }

@@ -13,6 +13,9 @@ use super::size::Size;
 /// The header of `av1C` before its OBUs.
 const AV1_HEADER: usize = 4;
 
+/// How much larger a side may be in a decoder's memory.
+const EDGES: usize = 256;
+
 /// A decoder of one stream.
 pub(super) enum Engine {
     /// rav1d, and the number of the last packet.
@@ -26,8 +29,8 @@ pub(super) type Put<'a> = dyn FnMut(usize, &Picture<'_>) -> Result<()> + 'a;
 
 impl Engine {
     pub(super) fn new(coding: VideoCoding, config: &[u8], size: Size) -> Result<Self> {
-        // Coded sides are whole blocks, so that an image may have a few more pixels than are shown.
-        let pixels = size.height.next_multiple_of(128) * size.width.next_multiple_of(128);
+        // Coded images are whole blocks, and decoders add edges to them.
+        let pixels = (size.height + EDGES) * (size.width + EDGES);
         if coding == VideoCoding::Av1 && !size.is_deep() {
             let pixels = u32::try_from(pixels)
                 .map_err(|_| corrupt(NAME, "its images are too large for AV1"))?;

@@ -1,0 +1,142 @@
+"""Video that is stored as it is: every frame against PyAV's own decoder, for the files that people really have."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import kinograph
+from optional import optional
+
+av = optional("av")
+
+FRAMES = 60
+CAMERA = "observation.images.front"
+
+#: Every image losslessly.
+LOSSLESS = {"stream": [{"kind": "image", "codec": "predict"}]}
+
+#: Encoder, options, pixel format: what LeRobot, FFmpeg's command line, OpenCV, imageio and phones write.
+CODERS = {
+    "av1_lerobot": ("libsvtav1", {"g": "2", "crf": "30"}, "yuv420p"),
+    "av1_hidden_images": ("libsvtav1", {"g": "24", "crf": "40"}, "yuv420p"),
+    "av1_grain": ("libsvtav1", {"g": "20", "svtav1-params": "film-grain=8"}, "yuv420p"),
+    "h264_default": ("libx264", {}, "yuv420p"),
+    "h264_b_frames": ("libx264", {"g": "12", "bf": "3", "b-pyramid": "normal"}, "yuv420p"),
+    "h264_baseline": ("libx264", {"profile": "baseline", "g": "7"}, "yuv420p"),
+    "h264_intra": ("libx264", {"g": "1"}, "yuv420p"),
+    "h264_open": ("libx264", {"x264-params": "open-gop=1:keyint=12:min-keyint=12:bframes=3"}, "yuv420p"),
+    "h264_422": ("libx264", {"g": "12"}, "yuv422p"),
+    "h264_full_range": ("libx264", {"g": "12"}, "yuvj420p"),
+    "hevc_open": ("libx265", {"x265-params": "keyint=12:min-keyint=12:bframes=3:open-gop=1"}, "yuv420p"),
+    "hevc_closed": ("libx265", {"x265-params": "keyint=12:bframes=3:open-gop=0"}, "yuv420p"),
+    "vp9": ("libvpx-vp9", {"g": "20", "lag-in-frames": "16", "auto-alt-ref": "1"}, "yuv420p"),
+    "mpeg4_opencv": ("mpeg4", {"g": "12"}, "yuv420p"),
+    "mpeg4_b_frames": ("mpeg4", {"g": "12", "bf": "2"}, "yuv420p"),
+}
+
+
+def scene(count=FRAMES, height=120, width=160):
+    """A moving picture with some noise."""
+    random = np.random.default_rng(1)
+    large = np.kron(random.integers(0, 256, (20, 24, 3)), np.ones((16, 16, 1), int))
+    for t in range(count):
+        shot = large[t : t + height, t : t + width] + random.integers(-8, 8, (height, width, 3))
+        yield np.clip(shot, 0, 255).astype(np.uint8)
+
+
+def make_video(path, coder, pts=lambda t: t, matrix=None, size=(120, 160)):
+    """Write a video with this coder."""
+    name, options, pixels = CODERS[coder]
+    with av.open(str(path), "w") as container:
+        try:
+            stream = container.add_stream(name, rate=30, options=options)
+        except (ValueError, av.FFmpegError) as error:
+            pytest.skip(f"this PyAV has no {name}: {error}")
+        stream.height, stream.width, stream.pix_fmt = *size, pixels
+        if matrix is not None:
+            stream.codec_context.colorspace = matrix
+        for t, shot in enumerate(scene(FRAMES, *size)):
+            frame = av.VideoFrame.from_ndarray(shot, format="rgb24").reformat(format=pixels)
+            frame.pts = pts(t)
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode(None))
+    return path
+
+
+def decode(path):
+    """Every frame in presentation order, by PyAV."""
+    with av.open(str(path)) as container:
+        return np.stack([frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)])
+
+
+def write_dataset(root, lengths, fps=30, shift=0):
+    """A LeRobot dataset of v3.0 whose episodes are in one video file, which is yet to be written; returns its path."""
+    total = sum(lengths)
+    index = [number for number, length in enumerate(lengths) for _ in range(length)]
+    frame = [t for length in lengths for t in range(length)]
+    starts = np.cumsum([shift, *lengths])
+    columns = {
+        "timestamp": pa.array([t / fps for t in frame], pa.float32()),
+        "frame_index": pa.array(frame, pa.int64()),
+        "episode_index": pa.array(index, pa.int64()),
+        "index": pa.array(range(total), pa.int64()),
+        "task_index": pa.array([0] * total, pa.int64()),
+    }
+    count = len(lengths)
+    episodes = {
+        "episode_index": list(range(count)),
+        "tasks": [["pour"]] * count,
+        "length": list(lengths),
+        "data/chunk_index": [0] * count,
+        "data/file_index": [0] * count,
+        f"videos/{CAMERA}/chunk_index": [0] * count,
+        f"videos/{CAMERA}/file_index": [0] * count,
+        f"videos/{CAMERA}/from_timestamp": [start / fps for start in starts[:-1]],
+        f"videos/{CAMERA}/to_timestamp": [end / fps for end in starts[1:]],
+    }
+    info = {
+        "codebase_version": "v3.0",
+        "fps": fps,
+        "features": {CAMERA: {"dtype": "video", "shape": [120, 160, 3]}},
+        "data_path": "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet",
+        "video_path": "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4",
+    }
+    for folder in ("meta/episodes/chunk-000", "data/chunk-000", f"videos/{CAMERA}/chunk-000"):
+        (root / folder).mkdir(parents=True)
+    pq.write_table(pa.table(columns), root / "data/chunk-000/file-000.parquet")
+    pq.write_table(pa.table(episodes), root / "meta/episodes/chunk-000/file-000.parquet")
+    pq.write_table(pa.table({"task_index": [0], "task": ["pour"]}), root / "meta/tasks.parquet")
+    (root / "meta/info.json").write_text(json.dumps(info))
+    return root / f"videos/{CAMERA}/chunk-000/file-000.mp4"
+
+
+def stream_of(dataset, name=CAMERA):
+    return next(stream for stream in dataset.streams.values() if stream.name == name)
+
+
+@pytest.mark.parametrize("coder", CODERS)
+def test_carried_frames_are_those_of_pyav_and_so_are_decoded_ones(coder, tmp_path):
+    """Episodes begin and end anywhere in the file; a carried and a lossless copy are equal to PyAV's frames."""
+    lengths = (13, 1, 29, FRAMES - 43)
+    path = make_video(write_dataset(tmp_path / "source", lengths), coder)
+    expected = decode(path)
+    packed = kinograph.pack(tmp_path / "source", tmp_path / "carried.kino")
+    assert not [defect for defect in packed.defects if "decoded" in defect.what]
+    kinograph.pack(tmp_path / "source", tmp_path / "lossless.kino", plan=LOSSLESS)
+    carried = kinograph.open(tmp_path / "carried.kino")
+    lossless = kinograph.open(tmp_path / "lossless.kino")
+    start = 0
+    random = np.random.default_rng(2)
+    for episode, length in enumerate(lengths):
+        wanted = expected[start : start + length]
+        for dataset in (carried, lossless):
+            assert np.array_equal(dataset[episode][CAMERA][:], wanted), (coder, episode)
+        for _ in range(8):
+            first = int(random.integers(0, length))
+            stop = int(random.integers(first, length)) + 1
+            found = carried[episode][CAMERA][first:stop]
+            assert np.array_equal(found, wanted[first:stop]), (coder, episode, first, stop)
+        start += length
