@@ -7,6 +7,7 @@ import json
 import math
 import operator
 import os
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, SupportsIndex, TypeVar, get_args, overload
@@ -17,7 +18,13 @@ import numpy.typing as npt
 from kinograph import _core
 from kinograph._arguments import to_list, to_whole, to_word
 from kinograph._episode import Episode, rates_text
-from kinograph._errors import InvalidArgumentError, KinographError, NotFoundError
+from kinograph._errors import (
+    InvalidArgumentError,
+    KinographError,
+    KinographWarning,
+    NotFoundError,
+    outside,
+)
 from kinograph._order import LastBatch, Order, Source
 from kinograph._requests import (
     check_options,
@@ -76,6 +83,9 @@ class Dataset:
         self._core = _core.Dataset(self._path, None if version is None else operator.index(version))
         self._table = EpisodeTable(self._core)
         self._stats: dict[str, StreamStats] | None = None
+        for why in self._core.missing_decoders():
+            text = f"{self._path} has frames that cannot be decoded here: {why}"
+            warnings.warn(text, KinographWarning, stacklevel=outside())
 
     @property
     def path(self) -> Path:

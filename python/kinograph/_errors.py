@@ -4,6 +4,8 @@
 Messages contain names of streams and episodes from files, so terminal control characters in them are escaped.
 """
 
+import pathlib
+import sys
 from typing import Any
 
 
@@ -76,3 +78,12 @@ def _shown(message: Any) -> str:  # noqa: ANN401 (any object can be an exception
     from kinograph import _core  # noqa: PLC0415
 
     return _core.escape(str(message))
+
+
+def outside() -> int:
+    """Count the frames up to the first that is not of this package, for a warning that names the user's line."""
+    package = str(pathlib.Path(__file__).parent)
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
+        frame, level = frame.f_back, level + 1
+    return level

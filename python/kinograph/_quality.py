@@ -5,12 +5,10 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import pathlib
-import sys
 import warnings
 
 from kinograph import _core
-from kinograph._errors import KinographWarning
+from kinograph._errors import KinographWarning, outside
 from kinograph._order import Order
 from kinograph._shuffle import describe, show_bytes
 
@@ -52,20 +50,11 @@ class ShuffleQuality:
             f'to decode less use memory="{show_bytes(self.memory_needed)}", a smaller image size, or smaller groups, '
             "shuffle=kinograph.Shuffle(episodes=...), which mix less",
             KinographWarning,
-            stacklevel=_outside(),
+            stacklevel=outside(),
         )
 
     def _name(self) -> str:
         return self.shuffle if self.shuffle == "global shuffle" else f"loader {self.shuffle}"
-
-
-def _outside() -> int:
-    """Count the frames up to the one that made the loader, for a warning that names its line."""
-    package = str(pathlib.Path(__file__).parent)
-    frame, level = sys._getframe(1), 1
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
-        frame, level = frame.f_back, level + 1
-    return level
 
 
 def find_quality(order: Order, samples: list[list[_core.Samples]], options: str) -> ShuffleQuality:

@@ -105,6 +105,14 @@ impl Dataset {
             .read_range(&FileKind::Shard.key(hash), range)
     }
 
+    /// The streams that cannot be decoded in this process, each with what is missing and how to get it.
+    pub fn missing_decoders(&self) -> Vec<DatasetError> {
+        let streams = self.inner.manifest.streams.iter();
+        streams
+            .filter_map(|stream| stream.check_decoder().err())
+            .collect()
+    }
+
     /// The folder.
     pub fn path(&self) -> &Path {
         self.inner.store.root()

@@ -18,7 +18,7 @@ use kino_codec::FrameType;
 use kino_format::{FORMAT_VERSION, Kind, StreamSchema};
 use serde::{Deserialize, Serialize};
 
-use crate::error::{DatasetError, Result, corrupt, format_at, invalid};
+use crate::error::{DatasetError, Result, codec_at, corrupt, format_at, invalid};
 use crate::hash::Hash;
 
 /// Upper limit of the size of a manifest.
@@ -110,6 +110,19 @@ impl StreamSummary {
             codec: String::new(),
         };
         schema.frame_type().map_err(format_at("manifest"))
+    }
+
+    /// Fails if this process cannot decode the stream, because of a library that is missing.
+    pub(crate) fn check_decoder(&self) -> Result<()> {
+        let frame = self.frame_type()?;
+        for codec in &self.codecs {
+            let place = || format!("stream `{}`", self.name);
+            // A codec that is unknown is an error of the page that has it.
+            if let Ok(codec) = kino_codec::codec(codec) {
+                codec.check_decoder(&frame).map_err(codec_at(place()))?;
+            }
+        }
+        Ok(())
     }
 
     /// Refuses a name or type that no shard can have, and invalid error measures.

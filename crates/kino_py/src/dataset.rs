@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde_json::{Value, json};
 
-use crate::errors::to_py;
+use crate::errors::{message, to_py};
 use crate::stream::Stream;
 use crate::table::column_values;
 
@@ -57,6 +57,12 @@ impl Dataset {
     /// All versions of the dataset.
     fn versions(&self, py: Python<'_>) -> PyResult<Vec<u64>> {
         py.detach(|| self.inner.versions()).map_err(to_py)
+    }
+
+    /// Why streams cannot be decoded in this process.
+    fn missing_decoders(&self) -> Vec<String> {
+        let missing = self.inner.missing_decoders();
+        missing.iter().map(|why| message(why)).collect()
     }
 
     /// The dataset's attributes, as JSON.

@@ -68,7 +68,7 @@ fn raise(kind: ErrorKind, error: &(dyn Error + 'static)) -> PyErr {
 }
 
 /// The error and its causes, outermost first.
-fn message(error: &(dyn Error + 'static)) -> String {
+pub(crate) fn message(error: &(dyn Error + 'static)) -> String {
     let mut message = error.to_string();
     for cause in causes(error).skip(1) {
         let text = cause.to_string();

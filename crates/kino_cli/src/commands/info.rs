@@ -143,6 +143,13 @@ fn streams(dataset: &Dataset) -> String {
     if costs.costs().is_empty() {
         text.push_str("No decode timings for this machine yet: run `kinograph bench codecs`.\n");
     }
+    for missing in dataset.missing_decoders() {
+        let causes: Vec<_> = anyhow::Error::from(missing)
+            .chain()
+            .map(ToString::to_string)
+            .collect();
+        text.push_str(&format!("cannot be decoded here: {}\n", causes.join(": ")));
+    }
     let protected = dataset
         .manifest()
         .streams

@@ -255,6 +255,25 @@ mod tests {
     }
 
     #[test]
+    fn never_change_these_constants() {
+        // The table of spec/codecs/video.md.
+        let expected = [
+            [9539, 128, 13_075, 16_525, -3209, -6660],
+            [8192, 0, 11_485, 14_516, -2819, -5850],
+            [9539, 128, 14_686, 17_305, -1747, -4366],
+            [8192, 0, 12_901, 15_201, -1534, -3835],
+            [9539, 128, 13_752, 17_545, -1535, -5328],
+            [8192, 0, 12_080, 15_412, -1348, -4680],
+        ];
+        for (color, expected) in VideoColor::all().zip(expected) {
+            let made = Conversion::new(color);
+            let factors = [made.red_v, made.blue_u, made.green_u, made.green_v];
+            assert_eq!((made.luma, made.black), (expected[0], expected[1]));
+            assert_eq!(factors, expected[2..], "{color:?}");
+        }
+    }
+
+    #[test]
     fn gray_is_a_color_without_chroma() {
         let y: Vec<u8> = (0..=255).collect();
         for color in VideoColor::all() {

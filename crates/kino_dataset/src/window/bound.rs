@@ -83,6 +83,7 @@ impl Bound {
         let Some(summary) = all.iter().find(|stream| stream.name == name) else {
             return Err(unknown_stream(&wanted_by(), name, all));
         };
+        summary.check_decoder()?;
         self.streams.push(BoundStream {
             name: name.to_owned(),
             kind: summary.kind,

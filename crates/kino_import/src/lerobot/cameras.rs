@@ -99,9 +99,7 @@ impl Cameras {
                 })))
             }
             (Err(VideoError::Damaged { what }), _) => Ok(Err(what)),
-            (Err(_), NotCarried::NoDecoder(what)) => {
-                Err(no_decoder(path, &VideoError::NoDecoder { what }))
-            }
+            (Err(_), NotCarried::NoDecoder(what)) => Err(no_ffmpeg(path, &what)),
             (Err(error), NotCarried::Because(_)) => Err(no_decoder(path, &error)),
         }
     }
@@ -222,7 +220,7 @@ impl Cameras {
 fn open_packets(path: &Path) -> Result<PacketFile> {
     PacketFile::open(path).map_err(|why| match why {
         NotCarried::Because(what) => ImportError::corrupt(path, "video", what),
-        NotCarried::NoDecoder(what) => no_decoder(path, &VideoError::NoDecoder { what }),
+        NotCarried::NoDecoder(what) => no_ffmpeg(path, &what),
     })
 }
 
@@ -240,4 +238,10 @@ fn no_decoder(path: &Path, error: &VideoError) -> ImportError {
         &format!("cannot be decoded: {error}"),
         "run `pip install 'kinograph[video]'` and pack with the `kinograph` that pip installs",
     )
+}
+
+/// `what` says what to install.
+fn no_ffmpeg(path: &Path, what: &str) -> ImportError {
+    let what = format!("cannot be decoded: {what}");
+    ImportError::unsupported(path, "video", &what, "then pack again")
 }

@@ -452,7 +452,6 @@ impl Videos for Raw {
                 height,
                 width,
                 pixels: Pixels::Rgb8,
-                rate_hz: head[2],
                 times_ns: (0..frames).map(|frame| frame * period).collect(),
             },
             pixels: pixels.to_vec(),

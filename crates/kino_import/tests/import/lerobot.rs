@@ -61,7 +61,6 @@ impl Videos for StandIn {
             height: 48,
             width: 64,
             pixels: Pixels::Rgb8,
-            rate_hz: 30.0,
             times_ns: (0..frames).map(time).collect(),
         })))
     }
@@ -174,7 +173,14 @@ fn kinds_clocks_and_attributes_are_kept() {
 
 #[test]
 fn without_a_decoder_the_error_names_the_extra() {
-    let error = refused(&fixture("lerobot/v2.1"), &ImportOptions::default());
+    let (_folder, root) = copy("lerobot/v2.1");
+    // AV1 in MP4 needs none, but other files do.
+    fs::write(
+        root.join(FRONT).join("episode_000000.mp4"),
+        b"a file of AVI",
+    )
+    .unwrap();
+    let error = refused(&root, &ImportOptions::default());
     assert!(matches!(error, ImportError::Unsupported { .. }));
     assert!(
         error.to_string().contains("pip install 'kinograph[video]'"),
@@ -221,11 +227,28 @@ fn missing_short_and_long_videos_are_defects_of_their_episodes() {
     }
 }
 
+/// Has an MP4 file shown at a third of its speed.
+fn slow_down(path: &Path) {
+    let mut file = fs::read(path).unwrap();
+    for name in [b"mvhd", b"mdhd"] {
+        let header = file.windows(4).position(|bytes| bytes == name).unwrap();
+        // Its name, version and flags, and two times.
+        let place = header + 16..header + 20;
+        let scale = u32::from_be_bytes(file[place.clone()].try_into().unwrap());
+        file[place].copy_from_slice(&(scale / 3).to_be_bytes());
+    }
+    fs::write(path, file).unwrap();
+}
+
 #[test]
 fn a_video_with_different_timestamps_is_a_defect() {
     let folder = tempfile::tempdir().unwrap();
     let slow = folder.path().join("slow");
     copy_tree(&fixture("lerobot/v3.0"), &slow);
+    let path = slow.join("videos/observation.images.front/chunk-000");
+    for name in ["file-000.mp4", "file-001.mp4"] {
+        slow_down(&path.join(name));
+    }
     let source = open(&slow);
     let found = surveyed(&source);
     let of_front: Vec<_> = found.iter().filter(|what| what.contains("front")).collect();
