@@ -1,10 +1,10 @@
-"""Writes the seeds of the importers' targets: small recordings of every kind, as the targets expect them.
+"""Writes the seeds of the importers' targets and of H.264: small recordings of every kind, as the targets expect them.
 
     .venv/bin/python fuzz/make_seeds.py      # in the root of the repository, after `make setup`
 
 Its packages are those of scripts/requirements-dev.txt; `lz4` comes with `mcap`, which depends on it.
 
-Some are cut out of the fixtures of `kino_import`, which the original tools wrote. The result is committed in `seeds/`.
+Some are cut out of the fixtures of `kino_import` and `kino_codec`, which the original tools wrote. The result is committed in `seeds/`.
 """
 
 import gzip
@@ -695,6 +695,12 @@ def mp4() -> None:
         seed("import_mp4", name, fixture(f"mp4/files/{name}").read_bytes())
 
 
+def h264() -> None:
+    streams = HERE.parent / "crates/kino_codec/tests/fixtures/h264/streams"
+    for path in sorted(streams.glob("*.bin")):
+        seed("codec_h264", path.stem, path.read_bytes())
+
+
 def lerobot() -> None:
     def parquet(columns: dict, **options) -> bytes:
         out = io.BytesIO()
@@ -926,5 +932,5 @@ def texts() -> None:
     )
 
 
-for write in [hdf5, mcap, zarr, folders, zips, tars, rlds, mds, mp4, lerobot, texts]:
+for write in [hdf5, mcap, zarr, folders, zips, tars, rlds, mds, mp4, h264, lerobot, texts]:
     write()

@@ -221,6 +221,7 @@ mod tests {
             "kino_py",
             "kino_codec",
             "re_rav1d",
+            "rust_h264",
             "parquet",
             "pyo3",
         ] {

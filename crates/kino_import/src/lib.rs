@@ -80,7 +80,8 @@ pub use export::{Cameras, EXPORTERS, ExportOptions, Exported, export};
 pub use formats::FORMATS;
 pub use group::group_defects;
 pub use mp4::{
-    Mp4Chroma, Mp4Codec, Mp4Color, Mp4Orientation, Mp4Pixels, Mp4Sample, Mp4Track, read_mp4,
+    Mp4Chroma, Mp4Codec, Mp4Color, Mp4Header, Mp4Orientation, Mp4Packet, Mp4Pixels, Mp4Sample,
+    Mp4Track, Mp4Writer, copy_mp4, read_mp4,
 };
 pub use open::{ImportOptions, open};
 pub use pack::{PackOptions, Packed, pack};

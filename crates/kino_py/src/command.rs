@@ -1,4 +1,5 @@
-//! Functions of the module: the command line, verifying a dataset, the shape of a JPEG file, where FFmpeg is.
+//! Functions of the module: the command line, verifying a dataset, the shape of a JPEG file, copying a video, where
+//! FFmpeg is.
 
 use std::ffi::OsString;
 use std::ops::ControlFlow;
@@ -8,7 +9,7 @@ use std::time::{Duration, Instant};
 use kino_dataset::Level;
 use pyo3::prelude::*;
 
-use crate::errors::{invalid, to_py};
+use crate::errors::{import_to_py, invalid, to_py};
 use crate::video::videos;
 
 /// How often to check for Ctrl-C while a dataset is verified.
@@ -37,6 +38,13 @@ pub(crate) fn escape(text: &str) -> String {
 pub(crate) fn jpeg_shape(file: &[u8]) -> PyResult<(usize, usize, usize)> {
     let shape = kino_codec::jpeg_shape(file).map_err(|error| invalid(error.to_string()))?;
     Ok(shape.into())
+}
+
+/// Copies the packets of a video into a new MP4 file. Tests compare what is written with what PyAV reads.
+#[pyfunction]
+pub(crate) fn copy_mp4(py: Python<'_>, source: PathBuf, target: PathBuf) -> PyResult<()> {
+    py.detach(|| kino_import::copy_mp4(&source, &target))
+        .map_err(import_to_py)
 }
 
 /// Verifies the newest version of a dataset; returns place and description of all damage.

@@ -25,12 +25,15 @@
 //! | `fragments.rs` | `moof`: more samples |
 //! | `edits.rs` | `elst`: the samples that are shown, and their times |
 //! | `ranks.rs` | the order in which frames are shown |
+//! | `write/` | the other direction: packets → a file |
+//! | `copy.rs` | the packets of a file → another file |
 //!
 //! Lengths in a file are compared with its bytes before anything is allocated: a sample needs an entry in a table, or at
 //! least a byte of the file.
 
 mod boxes;
 mod config;
+mod copy;
 mod description;
 mod edits;
 mod fragments;
@@ -41,6 +44,7 @@ mod scan;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod write;
 
 use std::io::{Read, Seek};
 use std::path::Path;
@@ -48,7 +52,9 @@ use std::path::Path;
 use crate::error::Result;
 use crate::files::{self, ReadingPath};
 use boxes::{Fault, corrupt};
+pub use copy::copy_mp4;
 use movie::Movie;
+pub use write::{Mp4Header, Mp4Packet, Mp4Writer};
 
 /// The video track of an MP4 or QuickTime file.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -14,11 +14,11 @@ use super::key_frames::KeyFrames;
 use super::movie::Movie;
 
 /// More frames than this are refused: 155 hours at 30 Hz.
-const MAX_SAMPLES: usize = 1 << 24;
+pub(super) const MAX_SAMPLES: usize = 1 << 24;
 
 /// The longest time between two frames, or between decoding and showing one, in units of the timescale. FFmpeg takes
 /// longer ones for damage, too.
-const MAX_OFFSET: u32 = 1 << 28;
+pub(super) const MAX_OFFSET: u32 = 1 << 28;
 
 /// A sample as the tables have it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
