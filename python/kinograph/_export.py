@@ -35,7 +35,7 @@ def export(  # noqa: PLR0913 (each is a keyword of its own)
     episodes: Iterable[int | str] | None = None,
     filter: str | None = None,  # noqa: A002 (same name as in `Dataset.windows`)
     on_defect: Literal["error", "keep"] = "error",
-    cameras: Literal["images", "video"] = "images",
+    cameras: Literal["stored", "images", "video"] = "stored",
     progress: Callable[[int, int], object] | None = None,
 ) -> Exported:
     """Write a dataset, or some of its episodes, in another tool's format.
@@ -54,8 +54,9 @@ def export(  # noqa: PLR0913 (each is a keyword of its own)
     :param episodes: export only these episodes, by row or id, in this order.
     :param filter: export only the episodes that match this expression, such as ``"success and frames >= 100"``.
     :param on_defect: ``"error"`` writes nothing if the format cannot hold something, ``"keep"`` writes the rest.
-    :param cameras: ``"images"`` keeps every pixel; ``"video"`` writes video files, which changes pixels
-        (LeRobot only; needs ``pip install 'kinograph[video]'``).
+    :param cameras: ``"stored"`` writes video as video files with the same packets, where the format has video, and
+        everything else as images; ``"images"`` writes images only; ``"video"`` encodes images as video, which changes
+        pixels (LeRobot only; needs ``pip install 'kinograph[video]'``).
     :param progress: called with the bytes of frames done and the total; an exception raised by it stops the
         export, which leaves nothing behind.
     """

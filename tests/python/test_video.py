@@ -84,6 +84,7 @@ def write_dataset(root, lengths, fps=30, shift=0):
         "episode_index": pa.array(index, pa.int64()),
         "index": pa.array(range(total), pa.int64()),
         "task_index": pa.array([0] * total, pa.int64()),
+        "action": pa.array([[t / 7, t / 5] for t in range(total)], pa.list_(pa.float32())),
     }
     count = len(lengths)
     episodes = {
@@ -139,4 +140,46 @@ def test_carried_frames_are_those_of_pyav_and_so_are_decoded_ones(coder, tmp_pat
             stop = int(random.integers(first, length)) + 1
             found = carried[episode][CAMERA][first:stop]
             assert np.array_equal(found, wanted[first:stop]), (coder, episode, first, stop)
+        start += length
+
+
+def packets_of(path):
+    """Bytes and time of every packet in decode order, and the decoder's configuration."""
+    with av.open(str(path)) as container:
+        stream = container.streams.video[0]
+        packets = [packet for packet in container.demux(stream) if packet.size]
+        found = [(bytes(packet), float(packet.pts * stream.time_base)) for packet in packets]
+        return found, bytes(stream.codec_context.extradata or b"")
+
+
+@pytest.mark.parametrize("to", ["lerobot-v2.1", "lerobot-v3"])
+@pytest.mark.parametrize("coder", CODERS)
+def test_an_export_has_the_packets_of_the_source(coder, to, tmp_path):
+    source = make_video(write_dataset(tmp_path / "source", (FRAMES,)), coder)
+    kinograph.pack(tmp_path / "source", tmp_path / "d.kino")
+    exported = kinograph.export(tmp_path / "d.kino", tmp_path / "out", to=to)
+    assert not [defect for defect in exported.defects if CAMERA in defect.place]
+    (path,) = (tmp_path / "out").rglob("*.mp4")
+    before, after = packets_of(source), packets_of(path)
+    assert [data for data, _ in after[0]] == [data for data, _ in before[0]]
+    assert after[1] == before[1]
+    assert np.allclose([time for _, time in after[0]], [time for _, time in before[0]], atol=1e-9)
+    assert np.array_equal(decode(path), decode(source))
+
+
+@pytest.mark.parametrize("coder", CODERS)
+def test_episodes_from_the_middle_of_a_file_are_files_of_their_own(coder, tmp_path):
+    lengths = (13, 1, 29, FRAMES - 43)
+    path = make_video(write_dataset(tmp_path / "source", lengths), coder)
+    expected = decode(path)
+    kinograph.pack(tmp_path / "source", tmp_path / "d.kino")
+    kinograph.export(tmp_path / "d.kino", tmp_path / "out", to="lerobot-v2.1")
+    kinograph.pack(tmp_path / "out", tmp_path / "again.kino")
+    again = kinograph.open(tmp_path / "again.kino")
+    start = 0
+    for episode, length in enumerate(lengths):
+        wanted = expected[start : start + length]
+        file = tmp_path / f"out/videos/chunk-000/{CAMERA}/episode_{episode:06}.mp4"
+        assert np.array_equal(decode(file), wanted), (coder, episode)
+        assert np.array_equal(again[episode][CAMERA][:], wanted), (coder, episode)
         start += length

@@ -180,6 +180,29 @@ impl Stream {
         Ok(found)
     }
 
+    /// Passes the bytes of every page, as they are stored, to `take`, with the frames that it holds.
+    pub fn each_stored_page(
+        &self,
+        mut take: impl FnMut(Range<usize>, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        self.each_page(&(0..self.len()), |_, slice, bytes| {
+            let first = slice.record.first_frame as usize;
+            take(first..first + slice.frames, bytes)
+        })
+    }
+
+    /// The end of the page that holds a frame; frames up to it are cheapest to read together.
+    pub fn page_end(&self, frame: usize) -> usize {
+        let (position, stored) = self.place_of(u32::try_from(frame).unwrap_or(u32::MAX));
+        let stored_at = stored..stored.saturating_add(1);
+        let slice = self
+            .stored(position)
+            .ok()
+            .and_then(|found| found.pages(stored_at).next());
+        let left = slice.map_or(1, |slice| slice.frames - slice.range.start);
+        frame.saturating_add(left).min(self.len())
+    }
+
     /// Where a frame is stored: the index of the stream in the episode, and of the frame in that stream.
     pub fn place_of(&self, frame: u32) -> (usize, u32) {
         let record = self.own.record();

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::spec::CodecSpec;
+
 /// How packets of a video are coded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -36,6 +38,13 @@ impl VideoCoding {
     /// The codec string that stores such packets.
     pub fn codec(self) -> String {
         format!("{}:coding={self}", super::NAME)
+    }
+
+    /// The coding of a codec string, if it is one of video.
+    pub fn of_codec(text: &str) -> Option<Self> {
+        let spec: CodecSpec = text.parse().ok()?;
+        let coding = spec.get("coding").filter(|_| spec.name() == super::NAME)?;
+        Self::parse(coding)
     }
 
     /// The name of FFmpeg's decoder.

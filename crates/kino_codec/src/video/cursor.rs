@@ -7,7 +7,7 @@ use crate::error::{Result, buffer, corrupt};
 use crate::frame::FrameType;
 
 use super::coding::VideoCoding;
-use super::engine::{Engine, Picture};
+use super::engine::{Engine, Numbered, Picture};
 use super::rgb::Conversion;
 use super::size::Size;
 use super::{NAME, ShownOrder, VideoDecoder, VideoPage};
@@ -75,7 +75,10 @@ impl VideoCursor {
                 }
             }
             match page.packets.get(self.next_packet) {
-                Some(packet) => self.engine.send(self.next_packet, packet.bytes)?,
+                Some(packet) => self.engine.send(Numbered {
+                    number: self.next_packet,
+                    packet,
+                })?,
                 None if self.next_packet == page.packets.len() => self.engine.finish()?,
                 None => return Err(corrupt(NAME, "it has fewer images than frames")),
             }

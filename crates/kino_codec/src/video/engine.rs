@@ -1,14 +1,23 @@
-//! Packets to images: rav1d for 8-bit AV1, which is part of this library, and FFmpeg, found at run time, for the rest.
+//! Packets to images.
+//!
+//! | coding | decoder |
+//! |---|---|
+//! | AV1, 8 bits | rav1d, which is part of this library |
+//! | H.264 | FFmpeg if there is one; otherwise the decoder in this library, which takes 4 times as long |
+//! | others | FFmpeg, found at run time |
+//!
+//! All give the same planes, bit for bit.
 
-use kino_ffmpeg::{ColorRange, FfmpegError, Matrix};
+use kino_ffmpeg::{ColorRange, FfmpegError, Matrix, Plane};
 
 use crate::av1::{Frame, Library, Planes};
 use crate::error::{CodecError, Result, corrupt};
+use crate::h264::{H264Decoder, H264Image};
 
-use super::NAME;
 use super::coding::VideoCoding;
 use super::color::UNSPECIFIED;
 use super::size::Size;
+use super::{NAME, VideoPacket};
 
 /// The header of `av1C` before its OBUs.
 const AV1_HEADER: usize = 4;
@@ -20,8 +29,36 @@ const EDGES: usize = 256;
 pub(super) enum Engine {
     /// rav1d, and the number of the last packet.
     Av1(Library, usize),
+    /// The decoder in this library.
+    H264(Box<H264Decoder>),
     /// FFmpeg.
     Ffmpeg(kino_ffmpeg::Decoder),
+}
+
+/// A packet, and what a decoder must know about it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Numbered<'a> {
+    pub(super) number: usize,
+    pub(super) packet: &'a VideoPacket<'a>,
+}
+
+/// Above the number of a packet in a timestamp.
+const NUMBER_BITS: u32 = 32;
+
+impl Numbered<'_> {
+    /// A timestamp from which the number can be told, and by which frames are in the order in which they are shown. An
+    /// image that is not shown comes first: it is dropped whenever it comes.
+    fn timestamp(self) -> i64 {
+        let number = i64::try_from(self.number).unwrap_or(i64::MAX);
+        let frame = self.packet.frame.map_or(0, |frame| frame + 1);
+        (i64::try_from(frame).unwrap_or(0) << NUMBER_BITS) | number
+    }
+}
+
+/// The number of the packet with this timestamp.
+fn number_of(timestamp: i64) -> Result<usize> {
+    let number = timestamp & ((1 << NUMBER_BITS) - 1);
+    usize::try_from(number).map_err(|_| corrupt(NAME, "a decoder returned an image of no packet"))
 }
 
 /// What an image is passed to: the number of its packet, and the image.
@@ -36,6 +73,10 @@ impl Engine {
                 .map_err(|_| corrupt(NAME, "its images are too large for AV1"))?;
             let library = Library::new(pixels, true).map_err(of_video)?;
             return Ok(Self::Av1(library, 0));
+        }
+        if coding == VideoCoding::H264 && !kino_ffmpeg::has_decoder(coding.ffmpeg_decoder()) {
+            let decoder = H264Decoder::new(config, pixels as u64)?;
+            return Ok(Self::H264(Box::new(decoder)));
         }
         let decoder = kino_ffmpeg::Decoder::new(coding.ffmpeg_decoder(), config, pixels as u64);
         decoder.map(Self::Ffmpeg).map_err(of_ffmpeg)
@@ -52,22 +93,22 @@ impl Engine {
                     _ => {}
                 }
             }
+            Self::H264(decoder) => decoder.reset()?,
             Self::Ffmpeg(decoder) => decoder.reset(),
         }
         Ok(())
     }
 
-    /// Sends a packet with its number; all images that are ready must have been received.
-    pub(super) fn send(&mut self, number: usize, packet: &[u8]) -> Result<()> {
+    /// Sends a packet; all images that are ready must have been received.
+    pub(super) fn send(&mut self, sent: Numbered<'_>) -> Result<()> {
+        let bytes = sent.packet.bytes;
         match self {
             Self::Av1(library, last) => {
-                *last = number;
-                library.send(packet).map_err(of_video)
+                *last = sent.number;
+                library.send(bytes).map_err(of_video)
             }
-            Self::Ffmpeg(decoder) => {
-                let pts = i64::try_from(number).unwrap_or(i64::MAX);
-                decoder.send(packet, pts).map_err(of_ffmpeg)
-            }
+            Self::H264(decoder) => decoder.send(bytes, sent.timestamp()),
+            Self::Ffmpeg(decoder) => decoder.send(bytes, sent.timestamp()).map_err(of_ffmpeg),
         }
     }
 
@@ -75,6 +116,10 @@ impl Engine {
     pub(super) fn finish(&mut self) -> Result<()> {
         match self {
             Self::Av1(..) => Ok(()),
+            Self::H264(decoder) => {
+                decoder.finish();
+                Ok(())
+            }
             Self::Ffmpeg(decoder) => decoder.finish().map_err(of_ffmpeg),
         }
     }
@@ -86,6 +131,13 @@ impl Engine {
                 Some(frame) => put(*number, &Picture::of_av1(&frame)?).map(|()| true),
                 None => Ok(false),
             },
+            Self::H264(decoder) => match decoder.receive() {
+                Some(image) => {
+                    let number = number_of(image.pts)?;
+                    put(number, &Picture::of_h264(&image)).map(|()| true)
+                }
+                None => Ok(false),
+            },
             Self::Ffmpeg(decoder) => match decoder.receive().map_err(of_ffmpeg)? {
                 Some(image) => put_ffmpeg(&image, put).map(|()| true),
                 None => Ok(false),
@@ -94,15 +146,15 @@ impl Engine {
     }
 
     /// Decodes packets, of which the first starts a group, and passes on all their images.
-    pub(super) fn decode<'p>(
+    pub(super) fn decode(
         &mut self,
         config: &[u8],
-        packets: impl Iterator<Item = &'p [u8]>,
+        packets: &[VideoPacket<'_>],
         put: &mut Put<'_>,
     ) -> Result<()> {
         self.reset(config)?;
-        for (number, packet) in packets.enumerate() {
-            self.send(number, packet)?;
+        for (number, packet) in packets.iter().enumerate() {
+            self.send(Numbered { number, packet })?;
             while self.receive(put)? {}
         }
         self.finish()?;
@@ -112,8 +164,7 @@ impl Engine {
 }
 
 fn put_ffmpeg(image: &kino_ffmpeg::Image<'_>, put: &mut Put<'_>) -> Result<()> {
-    let number = usize::try_from(image.pts)
-        .map_err(|_| corrupt(NAME, "FFmpeg returned an image of no packet"))?;
+    let number = number_of(image.pts)?;
     if image.is_damaged {
         let what = format!("the image of packet {number} is damaged, says FFmpeg");
         return Err(corrupt(NAME, what));
@@ -149,6 +200,7 @@ pub(super) struct Picture<'a> {
 
 enum Rows<'a> {
     Av1(&'a Frame),
+    H264(&'a H264Image<'a>),
     Ffmpeg(&'a kino_ffmpeg::Image<'a>),
 }
 
@@ -171,6 +223,18 @@ impl<'a> Picture<'a> {
         })
     }
 
+    fn of_h264(image: &'a H264Image<'a>) -> Self {
+        Self {
+            height: image.height,
+            width: image.width,
+            layout: Layout::Yuv420,
+            value_bytes: 1,
+            matrix: to_code(image.matrix),
+            is_full_range: image.range == ColorRange::Full,
+            rows: Rows::H264(image),
+        }
+    }
+
     fn of_ffmpeg(image: &'a kino_ffmpeg::Image<'a>) -> Result<Self> {
         let (layout, value_bytes) = layout_of(image.format).ok_or_else(|| {
             corrupt(
@@ -183,13 +247,7 @@ impl<'a> Picture<'a> {
             width: image.width,
             layout,
             value_bytes,
-            matrix: match image.matrix {
-                Matrix::Unspecified => None,
-                Matrix::Bt601 => Some(6),
-                Matrix::Bt709 => Some(1),
-                Matrix::Bt2020 => Some(9),
-                Matrix::Other(other) => u16::try_from(other).ok(),
-            },
+            matrix: to_code(image.matrix),
             is_full_range: image.range == ColorRange::Full,
             rows: Rows::Ffmpeg(image),
         })
@@ -199,14 +257,29 @@ impl<'a> Picture<'a> {
     pub(super) fn row(&self, plane: usize, y: usize, width: usize) -> &'a [u8] {
         match self.rows {
             Rows::Av1(frame) => frame.row(plane, y, width),
-            Rows::Ffmpeg(image) => {
-                let row = image.plane(plane).and_then(|plane| {
-                    let start = y.checked_mul(plane.stride)?;
-                    plane.bytes.get(start..)?.get(..width * self.value_bytes)
-                });
-                row.unwrap_or_default()
-            }
+            Rows::H264(image) => row_of(image.plane(plane), y, width),
+            Rows::Ffmpeg(image) => row_of(image.plane(plane), y, width * self.value_bytes),
         }
+    }
+}
+
+/// The first bytes of a row; none if they do not exist.
+fn row_of(plane: Option<Plane<'_>>, y: usize, bytes: usize) -> &[u8] {
+    let row = plane.and_then(|plane| {
+        let start = y.checked_mul(plane.stride)?;
+        plane.bytes.get(start..)?.get(..bytes)
+    });
+    row.unwrap_or_default()
+}
+
+/// The code of a matrix in ITU-T H.273, if it is specified.
+fn to_code(matrix: Matrix) -> Option<u16> {
+    match matrix {
+        Matrix::Unspecified => None,
+        Matrix::Bt601 => Some(6),
+        Matrix::Bt709 => Some(1),
+        Matrix::Bt2020 => Some(9),
+        Matrix::Other(other) => u16::try_from(other).ok(),
     }
 }
 

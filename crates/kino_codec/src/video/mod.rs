@@ -128,12 +128,11 @@ impl Codec for Video {
     }
 
     fn check_decoder(&self, frame: &FrameType) -> Result<()> {
-        let is_built_in = self.coding == VideoCoding::Av1 && !Size::new(frame)?.is_deep();
-        if is_built_in || kino_ffmpeg::has_decoder(self.coding.ffmpeg_decoder()) {
+        let size = Size::new(frame)?;
+        let is_built_in = matches!(self.coding, VideoCoding::Av1 | VideoCoding::H264);
+        if is_built_in && !size.is_deep() {
             return Ok(());
         }
-        // The reason: no library, or one without this decoder.
-        let size = Size::new(frame)?;
         Engine::new(self.coding, &[], size).map(drop)
     }
 
@@ -306,8 +305,7 @@ impl Decoder for VideoDecoder {
             let place = &mut dest[(frame - range.start) * bytes..][..bytes];
             self.put(picture, &conversion, place)
         };
-        let bytes = packets.iter().map(|packet| packet.bytes);
-        kept.engine.decode(page.config, bytes, &mut put)?;
+        kept.engine.decode(page.config, packets, &mut put)?;
         order.finish(packets)?;
         state.engine = Some(kept);
         scratch.keep(state);

@@ -38,8 +38,11 @@ pub fn probe_video(
         ));
         Ok(())
     };
-    let first = page.packets.iter().take(1).map(|packet| packet.bytes);
-    engine.decode(page.config, first, &mut put)?;
+    engine.decode(
+        page.config,
+        page.packets.get(..1).unwrap_or_default(),
+        &mut put,
+    )?;
     let Some(((height, width), (value_bytes, layout), (matrix, is_full_range))) = found else {
         return Err(corrupt(NAME, "its first packet shows no image"));
     };

@@ -16,6 +16,12 @@ pub(crate) struct FrameReader<'a> {
     reporter: Reporter<'a>,
 }
 
+/// Whether a frame of a stream may need those before it.
+fn is_grouped(stream: &Stream) -> bool {
+    let codec = kino_codec::describe(&stream.schema().codec);
+    codec.is_some_and(|codec| codec.is_grouped)
+}
+
 impl<'a> FrameReader<'a> {
     pub(crate) fn new(
         outline: &Outline,
@@ -51,6 +57,12 @@ impl<'a> FrameReader<'a> {
     ) -> Result<(Range<usize>, Vec<u8>)> {
         let step = usize::try_from(block_frames(stream.frame_type())).unwrap_or(1);
         let frames = start..stream.len().min(start.saturating_add(step));
+        // A group of frames is decoded once, if all of it is read together.
+        let frames = if is_grouped(stream) {
+            start..stream.page_end(start)
+        } else {
+            frames
+        };
         let block = stream.read(frames.clone())?;
         self.add_bytes(block.len() as u64)?;
         Ok((frames, block))
@@ -127,7 +139,7 @@ impl<'a> FrameReader<'a> {
         self.reporter.tell()
     }
 
-    fn add_bytes(&mut self, bytes: u64) -> Result<()> {
+    pub(crate) fn add_bytes(&mut self, bytes: u64) -> Result<()> {
         self.reporter.progress.bytes_done += bytes;
         self.reporter.tell()
     }
@@ -165,7 +177,7 @@ impl StreamOutline {
     }
 
     /// Bytes of its frames; 0 for text.
-    fn raw_bytes(&self) -> u64 {
+    pub(crate) fn raw_bytes(&self) -> u64 {
         let frame = self.frame.as_values().map_or(0, |ty| ty.frame_bytes());
         (frame as u64).saturating_mul(self.frames as u64)
     }

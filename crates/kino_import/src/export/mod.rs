@@ -127,10 +127,13 @@ pub struct ExportOptions {
 /// How an export writes cameras.
 #[derive(Debug, Clone, Default)]
 pub enum Cameras {
-    /// Images, bit-identical to those of the dataset.
+    /// As the dataset stores them: video as video files with the same packets, if the format supports that, and
+    /// everything else as images.
     #[default]
+    Stored,
+    /// Images, bit-identical to those of the dataset.
     Images,
-    /// Video files, if the format supports them; pixels change.
+    /// Video files, if the format supports them: video with the same packets; of other cameras pixels change.
     Video(Arc<dyn Videos>),
 }
 
@@ -189,11 +192,12 @@ pub fn export(
 
 impl Cameras {
     /// Every choice, by its user-facing name.
-    pub const NAMES: [&'static str; 2] = ["images", "video"];
+    pub const NAMES: [&'static str; 3] = ["stored", "images", "video"];
 
     /// The choice of that name; `videos` encodes, if there is an encoder.
     pub fn from_name(name: &str, videos: Option<Arc<dyn Videos>>) -> Result<Self> {
         match (name, videos) {
+            ("stored", _) => Ok(Self::Stored),
             ("images", _) => Ok(Self::Images),
             ("video", Some(videos)) => Ok(Self::Video(videos)),
             ("video", None) => Err(invalid(

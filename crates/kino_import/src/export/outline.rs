@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use kino_codec::{Dtype, FrameType};
+use kino_codec::{Dtype, FrameType, VideoCoding};
 use kino_dataset::{Clock, Dataset, Episode, EpisodeRow, Kind, Selection};
 use serde_json::{Map, Value};
 
@@ -61,6 +61,8 @@ pub(crate) struct StreamOutline {
     pub(crate) frames: usize,
     /// Whether the dataset stores JPEG files.
     pub(crate) is_jpeg: bool,
+    /// The coding, if the dataset stores packets of video.
+    pub(crate) video: Option<VideoCoding>,
     /// The float dtype of its values in the source, once [`Outline::restore_dtypes`] has restored it.
     pub(crate) restored: Option<Dtype>,
     /// The rate, or the mean rate of explicit timestamps; zero if there is none.
@@ -86,7 +88,7 @@ impl Outline {
             target: String::new(),
             attributes,
             episodes: Vec::new(),
-            cameras: Cameras::Images,
+            cameras: Cameras::Stored,
             losses: Losses::default(),
         };
         for row in selection.rows(dataset)? {
@@ -124,6 +126,7 @@ impl Outline {
                 frame: stream.frame_type().clone(),
                 frames: stream.len(),
                 is_jpeg: is_jpeg(&schema.codec),
+                video: VideoCoding::of_codec(&schema.codec),
                 restored: None,
                 mean_hz,
                 clock,

@@ -7,7 +7,7 @@
 //! | text | text | `string`, `[1]` | `Value` |
 //! | image | `{bytes, path}`; none if cameras are video files | `image` or `video`, `[height, width, channels]` | `Image` |
 
-use kino_codec::{Dtype, FrameType};
+use kino_codec::{Dtype, FrameType, VideoCoding};
 use kino_dataset::Kind;
 use kino_parquet::{Field, Form};
 use serde_json::{Map, Value, json};
@@ -49,8 +49,10 @@ pub(super) struct Column {
 pub(super) enum Origin {
     /// From a stream into the table.
     Stream,
-    /// From a stream into video files.
+    /// From a stream into video files, which are encoded.
     Video,
+    /// From a stream that stores packets of video into video files, as they are.
+    Packets(VideoCoding),
     /// LeRobot's own index columns.
     Own,
 }
@@ -90,12 +92,21 @@ pub(super) struct ImageSize {
     pub(super) channels: usize,
 }
 
-/// Whether a stream goes into video files: RGB images of an even size, if videos are requested.
-pub(super) fn is_video(stream: &StreamOutline, cameras: &Cameras) -> bool {
+/// Whether a stream is encoded as video files: RGB images of an even size, if videos are requested.
+pub(super) fn is_encoded(stream: &StreamOutline, cameras: &Cameras) -> bool {
     let is_even = |size: ImageSize| {
         size.height.is_multiple_of(2) && size.width.is_multiple_of(2) && size.channels == 3
     };
     matches!(cameras, Cameras::Video(_)) && image(stream).is_some_and(is_even)
+}
+
+/// The coding of a stream whose packets are written as they are: those of every episode must be coded alike.
+pub(super) fn packets(stream: &StreamOutline, outline: &Outline) -> Option<VideoCoding> {
+    let coding = stream.video?;
+    let mut all = outline.episodes.iter().flat_map(|one| &one.streams);
+    let is_wanted = !matches!(outline.cameras, Cameras::Images);
+    let is_alike = all.all(|other| other.name != stream.name || other.video == Some(coding));
+    (is_wanted && is_alike && image(stream).is_some()).then_some(coding)
 }
 
 /// All columns, in the order of their names.
@@ -106,7 +117,9 @@ pub(super) fn columns(outline: &Outline) -> Vec<Column> {
     let mut columns: Vec<_> = streams
         .map(|stream| {
             let mut column = Column::of(stream);
-            if is_video(stream, &outline.cameras) {
+            if let Some(coding) = packets(stream, outline) {
+                (column.origin, column.dtype) = (Origin::Packets(coding), "video");
+            } else if is_encoded(stream, &outline.cameras) {
                 (column.origin, column.dtype) = (Origin::Video, "video");
             }
             column
@@ -165,6 +178,11 @@ impl Column {
         }
     }
 
+    /// Whether its frames are in video files.
+    fn is_video(&self) -> bool {
+        matches!(self.origin, Origin::Video | Origin::Packets(_))
+    }
+
     /// Its column of a data file.
     pub(super) fn to_field(&self) -> Field {
         field(&self.name, self.form)
@@ -195,15 +213,21 @@ impl Column {
             _ => Value::Null,
         };
         let mut info = json!({"dtype": self.dtype, "shape": self.shape, "names": names});
-        if self.origin == Origin::Video {
+        let coding = match self.origin {
+            Origin::Video => Some(VideoCoding::Av1),
+            Origin::Packets(coding) => Some(coding),
+            Origin::Stream | Origin::Own => None,
+        };
+        if let Some(coding) = coding {
+            let is_depth = self.shape[2] == 1;
             info["info"] = json!({
                 "video.height": self.shape[0],
                 "video.width": self.shape[1],
-                "video.codec": "av1",
-                "video.pix_fmt": "yuv420p",
-                "video.is_depth_map": false,
+                "video.codec": coding.name(),
+                "video.pix_fmt": if is_depth { "gray12le" } else { "yuv420p" },
+                "video.is_depth_map": is_depth,
                 "video.fps": rate_hz,
-                "video.channels": 3,
+                "video.channels": self.shape[2],
                 "has_audio": false,
             });
         }
@@ -227,13 +251,13 @@ impl Column {
 
 /// The columns that are in the data files.
 pub(super) fn in_table(columns: &[Column]) -> impl Iterator<Item = &Column> {
-    let is_in = |column: &&Column| column.origin != Origin::Video;
+    let is_in = |column: &&Column| !column.is_video();
     columns.iter().filter(is_in)
 }
 
 /// The columns that are in video files.
 pub(super) fn in_videos(columns: &[Column]) -> impl Iterator<Item = &Column> {
-    let is_in = |column: &&Column| column.origin == Origin::Video;
+    let is_in = |column: &&Column| column.is_video();
     columns.iter().filter(is_in)
 }
 

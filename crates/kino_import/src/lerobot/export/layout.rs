@@ -100,18 +100,26 @@ fn note_types(outline: &mut Outline) {
 
 /// Notes which cameras change.
 fn note_videos(outline: &mut Outline) {
-    if matches!(outline.cameras, Cameras::Images) {
-        return;
-    }
+    let mut notes = Vec::new();
     for stream in outline.episodes.iter().flat_map(|episode| &episode.streams) {
-        let what = if columns::is_video(stream, &outline.cameras) {
-            "is encoded as video, which changes its pixels"
-        } else if columns::image(stream).is_some() {
-            "is written as images: video needs RGB with even height and width"
-        } else {
-            continue;
+        let is_stored = columns::packets(stream, outline).is_some();
+        let what = match &outline.cameras {
+            _ if is_stored => continue,
+            Cameras::Video(_) if columns::is_encoded(stream, &outline.cameras) => {
+                "is encoded as video, which changes its pixels"
+            }
+            Cameras::Video(_) if columns::image(stream).is_some() => {
+                "is written as images: video needs RGB with even height and width"
+            }
+            Cameras::Stored if stream.video.is_some() => {
+                "is written as images: its episodes are not all video of the same coding"
+            }
+            _ => continue,
         };
-        outline.losses.note(stream.place(), what);
+        notes.push((stream.place(), what));
+    }
+    for (place, what) in notes {
+        outline.losses.note(place, what);
     }
 }
 

@@ -5,7 +5,7 @@
 //! columns.rs  the columns, as info.json and the footer of a data file describe them
 //! tasks.rs    the numbers of tasks        said.rs   the attributes of an episode
 //! rows.rs     the frames of an episode into a row group, and statistics of them
-//! v21.rs, v3.rs, episodes.rs, info.rs   the files of each version
+//! remux.rs    packets of video into files      v21.rs, v3.rs, episodes.rs, info.rs   the files of each version
 //! table.rs    parquet files               stats.rs  statistics
 //! ```
 //!
@@ -15,6 +15,7 @@
 //! | stream `actions`, `obs/x`, `observations/x` | column `action`, `observation.x`, images `observation.images.x` |
 //! | any other stream | column of its name, with `.` for `/` |
 //! | 8-bit images, 16-bit depth | PNG files inside the table; JPEG files if the dataset stores them |
+//! | video | video files with the same packets |
 //! | task, text stream `task` | `task_index` of each frame |
 //! | splits that are one range of episodes | `splits` of `info.json` |
 
@@ -22,6 +23,7 @@ mod columns;
 mod episodes;
 mod info;
 mod layout;
+mod remux;
 mod rows;
 mod said;
 mod stats;

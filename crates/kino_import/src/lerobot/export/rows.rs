@@ -10,9 +10,9 @@ use kino_dataset::Stream;
 use kino_parquet::{ColumnWriter, Writer};
 
 use super::columns::{self, Column, ImageSize, Origin, in_table, in_videos};
-use super::layout;
 use super::stats::{Channels, Stats, sampled};
 use super::tasks::Tasks;
+use super::{layout, remux};
 use crate::error::{Result, invalid};
 use crate::export::{
     Cameras, EpisodeOutline, FrameReader, Outline, StreamOutline, WritingPath, create_new,
@@ -63,16 +63,25 @@ impl Episodes<'_> {
             })?;
         }
         group.finish()?;
-        if let Cameras::Video(videos) = &self.outline.cameras {
-            for column in in_videos(self.columns) {
-                let film = Film {
-                    videos: videos.as_ref(),
-                    path: &video(&column.name),
-                    rate_hz,
-                };
-                let stats = film.write(reader, &self.frames(episode, &column.name)?)?;
-                found.extend(stats.map(|stats| (column.name.clone(), stats)));
-            }
+        for column in in_videos(self.columns) {
+            let (frames, path) = (self.frames(episode, &column.name)?, &video(&column.name));
+            let stats = match (column.origin, &self.outline.cameras) {
+                (Origin::Packets(coding), _) => {
+                    remux::write(&frames.stream, coding, rate_hz, path)?;
+                    stats_of_video(reader, &frames)?
+                }
+                (_, Cameras::Video(videos)) => {
+                    let videos = videos.as_ref();
+                    let film = Film {
+                        videos,
+                        path,
+                        rate_hz,
+                    };
+                    film.write(reader, &frames)?
+                }
+                (_, Cameras::Stored | Cameras::Images) => None,
+            };
+            found.extend(stats.map(|stats| (column.name.clone(), stats)));
         }
         reader.next_episode()?;
         Ok(found)
@@ -122,6 +131,31 @@ impl Episodes<'_> {
         let ty = ValueType::new(dtype, &[]).map_err(|error| invalid(error.to_string()))?;
         Ok(Stats::of_numbers(&packed, &ty))
     }
+}
+
+/// Statistics of a stream of video: frames of one page are decoded together.
+fn stats_of_video(reader: &mut FrameReader<'_>, frames: &Frames<'_>) -> Result<Option<Stats>> {
+    let Frames { outline, stream } = frames;
+    let ty = outline.frame.as_values();
+    let bytes = ty.map_or(1, |ty| ty.frame_bytes().max(1));
+    let size = columns::image(outline).filter(|size| size.channels == 3);
+    let mut wanted = sampled(stream.len()).into_iter().peekable();
+    let mut channels = Channels::new();
+    while let Some((size, first)) = size.zip(wanted.peek().copied()) {
+        let end = stream.page_end(first);
+        let mut of_page = Vec::new();
+        while let Some(frame) = wanted.next_if(|&frame| frame < end) {
+            of_page.push(frame);
+        }
+        let last = of_page.last().map_or(first, |last| last + 1);
+        let pixels = stream.read(first..last)?;
+        for frame in of_page {
+            let start = (frame - first) * bytes;
+            channels.add(pixels.get(start..start + bytes).unwrap_or_default(), size);
+        }
+    }
+    reader.add_bytes(outline.raw_bytes())?;
+    Ok(channels.finish())
 }
 
 struct Film<'a> {
