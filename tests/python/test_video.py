@@ -183,3 +183,15 @@ def test_episodes_from_the_middle_of_a_file_are_files_of_their_own(coder, tmp_pa
         assert np.array_equal(decode(file), wanted), (coder, episode)
         assert np.array_equal(again[episode][CAMERA][:], wanted), (coder, episode)
         start += length
+
+
+@pytest.mark.parametrize("to", ["lerobot-v3", "webdataset"])
+def test_an_export_as_images_has_the_decoded_frames(to, tmp_path):
+    path = make_video(write_dataset(tmp_path / "source", (FRAMES,)), "h264_b_frames")
+    kinograph.pack(tmp_path / "source", tmp_path / "d.kino")
+    cameras = {"cameras": "images"} if to == "lerobot-v3" else {}
+    kinograph.export(tmp_path / "d.kino", tmp_path / "out", to=to, on_defect="keep", **cameras)
+    assert not list((tmp_path / "out").rglob("*.mp4"))
+    kinograph.pack(tmp_path / "out", tmp_path / "again.kino", rate_hz=30)
+    (again,) = [stream for name, stream in kinograph.open(tmp_path / "again.kino")[0].items() if "front" in name]
+    assert np.array_equal(again[:], decode(path))
