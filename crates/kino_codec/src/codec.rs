@@ -196,6 +196,11 @@ pub trait Decoder: Debug + Send + Sync {
         Err(buffer("this stream holds numeric values, not text"))
     }
 
+    /// How many frames are decoded to get each frame of a page alone. Unless a codec knows better, all before it.
+    fn costs(&self, page: Page<'_>) -> Result<Vec<usize>> {
+        Ok((1..=page.frames).collect())
+    }
+
     /// The bitstream of frame `idx` as a standalone file (a JPEG file), if the codec stores one.
     fn bitstream<'p>(&self, _page: Page<'p>, _idx: usize) -> Option<&'p [u8]> {
         None

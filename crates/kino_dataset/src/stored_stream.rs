@@ -145,6 +145,22 @@ impl StoredStream {
             .map_err(|error| self.at_page(page, error))
     }
 
+    /// How many frames are decoded to get each frame of a page alone; reads the page if only its bytes can tell.
+    pub fn decode_costs(&self, page: &PageSlice) -> Result<Vec<usize>> {
+        let codec = kino_codec::codec(&self.schema.codec).map_err(codec_at(self.place()))?;
+        if !codec.has_own_pages() {
+            return Ok((1..=page.frames).collect());
+        }
+        let pages = std::slice::from_ref(page);
+        let fetched = self.fetch(pages)?;
+        let stored = Page {
+            bytes: self.page_bytes(pages, page, &fetched)?,
+            frames: page.frames,
+        };
+        let costs = self.decoder()?.costs(stored);
+        costs.map_err(|error| self.at_page(page, error))
+    }
+
     /// Appends the requested texts of a page.
     pub fn decode_text(
         &self,

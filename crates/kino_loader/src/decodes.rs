@@ -83,9 +83,21 @@ impl Decodes {
                         None => {
                             let stored = stream.stored(position)?;
                             let slice = stored.pages(frame..frame.saturating_add(1)).next();
-                            let found = slice.map_or((0, 1), |one| (one.page, one.range.end));
-                            pages.insert((position, frame), found);
-                            found
+                            let Some(slice) = slice else {
+                                continue;
+                            };
+                            // All frames of the page at once: its bytes may have to be read.
+                            let costs = stored.decode_costs(&slice);
+                            let costs = costs.unwrap_or_else(|_| (1..=slice.frames).collect());
+                            let first = frame - u32::try_from(slice.range.start).unwrap_or(frame);
+                            let frames = (first..).zip(&costs);
+                            let known =
+                                frames.map(|(at, &cost)| ((position, at), (slice.page, cost)));
+                            pages.extend(known);
+                            (
+                                slice.page,
+                                costs.get(slice.range.start).copied().unwrap_or(1),
+                            )
                         }
                     };
                     let entry = touched.entry((position, page)).or_default();

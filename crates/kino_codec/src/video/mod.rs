@@ -281,6 +281,13 @@ impl Decoder for VideoDecoder {
         self.size.bytes()
     }
 
+    fn costs(&self, page: Page<'_>) -> Result<Vec<usize>> {
+        let frames = 0..page.frames;
+        let page = VideoPage::parse(page.bytes, page.frames)?;
+        let cost = |frame| page.needed(&(frame..frame + 1)).len();
+        Ok(frames.map(cost).collect())
+    }
+
     fn decode_checked(
         &self,
         page: Page<'_>,
