@@ -701,6 +701,30 @@ def h264() -> None:
         seed("codec_h264", path.stem, path.read_bytes())
 
 
+def video() -> None:
+    """Pages of `video`: the golden one, and pages around the H.264 streams of the tests."""
+
+    def varint(value: int) -> bytes:
+        out = bytearray()
+        while value > 0x7F:
+            out.append(value & 0x7F | 0x80)
+            value >>= 7
+        return bytes([*out, value])
+
+    def page_seed(name: str, kind: int, frames: int, page: bytes) -> None:
+        head = bytes([kind, 0, frames]) + frames.to_bytes(2, "little") + bytes(3)
+        seed("codec_video", name, head + page)
+
+    golden = HERE.parent / "crates/kino_codec/tests/golden/video-av1.txt"
+    for line in golden.read_text().splitlines():
+        if line.startswith("page "):
+            _, frames, page = line.split()
+            page_seed("av1", 0, int(frames), bytes.fromhex(page))
+    packets = [b"\0\0\0\1\x65", b"\0\0\0\1\x41"]
+    table = varint(2) + varint(2 * 5 + 1) + varint(1) + varint(2 * 5) + varint(2)
+    page_seed("h264", 1, 2, varint(3) + b"avc" + b"\0" + table + b"".join(packets))
+
+
 def lerobot() -> None:
     def parquet(columns: dict, **options) -> bytes:
         out = io.BytesIO()
@@ -932,5 +956,5 @@ def texts() -> None:
     )
 
 
-for write in [hdf5, mcap, zarr, folders, zips, tars, rlds, mds, mp4, h264, lerobot, texts]:
+for write in [hdf5, mcap, zarr, folders, zips, tars, rlds, mds, mp4, h264, video, lerobot, texts]:
     write()
