@@ -6,6 +6,7 @@
 //!   episodes/<hash>.parquet    one row per episode                        table/
 //!   stats/<hash>.json          mean, std, min, max, quantiles per stream  stats/
 //!   shards/<hash>.kshard       pages of whole episodes                    kino_format
+//!   links/<shard>.<slot>.crc   checksums of linked pages, filled in later  links/
 //!   staging/                   unfinished work, which readers ignore      staging.rs
 //! ```
 //!
@@ -31,11 +32,13 @@ mod events;
 mod garbage;
 mod hash;
 mod lease;
+mod links;
 mod local;
 mod long_run;
 mod manifest;
 mod open_stream;
 mod overwrite;
+mod pages;
 mod pipeline;
 mod plan;
 mod protection;
@@ -64,7 +67,7 @@ pub use costs::{
     Cost, CostRecord, CostSample, Effort, Measured, candidates, carriers, classic, comparable,
     cpu_name, measure,
 };
-pub use dataset::Dataset;
+pub use dataset::{Dataset, OpenOptions};
 pub use durable::create_folder;
 pub use emulate::{SlowStorage, Stall, Storage};
 pub use episode::Episode;
@@ -77,8 +80,10 @@ pub use kino_format::{
     ByteSize, Clock, Kind, MAX_FRAMES, MAX_STREAMS, PageSlice, RegularClock, StreamSchema, escape,
     escape_line, is_unprintable,
 };
+pub use links::{LinkedFile, Links};
 pub use local::check_local;
 pub use manifest::{Manifest, StreamSummary};
+pub use pages::{LinkedPiece, NewPage, Pages};
 pub use plan::{Arrival, Choice, Plan, Trial, Tried, matches_pattern};
 pub use selection::{Episodes, Selection};
 pub use stats::StreamStats;
@@ -87,7 +92,7 @@ pub use stream::Stream;
 pub use stream_info::{SharedFrames, StreamInfo, Times};
 pub use table::{Column, EpisodeRow, EpisodeTable, Label};
 pub use usage::StreamUsage;
-pub use verify::{Damage, Level, Verified, verify, verify_while};
+pub use verify::{Damage, Level, Verified, verify, verify_dataset, verify_while};
 pub use window::{
     ACTIONS, Anchor, Array, At, CountSource, Described, Description, EpisodeSamples, Goal, Include,
     LeRobot, Mask, MaskArray, MaskDialect, MaskShape, NO_FRAME, NextObs, Out, Pad, Rate, Request,

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use kino_codec::CLOCK_CODEC;
 use kino_format::{
-    Clock, ClockRecord, EpisodeRecords, MAX_STREAMS, NONE, Schema, ShardWriter, StreamRecord,
-    StreamSchema,
+    Clock, ClockRecord, EpisodeRecords, MAX_STREAMS, NONE, PieceBytes, Schema, ShardWriter,
+    StreamRecord, StreamSchema,
 };
 
 use crate::attributes;
@@ -19,7 +19,9 @@ use crate::draft::{EpisodeDraft, StreamDraft};
 use crate::encode_queue::Run;
 use crate::error::{Result, codec_at, format_at, io_at};
 use crate::hash::Hash;
+use crate::links::LinkedFile;
 use crate::manifest::ShardRef;
+use crate::pages::{LinkedPage, LinkedPiece};
 use crate::staging::Area;
 use crate::stats::StatsPart;
 use crate::store::Store;
@@ -29,9 +31,17 @@ use crate::usage::Usage;
 /// Bytes are written to the file in chunks of at least this size.
 const FLUSH_BYTES: usize = 1 << 20;
 
+/// Whether pages of a shard may be linked, which only newer readers understand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ShardKind {
+    Packed,
+    Linked,
+}
+
 /// One shard in `staging/`.
 #[derive(Debug)]
 pub(crate) struct ShardFile {
+    kind: ShardKind,
     writer: ShardWriter,
     file: tempfile::NamedTempFile,
     buffer: Vec<u8>,
@@ -48,6 +58,8 @@ pub(crate) struct Contents {
     pub(crate) rows: Vec<(u64, EpisodeRow)>,
     pub(crate) usage: Usage,
     pub(crate) parts: BTreeMap<String, StatsPart>,
+    /// The files that pages are linked to, in the order of the schema.
+    pub(crate) files: Vec<LinkedFile>,
 }
 
 /// The pages of one stream or clock of the current episode.
@@ -57,6 +69,12 @@ pub(crate) struct RunPages {
     pub(crate) page_count: u32,
     pub(crate) shared_page: u32,
     pub(crate) bytes: u64,
+    /// Of these, bytes that are not in the shard.
+    pub(crate) linked_bytes: u64,
+    /// The first frame of the first block.
+    pub(crate) first_frame: Option<u32>,
+    /// Pages that are linked: they follow all others of the episode.
+    pub(crate) linked: Vec<LinkedPage>,
     pub(crate) error: Distortion,
     pub(crate) stats: Option<StatsPart>,
     pub(crate) encode_time: Duration,
@@ -70,6 +88,9 @@ impl Default for RunPages {
             page_count: 0,
             shared_page: NONE,
             bytes: 0,
+            linked_bytes: 0,
+            first_frame: None,
+            linked: Vec::new(),
             error: Distortion::default(),
             stats: None,
             encode_time: Duration::ZERO,
@@ -79,17 +100,21 @@ impl Default for RunPages {
 }
 
 impl ShardFile {
-    pub(crate) fn new(area: &Area) -> Result<Self> {
+    pub(crate) fn new(area: &Area, kind: ShardKind) -> Result<Self> {
         let mut buffer = Vec::new();
-        let writer = ShardWriter::new(&mut buffer);
+        let writer = match kind {
+            ShardKind::Packed => ShardWriter::new(&mut buffer),
+            ShardKind::Linked => ShardWriter::linked(&mut buffer),
+        };
         let mut file = Self {
+            kind,
             writer,
             file: area.shard_file()?,
             buffer,
             hasher: blake3::Hasher::new(),
             schema: Schema {
                 clock_codec: CLOCK_CODEC.to_owned(),
-                streams: Vec::new(),
+                ..Schema::default()
             },
             episode_start: (0, Box::new(blake3::Hasher::new())),
             contents: Contents::default(),
@@ -149,8 +174,16 @@ impl ShardFile {
             .map_err(error)
     }
 
-    /// Whether the schema has room for the streams of an episode.
+    /// Whether the schema has room for the streams of an episode: a name has one codec in it.
     pub(crate) fn has_room_for(&self, draft: &EpisodeDraft) -> bool {
+        let is_other = |stream: &StreamDraft| {
+            let mut known = self.schema.streams.iter();
+            let known = known.find(|known| known.name == stream.schema.name);
+            known.is_some_and(|known| *known != stream.schema)
+        };
+        if self.kind == ShardKind::Linked && draft.streams.iter().any(is_other) {
+            return false;
+        }
         if self.schema.streams.len() + draft.streams.len() <= MAX_STREAMS {
             return true;
         }
@@ -169,7 +202,7 @@ impl ShardFile {
     /// Moves the unfinished episode to a new shard.
     pub(crate) fn move_episode(&mut self, area: &Area) -> Result<Self> {
         self.flush()?;
-        let mut next = Self::new(area)?;
+        let mut next = Self::new(area, self.kind)?;
         let error =
             |path: &std::path::Path| io_at("copy an episode to", path.display().to_string());
         let mut left = self.writer.position() - self.episode_start.0;
@@ -207,9 +240,12 @@ impl ShardFile {
             .enumerate()
             .map(|(idx, clock)| clock_record(clock, &take(Run::Clock(idx))))
             .collect();
+        let text = attributes::encode(&draft).map_err(codec_at(place.clone()))?;
+        let attributes_page = self.page(&text, 0)?;
         let mut streams = Vec::with_capacity(draft.streams.len());
         for (idx, stream) in draft.streams.iter().enumerate() {
-            let pages = take(Run::Stream(idx));
+            let mut pages = take(Run::Stream(idx));
+            self.link(&mut pages)?;
             streams.push(stream_record(
                 stream,
                 self.schema_position(&stream.schema),
@@ -217,8 +253,6 @@ impl ShardFile {
             ));
             self.count(stream, pages);
         }
-        let text = attributes::encode(&draft).map_err(codec_at(place.clone()))?;
-        let attributes_page = self.page(&text, 0)?;
         let summary = self
             .writer
             .end_episode(
@@ -256,6 +290,53 @@ impl ShardFile {
         self.begin_episode()
     }
 
+    /// Adds the linked pages of a stream, after all pages that are stored.
+    fn link(&mut self, pages: &mut RunPages) -> Result<()> {
+        let mut first_frame = pages.first_frame.unwrap_or(0);
+        for page in std::mem::take(&mut pages.linked) {
+            let mut pieces = Vec::with_capacity(page.pieces.len());
+            for piece in &page.pieces {
+                pieces.push(match piece {
+                    LinkedPiece::Stored(bytes) => PieceBytes::Stored(bytes),
+                    LinkedPiece::File { file, offset, len } => PieceBytes::File {
+                        file: self.file_position(file),
+                        offset: *offset,
+                        len: *len,
+                    },
+                });
+            }
+            let linked = kino_format::LinkedPage {
+                pieces: &pieces,
+                first_frame,
+                crc: page.crc,
+            };
+            let added = self.writer.linked_page(&linked, &mut self.buffer);
+            let number = added.map_err(format_at("new shard"))?;
+            if pages.page_count == 0 {
+                pages.first_page = number;
+            }
+            pages.page_count += 1;
+            first_frame = first_frame.saturating_add(page.frames);
+        }
+        Ok(())
+    }
+
+    /// The position of a linked file in the shard's schema; a new one is added.
+    fn file_position(&mut self, file: &LinkedFile) -> u32 {
+        // Pages of one file follow each other, so the search is short.
+        let known = self
+            .schema
+            .files
+            .iter()
+            .rposition(|known| *known == file.file);
+        let position = known.unwrap_or_else(|| {
+            self.schema.files.push(file.file.clone());
+            self.contents.files.push(file.clone());
+            self.schema.files.len() - 1
+        });
+        u32::try_from(position).unwrap_or(NONE)
+    }
+
     fn count(&mut self, stream: &StreamDraft, pages: RunPages) {
         let elements = stream.schema.shape.iter().product::<usize>() as u64;
         self.contents.usage.add(&stream.schema, |used| {
@@ -263,6 +344,7 @@ impl ShardFile {
             used.frames += u64::from(stream.frames);
             used.raw_bytes += stream.raw_bytes;
             used.bytes += pages.bytes;
+            used.linked_bytes += pages.linked_bytes;
             used.max_abs_error = used.max_abs_error.max(pages.error.max_abs);
             used.sum_squared_error += pages.error.sum_squared;
             used.stored_values += u64::from(stream.frames - stream.shared.count) * elements;
