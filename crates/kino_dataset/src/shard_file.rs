@@ -8,20 +8,18 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::time::Duration;
 
 use kino_codec::CLOCK_CODEC;
-use kino_format::{
-    Clock, ClockRecord, EpisodeRecords, MAX_STREAMS, NONE, PieceBytes, Schema, ShardWriter,
-    StreamRecord, StreamSchema,
-};
+use kino_format::{EpisodeRecords, MAX_STREAMS, NONE, Schema, ShardWriter, StreamSchema};
 
 use crate::attributes;
 use crate::compare::Distortion;
 use crate::draft::{EpisodeDraft, StreamDraft};
 use crate::encode_queue::Run;
+use crate::episode_records::{clock_record, seconds, stream_record};
 use crate::error::{Result, codec_at, format_at, io_at};
 use crate::hash::Hash;
 use crate::links::LinkedFile;
 use crate::manifest::ShardRef;
-use crate::pages::{LinkedPage, LinkedPiece};
+use crate::pages::LinkedPage;
 use crate::staging::Area;
 use crate::stats::StatsPart;
 use crate::store::Store;
@@ -42,14 +40,14 @@ pub(crate) enum ShardKind {
 #[derive(Debug)]
 pub(crate) struct ShardFile {
     kind: ShardKind,
-    writer: ShardWriter,
+    pub(crate) writer: ShardWriter,
     file: tempfile::NamedTempFile,
-    buffer: Vec<u8>,
+    pub(crate) buffer: Vec<u8>,
     hasher: blake3::Hasher,
-    schema: Schema,
+    pub(crate) schema: Schema,
     /// Length and hash at the start of the current episode, for rolling back.
     episode_start: (u64, Box<blake3::Hasher>),
-    contents: Contents,
+    pub(crate) contents: Contents,
 }
 
 /// What the complete episodes of a shard hold.
@@ -290,53 +288,6 @@ impl ShardFile {
         self.begin_episode()
     }
 
-    /// Adds the linked pages of a stream, after all pages that are stored.
-    fn link(&mut self, pages: &mut RunPages) -> Result<()> {
-        let mut first_frame = pages.first_frame.unwrap_or(0);
-        for page in std::mem::take(&mut pages.linked) {
-            let mut pieces = Vec::with_capacity(page.pieces.len());
-            for piece in &page.pieces {
-                pieces.push(match piece {
-                    LinkedPiece::Stored(bytes) => PieceBytes::Stored(bytes),
-                    LinkedPiece::File { file, offset, len } => PieceBytes::File {
-                        file: self.file_position(file),
-                        offset: *offset,
-                        len: *len,
-                    },
-                });
-            }
-            let linked = kino_format::LinkedPage {
-                pieces: &pieces,
-                first_frame,
-                crc: page.crc,
-            };
-            let added = self.writer.linked_page(&linked, &mut self.buffer);
-            let number = added.map_err(format_at("new shard"))?;
-            if pages.page_count == 0 {
-                pages.first_page = number;
-            }
-            pages.page_count += 1;
-            first_frame = first_frame.saturating_add(page.frames);
-        }
-        Ok(())
-    }
-
-    /// The position of a linked file in the shard's schema; a new one is added.
-    fn file_position(&mut self, file: &LinkedFile) -> u32 {
-        // Pages of one file follow each other, so the search is short.
-        let known = self
-            .schema
-            .files
-            .iter()
-            .rposition(|known| *known == file.file);
-        let position = known.unwrap_or_else(|| {
-            self.schema.files.push(file.file.clone());
-            self.contents.files.push(file.clone());
-            self.schema.files.len() - 1
-        });
-        u32::try_from(position).unwrap_or(NONE)
-    }
-
     fn count(&mut self, stream: &StreamDraft, pages: RunPages) {
         let elements = stream.schema.shape.iter().product::<usize>() as u64;
         self.contents.usage.add(&stream.schema, |used| {
@@ -395,55 +346,4 @@ impl ShardFile {
         };
         Ok((shard, self.contents))
     }
-}
-
-fn clock_record(clock: &Clock, pages: &RunPages) -> ClockRecord {
-    let (period_num, period_den) = match clock {
-        Clock::Regular(regular) => (regular.period_num, regular.period_den),
-        Clock::Explicit(_) => (0, 0),
-    };
-    let start_ns = match clock {
-        Clock::Regular(regular) => regular.start_ns,
-        Clock::Explicit(times) => times.first().copied().unwrap_or(0),
-    };
-    ClockRecord {
-        start_ns,
-        end_ns: clock
-            .len()
-            .checked_sub(1)
-            .and_then(|last| clock.time_ns(last))
-            .unwrap_or(start_ns),
-        period_num,
-        period_den,
-        frames: u32::try_from(clock.len()).unwrap_or(u32::MAX),
-        first_page: pages.first_page,
-        page_count: pages.page_count,
-        shared_page: pages.shared_page,
-    }
-}
-
-fn stream_record(stream: &StreamDraft, position: u32, pages: &RunPages) -> StreamRecord {
-    StreamRecord {
-        stream: position,
-        clock: u32::try_from(stream.clock).unwrap_or(NONE),
-        frames: stream.frames,
-        own_start: stream.shared.count,
-        base: stream
-            .shared
-            .base
-            .and_then(|base| u32::try_from(base).ok())
-            .unwrap_or(NONE),
-        base_first: stream.shared.first,
-        first_page: pages.first_page,
-        page_count: pages.page_count,
-        shared_page: pages.shared_page,
-        max_abs_error: pages.error.max_abs,
-        sum_squared_error: pages.error.sum_squared,
-        raw_bytes: stream.raw_bytes,
-    }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a duration for display")]
-fn seconds(ns: i64) -> f64 {
-    ns as f64 / 1e9
 }

@@ -42,6 +42,7 @@ mod image;
 mod jpeg;
 mod lerobot;
 mod lineage;
+mod link;
 mod mapping;
 mod mcap;
 mod mds;
@@ -50,6 +51,7 @@ mod needless_loss;
 mod npy;
 mod open;
 mod pack;
+mod packing;
 mod part;
 mod png;
 mod preview;
@@ -78,6 +80,7 @@ pub use error::{ImportError, Result};
 pub use export::{Cameras, EXPORTERS, ExportOptions, Exported, export};
 pub use formats::FORMATS;
 pub use group::group_defects;
+pub use link::{Extent, LinkOptions, PageExtent, link_root};
 pub use mp4::{
     Mp4Chroma, Mp4Codec, Mp4Color, Mp4Orientation, Mp4Pixels, Mp4Sample, Mp4Track, read_mp4,
 };

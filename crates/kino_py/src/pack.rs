@@ -68,6 +68,7 @@ pub(crate) fn pack(
         seed: options.seed,
         prefix: options.prefix,
         on_defect,
+        link: None,
     };
     py.detach(|| {
         let source = kino_import::open(&source, &import).map_err(import_to_py)?;

@@ -145,6 +145,7 @@ pub(crate) fn run(args: &Args, videos: Option<Arc<dyn Videos>>) -> Result<Outcom
         seed: args.seed,
         prefix: args.prefix.clone(),
         on_defect: args.on_defect.parse()?,
+        link: None,
     };
     if let Some(version) = finished_version(args, &source) {
         note(&format!(
