@@ -54,6 +54,12 @@ impl Dataset {
         Self::open_with(path, OpenOptions::default())
     }
 
+    /// Whether the folder `path` looks like a dataset: it has a version.
+    pub fn is_at(path: &Path) -> bool {
+        let store = Store::open(path);
+        store.is_ok_and(|store| store.versions().is_ok_and(|versions| !versions.is_empty()))
+    }
+
     /// Opens one version of the dataset in folder `path`.
     pub fn open_version(path: &Path, version: u64) -> Result<Self> {
         let version = Some(version);

@@ -18,6 +18,7 @@ mod assembler;
 mod attributes;
 mod commit;
 mod compare;
+mod copy;
 mod costs;
 mod dataset;
 mod draft;
@@ -65,6 +66,7 @@ mod writer;
 
 pub use attributes::JsonMap;
 pub use commit::{Committed, SourceRecord};
+pub use copy::{Copied, CopyProgress, copy};
 pub use costs::{
     Cost, CostRecord, CostSample, Effort, Measured, candidates, carriers, classic, comparable,
     cpu_name, measure,

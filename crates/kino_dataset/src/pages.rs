@@ -33,6 +33,8 @@ pub struct Pages {
     pub shared: Vec<u8>,
     /// The largest difference to the original values and the sum of the squared differences, as far as they are known.
     pub error: (f64, f64),
+    /// Bytes of the texts in these pages; numeric frames have a fixed size.
+    pub text_bytes: u64,
     /// The pages.
     pub pages: Vec<NewPage>,
 }
@@ -133,7 +135,7 @@ impl EpisodeWriter<'_> {
                 "{place} got more than the {announced} frames that were announced"
             ))
         })?;
-        open.raw_bytes += frames * open.frame_bytes() as u64;
+        open.raw_bytes += frames * open.frame_bytes() as u64 + pages.text_bytes;
         let is_first = !std::mem::replace(&mut open.has_pages, true);
         let block = Block {
             data: BlockData::Pages(PageBlock { pages, is_first }),
