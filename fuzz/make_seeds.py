@@ -956,5 +956,18 @@ def texts() -> None:
     )
 
 
-for write in [hdf5, mcap, zarr, folders, zips, tars, rlds, mds, mp4, h264, video, lerobot, texts]:
+def links() -> None:
+    """The indexes of a golden shard whose pages are linked: see section 3 of spec/format.md."""
+    golden = HERE.parent / "crates/kino_format/tests/golden/v2_linked.kshard"
+    shard = golden.read_bytes()
+    episodes = int.from_bytes(shard[-40:-36], "little")
+    directory = len(shard) - 64 - 56 * episodes
+    for slot in range(episodes):
+        entry = shard[directory + 56 * slot :][:56]
+        start, pages = (int.from_bytes(entry[at : at + 8], "little") for at in (0, 8))
+        index = shard[start + pages :][: int.from_bytes(entry[16:20], "little")]
+        seed("links", f"episode_{slot}", index)
+
+
+for write in [hdf5, mcap, zarr, folders, zips, tars, rlds, mds, mp4, h264, video, lerobot, texts, links]:
     write()

@@ -46,6 +46,7 @@ from kinograph._errors import (
 from kinograph._export import export
 from kinograph._gc import gc
 from kinograph._lengths import LengthOrder
+from kinograph._link import link
 from kinograph._loader_options import Images
 from kinograph._order import Order, Source
 from kinograph._pack import pack
@@ -85,6 +86,7 @@ __all__ = [
     "doctor",
     "export",
     "gc",
+    "link",
     "open",
     "pack",
     "profile",

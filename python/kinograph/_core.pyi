@@ -49,10 +49,18 @@ _SampleColumns: TypeAlias = tuple[
 
 @final
 class Dataset:
-    def __new__(cls, path: str | PathLike[str], version: int | None = None) -> Dataset: ...
+    def __new__(
+        cls,
+        path: str | PathLike[str],
+        version: int | None = None,
+        root: str | PathLike[str] | None = None,
+    ) -> Dataset: ...
     def __len__(self) -> int: ...
     @property
     def path(self) -> Path: ...
+    @property
+    def root(self) -> Path | None: ...
+    def links(self) -> str | None: ...
     @property
     def id(self) -> str: ...
     @property
@@ -211,7 +219,9 @@ def jpeg_shape(file: bytes) -> tuple[int, int, int]: ...
 def report_html(measured: str, is_whole: bool) -> str: ...
 def run_cli(argv: list[str]) -> int: ...
 def escape(text: str) -> str: ...
-def verify(path: str | PathLike[str], decode: bool) -> list[tuple[str, str]]: ...
+def verify(
+    path: str | PathLike[str], decode: bool, root: str | PathLike[str] | None
+) -> list[tuple[str, str]]: ...
 
 @type_check_only
 class Options(TypedDict):
@@ -245,11 +255,20 @@ class PackArgs(TypedDict):
     on_defect: str
     seed: int
     prefix: str
+    link: LinkArgs | None
+    root: str | PathLike[str] | None
+
+@type_check_only
+class LinkArgs(TypedDict):
+    root: str | PathLike[str] | None
+    trust: bool
+    pack_rest: bool
 
 @type_check_only
 class ExportArgs(TypedDict):
     to: str
     version: int | None
+    root: Path | None
     selection: str
     on_defect: str
     cameras: str

@@ -25,6 +25,7 @@ from kinograph._errors import (
     NotFoundError,
     outside,
 )
+from kinograph._links import Links
 from kinograph._order import LastBatch, Order, Source
 from kinograph._requests import (
     check_options,
@@ -44,15 +45,21 @@ _Value = TypeVar("_Value")
 TOLERANCE_S = 1e-4
 
 
-def open(path: str | os.PathLike[str], *, version: int | None = None) -> Dataset:  # noqa: A001
+def open(  # noqa: A001
+    path: str | os.PathLike[str],
+    *,
+    version: int | None = None,
+    root: str | os.PathLike[str] | None = None,
+) -> Dataset:
     """Open a dataset: reads what episodes there are, no frames.
 
-    Gives the newest version unless one is named.
+    Gives the newest version unless one is named. ``root`` is the folder of the files that a dataset links to
+    (:func:`kinograph.link`), if they were moved.
 
     >>> kinograph.open("lift.kino", version=1)  # doctest: +ELLIPSIS
     Dataset('lift.kino', version 1: 2 episodes, 90 frames at 20 Hz, 4 streams, 216 kB raw → ...)
     """
-    return Dataset(path, version=version)
+    return Dataset(path, version=version, root=root)
 
 
 class Dataset:
@@ -74,13 +81,20 @@ class Dataset:
 
     __slots__ = ("_core", "_path", "_stats", "_table")
 
-    def __init__(self, path: str | os.PathLike[str], *, version: int | None = None) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        version: int | None = None,
+        root: str | os.PathLike[str] | None = None,
+    ) -> None:
         if version is not None and not (is_number(version) and operator.index(version) > 0):
             raise InvalidArgumentError(
                 f"version {version!r} is not a version; versions count from 1"
             )
         self._path = Path(path)
-        self._core = _core.Dataset(self._path, None if version is None else operator.index(version))
+        number = None if version is None else operator.index(version)
+        self._core = _core.Dataset(self._path, number, root)
         self._table = EpisodeTable(self._core)
         self._stats: dict[str, StreamStats] | None = None
         for why in self._core.missing_decoders():
@@ -91,6 +105,17 @@ class Dataset:
     def path(self) -> Path:
         """The folder, as it was given."""
         return self._path
+
+    @property
+    def root(self) -> Path | None:
+        """The folder of the files that the dataset links to, if one was given."""
+        return self._core.root
+
+    @property
+    def links(self) -> Links | None:
+        """The files that pages are linked to (:func:`kinograph.link`); ``None`` if everything is in the dataset."""
+        links = self._core.links()
+        return None if links is None else Links._from_json(json.loads(links))
 
     @property
     def version(self) -> int:
@@ -316,7 +341,7 @@ class Dataset:
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopen, (os.fspath(self._core.path), self.version)
+        return _reopen, (os.fspath(self._core.path), self.version, self._core.root)
 
     def _rates(self) -> str:
         """Say the rates of the first episode, if they can be read: a repr has to work on damaged data."""
@@ -341,6 +366,8 @@ class StreamSummary:
     bytes: int
     max_abs_error: float
     psnr_db: float | None
+    #: Bytes of its pages that are linked instead of stored.
+    linked_bytes: int
 
     @property
     def ratio(self) -> float:
@@ -394,5 +421,5 @@ class _ByName(dict[str, _Value]):
         raise NotFoundError(f"no stream `{name}`; there are {', '.join(self)}")
 
 
-def _reopen(path: str, version: int) -> Dataset:
-    return Dataset(path, version=version)
+def _reopen(path: str, version: int, root: Path | None = None) -> Dataset:
+    return Dataset(path, version=version, root=root)

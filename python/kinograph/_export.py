@@ -64,6 +64,7 @@ def export(  # noqa: PLR0913 (each is a keyword of its own)
     options: _core.ExportArgs = {
         "to": to,
         "version": opened.version,
+        "root": opened.root,
         "selection": json.dumps(to_selection(opened, split, episodes, filter)),
         "on_defect": on_defect,
         "cameras": cameras,

@@ -38,6 +38,7 @@ def pack(  # noqa: PLR0913 (each is a keyword of its own)
     attributes: Mapping[str, Any] | None = None,
     seed: int = 0,
     prefix: str = "",
+    root: str | os.PathLike[str] | None = None,
     progress: Callable[[int, int], object] | None = None,
 ) -> Packed:
     """Pack a recording of another tool, a file or a folder of files, into a dataset; or episodes from any iterable.
@@ -74,6 +75,9 @@ def pack(  # noqa: PLR0913 (each is a keyword of its own)
     They are stored in order. ``mode="resume"`` skips the ids that an interrupted pack had
     finished; the iterable must yield the same episodes again.
 
+    A dataset is copied page by page, without encoding anything again; the copy of a linked dataset
+    (:func:`kinograph.link`) needs no other files. Plans and parts do not apply to it.
+
     :param rate_hz: frames per second; default: the recording's own rate. For an iterable, the rate of
         episodes without one.
     :param format: the recording's format; default: detected. ``kinograph pack --help`` lists them.
@@ -90,6 +94,7 @@ def pack(  # noqa: PLR0913 (each is a keyword of its own)
         affected episodes, ``"keep"`` imports everything readable.
     :param seed: random seed for the on-disk episode order.
     :param prefix: prefix of the episode ids, so that two recordings with a ``demo_0`` fit into one dataset.
+    :param root: the folder of the files that the dataset to copy links to, if they were moved.
     :param progress: called with the bytes of frames written and the total (for an iterable: episodes done, and the
         total if it has a length). An exception raised by it stops the pack, which ``mode="resume"`` can continue.
     """
@@ -138,20 +143,22 @@ def pack(  # noqa: PLR0913 (each is a keyword of its own)
         "rate_hz": rate_hz,
         "format": format,
         "mapping": mapping,
-        "streams": _to_texts("streams", streams),
-        "exclude": _to_texts("exclude", exclude),
-        "episodes": _to_texts("episodes", episodes),
+        "streams": to_texts("streams", streams),
+        "exclude": to_texts("exclude", exclude),
+        "episodes": to_texts("episodes", episodes),
         "follow_links": follow_links,
         "keep_dtype": keep_dtype,
         "on_defect": on_defect,
         "seed": to_whole("seed", seed, most=U64),
         "prefix": prefix,
+        "link": None,
+        "root": root,
     }
     committed, defects = _core.pack(source, target, options, progress)
     return Packed(*committed, [Defect(*defect) for defect in defects])
 
 
-def _to_texts(name: str, given: str | Iterable[int | str] | None) -> list[str]:
+def to_texts(name: str, given: str | Iterable[int | str] | None) -> list[str]:
     """Turn one or several patterns or episode numbers into a list of text."""
     if given is None:
         return []

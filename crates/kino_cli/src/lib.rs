@@ -6,6 +6,7 @@
 mod commands;
 mod interrupt;
 mod load_args;
+mod open_args;
 mod output;
 mod progress;
 
@@ -16,7 +17,7 @@ use std::sync::Arc;
 use clap::{Parser, Subcommand};
 use kino_import::Videos;
 
-use commands::{bench, cat, doctor, export, gc, info, pack, verify};
+use commands::{bench, cat, doctor, export, gc, info, link, pack, verify};
 
 /// The outcome of a command, which becomes its exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +45,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Pack(pack::Args),
+    Link(link::Args),
     Export(export::Args),
     /// Show what a dataset holds
     Info(info::Args),
@@ -82,6 +84,7 @@ pub fn run(args: Vec<OsString>, videos: Option<Arc<dyn Videos>>) -> u8 {
     };
     let result = match cli.command {
         Command::Pack(args) => pack::run(&args, videos),
+        Command::Link(args) => link::run(&args, videos),
         Command::Export(args) => export::run(&args, videos),
         Command::Info(args) => info::run(&args),
         Command::Verify(args) => verify::run(&args),

@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use kino_advisor::{Subject, Workload};
-use kino_dataset::Dataset;
 use kino_loader::{Form, OPTIONS, OptionInfo, Part, set_option};
 use serde_json::{Value, json};
+
+use crate::open_args::RootArg;
 
 /// Samples per batch if nothing is given.
 const BATCH_SIZE: u64 = 64;
@@ -23,13 +24,15 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "STREAM=FROM:TO", value_parser = window)]
     window: Vec<(String, Range<i32>)>,
     #[command(flatten)]
+    root: RootArg,
+    #[command(flatten)]
     options: OptionArgs,
 }
 
 impl LoadArgs {
     /// The loader that is asked for.
     pub(crate) fn subject(&self) -> Result<Subject> {
-        let dataset = Dataset::open(&self.dataset)?;
+        let dataset = self.root.open(&self.dataset, None)?;
         let workload = Workload {
             windows: self.window.clone(),
             order: self.options.order.clone(),

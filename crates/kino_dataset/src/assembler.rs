@@ -7,9 +7,10 @@ use crate::draft::EpisodeDraft;
 use crate::encode::Packed;
 use crate::encode_queue::Run;
 use crate::error::Result;
+use crate::links::LinkedFile;
 use crate::manifest::ShardRef;
 use crate::receipts::{Receipt, Receipts};
-use crate::shard_file::{Contents, RunPages, ShardFile};
+use crate::shard_file::{Contents, RunPages, ShardFile, ShardKind};
 use crate::staging::Area;
 use crate::stats::{StatsPart, StreamStats};
 use crate::table::EpisodeRow;
@@ -19,6 +20,8 @@ use crate::usage::Usage;
 #[derive(Debug)]
 pub(crate) struct Assembler {
     shard_bytes: u64,
+    /// Whether pages of new shards may be linked.
+    kind: ShardKind,
     file: Option<ShardFile>,
     runs: Vec<(Run, RunPages)>,
     finished: Finished,
@@ -37,12 +40,15 @@ pub(crate) struct Finished {
     pub(crate) parts: BTreeMap<String, StatsPart>,
     /// Statistics of shards resumed from an interrupted pack.
     pub(crate) resumed_stats: BTreeMap<String, StreamStats>,
+    /// The files that pages are linked to; a file may be listed once per shard.
+    pub(crate) files: Vec<LinkedFile>,
 }
 
 impl Assembler {
-    pub(crate) fn new(receipts: Receipts, shard_bytes: u64) -> Self {
+    pub(crate) fn new(receipts: Receipts, shard_bytes: u64, kind: ShardKind) -> Self {
         Self {
             shard_bytes,
+            kind,
             file: None,
             runs: Vec::new(),
             finished: Finished::default(),
@@ -61,13 +67,14 @@ impl Assembler {
         self.finished.rows.extend(receipt.rows);
         self.finished.usage.merge(receipt.usage);
         merge_stats(&mut self.finished.resumed_stats, receipt.stats);
+        self.finished.files.extend(receipt.files);
     }
 
     /// Appends the pages of a block.
     pub(crate) fn pages(&mut self, run: Run, first_frame: u32, packed: Packed) -> Result<()> {
         let file = match &mut self.file {
             Some(file) => file,
-            none => none.insert(ShardFile::new(self.receipts.area())?),
+            none => none.insert(ShardFile::new(self.receipts.area(), self.kind)?),
         };
         if self.runs.last().is_none_or(|(last, _)| *last != run) {
             self.runs.push((run, RunPages::default()));
@@ -79,7 +86,7 @@ impl Assembler {
             pages.shared_page = file.page(&packed.encoded.shared, 0)?;
             pages.bytes += packed.encoded.shared.len() as u64;
         }
-        let mut first_frame = first_frame;
+        let (first_linked, mut first_frame) = (first_frame, first_frame);
         for page in &packed.encoded.pages {
             let number = file.page(&page.bytes, first_frame)?;
             if pages.page_count == 0 {
@@ -88,6 +95,12 @@ impl Assembler {
             pages.page_count += 1;
             pages.bytes += page.bytes.len() as u64;
             first_frame += u32::try_from(page.frames).unwrap_or(u32::MAX);
+        }
+        pages.first_frame.get_or_insert(first_linked);
+        for page in packed.linked {
+            pages.bytes += page.bytes();
+            pages.linked_bytes += page.bytes();
+            pages.linked.push(page);
         }
         pages.error.merge(packed.error);
         pages.encode_time += packed.encode_time;
@@ -103,7 +116,7 @@ impl Assembler {
     pub(crate) fn end_episode(&mut self, draft: EpisodeDraft) -> Result<()> {
         let file = match &mut self.file {
             Some(file) => file,
-            none => none.insert(ShardFile::new(self.receipts.area())?),
+            none => none.insert(ShardFile::new(self.receipts.area(), self.kind)?),
         };
         // The number of streams in a schema is limited: start the next shard with this episode.
         if !file.is_empty() && !file.has_room_for(&draft) {
@@ -144,6 +157,7 @@ impl Assembler {
             mut rows,
             usage,
             parts,
+            files,
         } = contents;
         for (_, row) in &mut rows {
             row.shard = *shard.blake3.as_bytes();
@@ -157,10 +171,12 @@ impl Assembler {
             rows,
             usage: usage.clone(),
             stats,
+            files,
         };
         self.receipts.write(&receipt)?;
         self.finished.shards.push(shard);
         self.finished.rows.extend(receipt.rows);
+        self.finished.files.extend(receipt.files);
         self.finished.usage.merge(usage);
         for (name, part) in parts {
             match self.finished.parts.get_mut(&name) {

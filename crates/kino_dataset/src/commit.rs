@@ -14,6 +14,7 @@ use crate::assembler::{Finished, merge_stats};
 use crate::attributes::JsonMap;
 use crate::dataset::{read_head, read_manifest};
 use crate::error::{DatasetError, ErrorKind, Result, invalid, not_found};
+use crate::links::Links;
 use crate::manifest::{FileRef, Manifest, ShardRef, TableRef};
 use crate::stats::StreamStats;
 use crate::store::{FileKind, Put, Store, version_key};
@@ -123,6 +124,8 @@ pub(crate) struct Additions<'a> {
     pub(crate) finished: &'a Finished,
     pub(crate) attributes: &'a JsonMap,
     pub(crate) sources: &'a [SourceRecord],
+    /// The folder of the files that pages are linked to.
+    pub(crate) root: Option<&'a str>,
     pub(crate) message: &'a str,
 }
 
@@ -269,6 +272,16 @@ fn prepare(
         if !manifest.shards.contains(shard) {
             manifest.shards.push(shard.clone());
         }
+    }
+    if let Some(root) = additions.root.filter(|_| !finished.files.is_empty()) {
+        let new = |files| Links {
+            root: root.to_owned(),
+            files,
+        };
+        let mut links = manifest.links.take();
+        let links = links.get_or_insert_with(|| new(Vec::new()));
+        links.add(&new(finished.files.clone()))?;
+        manifest.link(links.clone());
     }
     let (bytes, id) = manifest.to_bytes()?;
     Ok((manifest, bytes, id))

@@ -4,7 +4,7 @@
 //! episodes is, and stays open.
 
 use std::collections::{BTreeMap, HashSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use kino_format::{OpenShard, Shard, Step};
@@ -12,12 +12,22 @@ use kino_format::{OpenShard, Shard, Step};
 use crate::commit::Head;
 use crate::emulate::Storage;
 use crate::episode::Episode;
-use crate::error::{DatasetError, Result, corrupt, format_at, not_found};
+use crate::error::{DatasetError, Result, corrupt, format_at, invalid, not_found};
 use crate::hash::Hash;
+use crate::links::LinkedFiles;
 use crate::manifest::{MAX_MANIFEST_BYTES, Manifest};
 use crate::stats::StreamStats;
 use crate::store::{FileKind, Store, version_key};
 use crate::table::EpisodeTable;
+
+/// How to open a dataset.
+#[derive(Debug, Clone, Default)]
+pub struct OpenOptions {
+    /// The version; the newest if there is none.
+    pub version: Option<u64>,
+    /// The folder of the linked files, if they were moved.
+    pub root: Option<PathBuf>,
+}
 
 /// A dataset at one version. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -31,6 +41,9 @@ struct Inner {
     manifest: Manifest,
     id: String,
     table: EpisodeTable,
+    links: Option<LinkedFiles>,
+    /// Where the linked files are, if not where they were when they were linked.
+    root: Option<PathBuf>,
     shards: Vec<(Hash, OnceLock<Arc<Shard>>)>,
     stats: OnceLock<BTreeMap<String, StreamStats>>,
 }
@@ -38,14 +51,34 @@ struct Inner {
 impl Dataset {
     /// Opens the newest version of the dataset in folder `path`.
     pub fn open(path: &Path) -> Result<Self> {
-        let store = Store::open(path)?;
-        let version = newest(&store)?.ok_or_else(|| no_dataset(&store))?;
-        Self::at(store, version)
+        Self::open_with(path, OpenOptions::default())
+    }
+
+    /// Whether the folder `path` looks like a dataset: it has a version.
+    pub fn is_at(path: &Path) -> bool {
+        let store = Store::open(path);
+        store.is_ok_and(|store| store.versions().is_ok_and(|versions| !versions.is_empty()))
     }
 
     /// Opens one version of the dataset in folder `path`.
     pub fn open_version(path: &Path, version: u64) -> Result<Self> {
+        let version = Some(version);
+        Self::open_with(
+            path,
+            OpenOptions {
+                version,
+                ..OpenOptions::default()
+            },
+        )
+    }
+
+    /// Opens the dataset in folder `path`.
+    pub fn open_with(path: &Path, options: OpenOptions) -> Result<Self> {
         let store = Store::open(path)?;
+        let Some(version) = options.version else {
+            let version = newest(&store)?.ok_or_else(|| no_dataset(&store))?;
+            return Self::at(store, version, options.root);
+        };
         let versions = store.versions()?;
         if versions.is_empty() {
             return Err(no_dataset(&store));
@@ -56,11 +89,19 @@ impl Dataset {
                 "{root} has no version {version}; its versions are {versions:?}"
             )));
         }
-        Self::at(store, version)
+        Self::at(store, version, options.root)
     }
 
-    fn at(store: Store, version: u64) -> Result<Self> {
+    fn at(store: Store, version: u64, root: Option<PathBuf>) -> Result<Self> {
         let (manifest, id) = read_manifest(&store, version)?;
+        let links = manifest.links.as_ref();
+        if links.is_none() && root.is_some() {
+            return Err(invalid(format!(
+                "{} links to no files, so it has no root to replace; leave `--root` (in Python `root=`) out",
+                store.root().display()
+            )));
+        }
+        let links = links.map(|links| LinkedFiles::new(links, root.as_deref()));
         let table = read_table(&store, &manifest)?;
         check_shards(&store, &manifest, &table)?;
         let shards = manifest
@@ -74,6 +115,8 @@ impl Dataset {
                 manifest,
                 id,
                 table,
+                links,
+                root,
                 shards,
                 stats: OnceLock::new(),
             }),
@@ -82,7 +125,8 @@ impl Dataset {
 
     /// The same version on emulated storage, for measurements.
     pub fn on(&self, storage: Storage) -> Result<Self> {
-        Self::at(self.inner.store.on(storage), self.inner.manifest.version)
+        let (store, root) = (self.inner.store.on(storage), self.inner.root.clone());
+        Self::at(store, self.inner.manifest.version, root)
     }
 
     /// Drops the shards from the page cache, so that the next reads come from the device.
@@ -181,6 +225,16 @@ impl Dataset {
         }
         let stats = read_stats(&self.inner.store, &self.inner.manifest)?;
         Ok(self.inner.stats.get_or_init(|| stats))
+    }
+
+    /// The files that pages are linked to; `None` if every page is in the dataset.
+    pub(crate) fn links(&self) -> Option<&LinkedFiles> {
+        self.inner.links.as_ref()
+    }
+
+    /// The folder of the linked files, if one was given at opening.
+    pub fn root(&self) -> Option<&Path> {
+        self.inner.root.as_deref()
     }
 
     pub(crate) fn store(&self) -> &Store {

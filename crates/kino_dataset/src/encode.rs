@@ -16,6 +16,7 @@ use kino_codec::{
 
 use crate::compare::{Comparison, Distortion, broken};
 use crate::error::DatasetError;
+use crate::pages::{self, LinkedPage, PageBlock};
 use crate::spill::Spill;
 use crate::stats::StatsPart;
 use crate::stored_stream::check_bools;
@@ -89,12 +90,17 @@ impl Block {
             BlockData::Values(bytes) => bytes.len() / self.frame_bytes(),
             BlockData::File(file) => file.len() / self.frame_bytes(),
             BlockData::Bytes(frames) => frames.len(),
+            BlockData::Pages(pages) => pages.frames(),
         }
     }
 
     /// The approximate memory that the block needs until its pages are written: the frames, the decoded copy, and the
     /// codec's working memory.
     pub(crate) fn memory_bytes(&self) -> usize {
+        if let BlockData::Pages(pages) = &self.data {
+            let decoded = pages.frames().saturating_mul(self.frame_bytes());
+            return pages.len().saturating_mul(2).saturating_add(decoded);
+        }
         let (len, number) = (self.data.len(), self.number_bytes());
         let page = self.page_frames.get().saturating_mul(self.frame_bytes());
         // The values of a vector block are kept for its quantiles.
@@ -125,6 +131,8 @@ pub(crate) enum BlockData {
     Bytes(Vec<Vec<u8>>),
     /// Packed little-endian values in a file.
     File(Spill),
+    /// Pages that exist already.
+    Pages(PageBlock),
 }
 
 impl BlockData {
@@ -134,6 +142,7 @@ impl BlockData {
             Self::Values(bytes) => bytes.len(),
             Self::Bytes(frames) => frames.iter().map(Vec::len).sum(),
             Self::File(file) => file.len(),
+            Self::Pages(pages) => pages.len(),
         }
     }
 
@@ -141,7 +150,7 @@ impl BlockData {
     pub(crate) fn read(&self, bytes: Range<usize>) -> Result<Vec<u8>, DatasetError> {
         match self {
             Self::Values(all) => Ok(all.get(bytes).unwrap_or_default().to_vec()),
-            Self::Bytes(_) => Ok(Vec::new()),
+            Self::Bytes(_) | Self::Pages(_) => Ok(Vec::new()),
             Self::File(file) => file.read(bytes),
         }
     }
@@ -159,6 +168,8 @@ impl BlockData {
 #[derive(Debug)]
 pub(crate) struct Packed {
     pub(crate) encoded: Encoded,
+    /// Pages that are linked instead of stored.
+    pub(crate) linked: Vec<LinkedPage>,
     pub(crate) stats: Option<StatsPart>,
     pub(crate) error: Distortion,
     pub(crate) encode_time: Duration,
@@ -174,6 +185,9 @@ thread_local! {
 
 /// Encodes a block and checks the result.
 pub(crate) fn pack(block: &Block) -> Result<Packed, CodecError> {
+    if let BlockData::Pages(pages) = &block.data {
+        return pages::check(block, pages);
+    }
     SCRATCH.with_borrow_mut(|scratch| pack_with(block, scratch))
 }
 
@@ -185,7 +199,9 @@ fn pack_with(block: &Block, scratch: &mut Scratch) -> Result<Packed, CodecError>
             slices = frames.iter().map(Vec::as_slice).collect();
             Frames::bytes(&block.frame, &slices)
         }
-        BlockData::File(_) => return Err(broken(&*block.codec, NOT_READ.to_owned())),
+        BlockData::File(_) | BlockData::Pages(_) => {
+            return Err(broken(&*block.codec, NOT_READ.to_owned()));
+        }
     };
     let frames = frames.protect(&block.protected)?;
     let start = Instant::now();
@@ -216,6 +232,7 @@ fn pack_with(block: &Block, scratch: &mut Scratch) -> Result<Packed, CodecError>
     }
     let mut packed = Packed {
         encoded,
+        linked: Vec::new(),
         stats: None,
         error: Distortion::default(),
         encode_time,
@@ -290,7 +307,9 @@ fn check_values(
             }
             // A bitstream stored as it is is its own original: the statistics are those of its pixels.
             BlockData::Bytes(_) => stats.iter_mut().for_each(|stats| stats.add(&decoded)),
-            BlockData::File(_) => return Err(broken(&*block.codec, NOT_READ.to_owned())),
+            BlockData::File(_) | BlockData::Pages(_) => {
+                return Err(broken(&*block.codec, NOT_READ.to_owned()));
+            }
         }
         position += len;
         first_frame += page.frames;

@@ -10,6 +10,7 @@ use crate::dataset::Dataset;
 use crate::error::{Result, corrupt, format_at, not_found};
 use crate::events::Protected;
 use crate::hash::Hash;
+use crate::links::{Checksums, Fetch};
 use crate::stream::Stream;
 use crate::window::suggest;
 
@@ -29,6 +30,8 @@ struct Inner {
     start: u64,
     index: EpisodeIndex,
     schema: Arc<Schema>,
+    /// Those of linked pages that the index does not have.
+    checksums: Checksums,
 }
 
 impl Episode {
@@ -59,6 +62,7 @@ impl Episode {
             .map_err(format_at(place))?;
         let schema = Arc::clone(shard.schema());
         let start = entry.start;
+        let checksums = Checksums::open(dataset.store(), &hash, slot, &index);
         Ok(Self {
             inner: Arc::new(Inner {
                 dataset,
@@ -68,6 +72,7 @@ impl Episode {
                 start,
                 index,
                 schema,
+                checksums,
             }),
         })
     }
@@ -183,8 +188,12 @@ impl Episode {
 
     /// Reads consecutive pages, as one run of bytes from the first to the end of the last.
     pub(crate) fn read_pages(&self, first: &PageRecord, last: &PageRecord) -> Result<bytes::Bytes> {
-        let start = self.inner.start + first.offset();
-        let end = self.inner.start + last.offset() + u64::from(last.len);
+        let range = first.offset()..last.offset() + u64::from(last.len);
+        if range.start >= self.inner.index.linked_start() && !range.is_empty() {
+            return self.fetch()?.read(range);
+        }
+        let start = self.inner.start + range.start;
+        let end = self.inner.start + range.end;
         self.inner
             .dataset
             .store()
@@ -206,6 +215,9 @@ impl Episode {
         place: impl FnOnce() -> String,
     ) -> Result<()> {
         let computed = page_checksum(bytes);
+        if page.offset() >= self.inner.index.linked_start() && !bytes.is_empty() {
+            return self.check_linked(page, computed, place);
+        }
         if computed != page.crc {
             let start = self.inner.start + page.offset();
             let end = start + u64::from(page.len);
@@ -216,5 +228,47 @@ impl Episode {
             return Err(corrupt(place(), what));
         }
         Ok(())
+    }
+
+    /// The same for a page that is in other files.
+    fn check_linked(
+        &self,
+        page: &PageRecord,
+        computed: u32,
+        place: impl FnOnce() -> String,
+    ) -> Result<()> {
+        let Inner {
+            index, checksums, ..
+        } = &*self.inner;
+        let expected = checksums.expected(index, page, computed);
+        if computed == expected {
+            return Ok(());
+        }
+        let file = self.fetch()?.place(page.offset()).unwrap_or_default();
+        let since = if index.has_checksum(page) {
+            "it was linked"
+        } else {
+            "it was first read"
+        };
+        let what = format!(
+            "{} bytes of the linked file {file} were changed after {since}: their checksum is {computed:08x} instead of \
+             {expected:08x}",
+            page.len
+        );
+        Err(corrupt(place(), what))
+    }
+
+    fn fetch(&self) -> Result<Fetch<'_>> {
+        let inner = &*self.inner;
+        let unlisted = || corrupt(self.place("index"), "the manifest lists no linked files");
+        Ok(Fetch {
+            store: inner.dataset.store(),
+            files: inner.dataset.links().ok_or_else(unlisted)?,
+            index: &inner.index,
+            schema: &inner.schema,
+            checksums: &inner.checksums,
+            key: &inner.key,
+            start: inner.start,
+        })
     }
 }

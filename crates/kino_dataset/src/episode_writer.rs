@@ -42,6 +42,13 @@ impl<'w> EpisodeWriter<'w> {
     /// camera reads one run of bytes.
     pub fn stream(&mut self, info: &StreamInfo) -> Result<()> {
         self.close_stream()?;
+        let choice = self.choice(info)?;
+        self.begin(info, choice)
+    }
+
+    /// Starts the next stream with this codec.
+    pub(crate) fn begin(&mut self, info: &StreamInfo, choice: Choice) -> Result<()> {
+        self.close_stream()?;
         let place = self.place(&info.name);
         if self.draft()?.streams.len() >= MAX_STREAMS {
             return Err(invalid(format!(
@@ -49,7 +56,6 @@ impl<'w> EpisodeWriter<'w> {
             )));
         }
         let frames = to_frame_count(&place, info.frames)?;
-        let choice = self.choice(info)?;
         let schema = StreamSchema::new(&info.name, info.kind, &info.frame, choice.codec.spec());
         // An invalid schema in a file is damage; here it is an invalid argument.
         schema
@@ -299,6 +305,18 @@ impl<'w> EpisodeWriter<'w> {
             })?;
         }
         Ok(position)
+    }
+
+    /// The stream that pages are pushed to: its name for messages, and its position in the episode.
+    pub(crate) fn open_pages(&mut self) -> Result<(String, usize, &mut OpenStream)> {
+        let position = self.draft()?.streams.len().saturating_sub(1);
+        let (place, open) = self.open_stream()?;
+        Ok((place, position, open))
+    }
+
+    /// Passes on pages that exist already.
+    pub(crate) fn submit_pages(&mut self, job: Job) -> Result<()> {
+        self.writer.pipeline.submit_block(job)
     }
 
     fn draft(&self) -> Result<&EpisodeDraft> {

@@ -60,6 +60,16 @@ pub enum DatasetError {
         /// The version both tried to write.
         version: u64,
     },
+    /// A file that pages are linked to is not what it was.
+    #[error(
+        "the linked file {path} {what}; restore it, or link its new contents into a new dataset"
+    )]
+    Linked {
+        /// The file.
+        path: String,
+        /// What is different.
+        what: String,
+    },
     /// The file system or object store failed.
     #[error("cannot {operation} {path}")]
     Io {
@@ -112,7 +122,7 @@ impl DatasetError {
     /// Which kind of error this is.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Corrupt { .. } => ErrorKind::Corrupt,
+            Self::Corrupt { .. } | Self::Linked { .. } => ErrorKind::Corrupt,
             Self::TooNew { .. } => ErrorKind::Unsupported,
             Self::Invalid { .. } => ErrorKind::Invalid,
             Self::NotFound { .. } => ErrorKind::NotFound,

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! shards/ episodes/ stats/    referenced by a version ─▶ kept     by nothing ─▶ garbage
+//! links/                      of a shard that is kept ─▶ kept     of no shard ─▶ garbage
 //!                             referenced by resumable work ─▶ kept, unless that is discarded too
 //! staging/<area>              its writer is alive ─▶ kept, and nothing at all is removed
 //!                             its writer is gone ─▶ resumable work, or garbage if there is none
@@ -179,20 +180,28 @@ fn needed(store: &Store, writers: &[StagedWork]) -> Result<HashSet<String>> {
 /// Files with names that this library generates, and that nothing references.
 fn unneeded_files(store: &Store, needed: &HashSet<String>) -> Result<Vec<(PathBuf, u64)>> {
     let mut files = Vec::new();
-    for folder in ["shards", "episodes", "stats", "versions"] {
+    for folder in ["shards", "episodes", "stats", "versions", "links"] {
         for entry in list_folder(&store.root().join(folder))? {
             let name = entry.file_name();
             let Some(name) = name.to_str().filter(|name| is_ours(folder, name)) else {
                 continue;
             };
             let meta = entry.metadata().ok().filter(fs::Metadata::is_file);
-            if let Some(meta) = meta.filter(|_| !needed.contains(&format!("{folder}/{name}"))) {
+            if let Some(meta) = meta.filter(|_| !needed.contains(&needed_for(folder, name))) {
                 files.push((entry.path(), meta.len()));
             }
         }
     }
     files.sort();
     Ok(files)
+}
+
+/// The file that must be needed so that this one is: itself, or the shard whose pages have these checksums.
+fn needed_for(folder: &str, name: &str) -> String {
+    match (folder, name.split_once('.')) {
+        ("links", Some((shard, _))) if !name.contains('#') => format!("shards/{shard}.kshard"),
+        _ => format!("{folder}/{name}"),
+    }
 }
 
 /// Whether the library generates such names: `<hash>.<extension>`, or what a kill in the middle of a write leaves
@@ -206,6 +215,9 @@ fn is_ours(folder: &str, name: &str) -> bool {
         return false;
     };
     let is_hash = stem.len() == 32 && stem.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if folder == "links" {
+        return is_hash && ending.strip_suffix(".crc").is_some_and(is_number);
+    }
     is_hash
         && matches!(
             (folder, ending),

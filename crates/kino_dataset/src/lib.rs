@@ -6,6 +6,7 @@
 //!   episodes/<hash>.parquet    one row per episode                        table/
 //!   stats/<hash>.json          mean, std, min, max, quantiles per stream  stats/
 //!   shards/<hash>.kshard       pages of whole episodes                    kino_format
+//!   links/<shard>.<slot>.crc   checksums of linked pages, filled in later  links/
 //!   staging/                   unfinished work, which readers ignore      staging.rs
 //! ```
 //!
@@ -17,6 +18,7 @@ mod assembler;
 mod attributes;
 mod commit;
 mod compare;
+mod copy;
 mod costs;
 mod dataset;
 mod draft;
@@ -25,17 +27,20 @@ mod emulate;
 mod encode;
 mod encode_queue;
 mod episode;
+mod episode_records;
 mod episode_writer;
 mod error;
 mod events;
 mod garbage;
 mod hash;
 mod lease;
+mod links;
 mod local;
 mod long_run;
 mod manifest;
 mod open_stream;
 mod overwrite;
+mod pages;
 mod pipeline;
 mod plan;
 mod protection;
@@ -44,6 +49,7 @@ mod resume;
 mod selection;
 mod settled;
 mod shard_file;
+mod shard_links;
 mod spill;
 mod staging;
 mod stats;
@@ -60,11 +66,12 @@ mod writer;
 
 pub use attributes::JsonMap;
 pub use commit::{Committed, SourceRecord};
+pub use copy::{Copied, CopyProgress, copy};
 pub use costs::{
     Cost, CostRecord, CostSample, Effort, Measured, candidates, carriers, classic, comparable,
     cpu_name, measure,
 };
-pub use dataset::Dataset;
+pub use dataset::{Dataset, OpenOptions};
 pub use durable::create_folder;
 pub use emulate::{SlowStorage, Stall, Storage};
 pub use episode::Episode;
@@ -77,8 +84,10 @@ pub use kino_format::{
     ByteSize, Clock, Kind, MAX_FRAMES, MAX_STREAMS, PageSlice, RegularClock, StreamSchema, escape,
     escape_line, is_unprintable,
 };
+pub use links::{LinkedFile, Links};
 pub use local::check_local;
 pub use manifest::{Manifest, StreamSummary};
+pub use pages::{LinkedPiece, NewPage, Pages};
 pub use plan::{Arrival, Choice, Plan, Trial, Tried, matches_pattern};
 pub use selection::{Episodes, Selection};
 pub use stats::StreamStats;
@@ -87,7 +96,7 @@ pub use stream::Stream;
 pub use stream_info::{SharedFrames, StreamInfo, Times};
 pub use table::{Column, EpisodeRow, EpisodeTable, Label};
 pub use usage::StreamUsage;
-pub use verify::{Damage, Level, Verified, verify, verify_while};
+pub use verify::{Damage, Level, Verified, verify, verify_dataset, verify_while};
 pub use window::{
     ACTIONS, Anchor, Array, At, CountSource, Described, Description, EpisodeSamples, Goal, Include,
     LeRobot, Mask, MaskArray, MaskDialect, MaskShape, NO_FRAME, NextObs, Out, Pad, Rate, Request,

@@ -15,11 +15,12 @@
 use std::collections::HashSet;
 
 use kino_codec::FrameType;
-use kino_format::{FORMAT_VERSION, Kind, StreamSchema};
+use kino_format::{FORMAT_VERSION, Kind, PACKED_VERSION, StreamSchema};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{DatasetError, Result, codec_at, corrupt, format_at, invalid};
 use crate::hash::Hash;
+use crate::links::Links;
 
 /// Upper limit of the size of a manifest.
 pub(crate) const MAX_MANIFEST_BYTES: u64 = 256 << 20;
@@ -65,6 +66,9 @@ pub struct Manifest {
     pub shards: Vec<ShardRef>,
     /// The statistics.
     pub stats: FileRef,
+    /// The files that pages are linked to; absent if every page is in the dataset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub links: Option<Links>,
 }
 
 /// A stream of the dataset, over all shards.
@@ -97,6 +101,9 @@ pub struct StreamSummary {
     /// The number of frames that are bit-exact although the codec is lossy.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub protected_frames: u64,
+    /// Bytes of its pages that are not in the dataset but in linked files.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub linked_bytes: u64,
 }
 
 impl StreamSummary {
@@ -190,10 +197,10 @@ impl Manifest {
         stats: FileRef,
         message: &str,
     ) -> Self {
-        Self {
+        let mut next = Self {
             kinograph: "dataset".to_owned(),
-            format: FORMAT_VERSION,
-            min_reader: FORMAT_VERSION,
+            format: PACKED_VERSION,
+            min_reader: PACKED_VERSION,
             // `to_bytes` refuses a number beyond the last.
             version: parent.map_or(1, |(manifest, _)| manifest.version.saturating_add(1)),
             parent: parent.map(|(_, id)| id.clone()),
@@ -209,7 +216,19 @@ impl Manifest {
                 .map(|(manifest, _)| manifest.shards.clone())
                 .unwrap_or_default(),
             stats,
+            links: None,
+        };
+        if let Some(links) = parent.and_then(|(manifest, _)| manifest.links.clone()) {
+            next.link(links);
         }
+        next
+    }
+
+    /// Links to files, which only newer readers understand.
+    pub(crate) fn link(&mut self, links: Links) {
+        self.links = Some(links);
+        self.format = FORMAT_VERSION;
+        self.min_reader = FORMAT_VERSION;
     }
 
     /// Bytes of all files that the version references: shards, table and statistics.
@@ -294,6 +313,14 @@ impl Manifest {
                 return Err(format!("stream `{}` is listed twice", stream.name));
             }
         }
+        if let Some(links) = &self.links {
+            links.check()?;
+            if self.min_reader <= PACKED_VERSION {
+                return Err(
+                    "it links to files, which readers of its version do not know".to_owned(),
+                );
+            }
+        }
         self.check_sums()
     }
 
@@ -302,13 +329,14 @@ impl Manifest {
         let files = self.shards.iter().map(|shard| shard.bytes).chain(tables);
         let counted = self.shards.iter().map(|shard| shard.episodes);
         let counted = counted.chain([self.episodes.count]);
-        let sums: [fn(&StreamSummary) -> u64; 6] = [
+        let sums: [fn(&StreamSummary) -> u64; 7] = [
             |stream| stream.episodes,
             |stream| stream.frames,
             |stream| stream.raw_bytes,
             |stream| stream.bytes,
             |stream| stream.stored_values,
             |stream| stream.protected_frames,
+            |stream| stream.linked_bytes,
         ];
         let mut streams = sums.iter().map(|number| self.streams.iter().map(number));
         if fits(files) && fits(counted) && streams.all(fits) {
@@ -383,6 +411,7 @@ mod tests {
             sum_squared_error: 1e-300,
             stored_values: 14,
             protected_frames: 0,
+            linked_bytes: 0,
         });
         manifest
     }

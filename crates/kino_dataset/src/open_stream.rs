@@ -48,6 +48,8 @@ pub(crate) struct OpenStream {
     pub(crate) recorders: Vec<Recorder>,
     /// The first frames, until they have decided which codec the stream gets.
     first: Vec<u8>,
+    /// Whether pages were pushed that exist already.
+    pub(crate) has_pages: bool,
 }
 
 impl OpenStream {
@@ -82,6 +84,7 @@ impl OpenStream {
             file: None,
             recorders,
             first: Vec::new(),
+            has_pages: false,
         }
     }
 

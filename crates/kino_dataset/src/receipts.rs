@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Result, corrupt};
 use crate::hash::Hash;
+use crate::links::LinkedFile;
 use crate::manifest::ShardRef;
 use crate::staging::Area;
 use crate::stats::StreamStats;
@@ -41,6 +42,8 @@ pub(crate) struct Receipt {
     pub(crate) rows: Vec<(u64, EpisodeRow)>,
     pub(crate) usage: Usage,
     pub(crate) stats: BTreeMap<String, StreamStats>,
+    /// The files that its pages are linked to.
+    pub(crate) files: Vec<LinkedFile>,
 }
 
 /// The JSON part of a receipt.
@@ -56,6 +59,9 @@ struct Body {
     rows: Hash,
     usage: Usage,
     stats: BTreeMap<String, StreamStats>,
+    /// The files that its pages are linked to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    files: Vec<LinkedFile>,
 }
 
 impl Receipts {
@@ -89,6 +95,7 @@ impl Receipts {
             rows: Hash::of(&table),
             usage: receipt.usage.clone(),
             stats: receipt.stats.clone(),
+            files: receipt.files.clone(),
         };
         let json =
             serde_json::to_vec(&body).map_err(|error| crate::error::invalid(error.to_string()))?;
@@ -145,6 +152,7 @@ impl Receipts {
             rows: body.positions.into_iter().zip(named).collect(),
             usage: body.usage,
             stats: body.stats,
+            files: body.files,
         })
     }
 

@@ -8,18 +8,18 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::time::Duration;
 
 use kino_codec::CLOCK_CODEC;
-use kino_format::{
-    Clock, ClockRecord, EpisodeRecords, MAX_STREAMS, NONE, Schema, ShardWriter, StreamRecord,
-    StreamSchema,
-};
+use kino_format::{EpisodeRecords, MAX_STREAMS, NONE, Schema, ShardWriter, StreamSchema};
 
 use crate::attributes;
 use crate::compare::Distortion;
 use crate::draft::{EpisodeDraft, StreamDraft};
 use crate::encode_queue::Run;
+use crate::episode_records::{clock_record, seconds, stream_record};
 use crate::error::{Result, codec_at, format_at, io_at};
 use crate::hash::Hash;
+use crate::links::LinkedFile;
 use crate::manifest::ShardRef;
+use crate::pages::LinkedPage;
 use crate::staging::Area;
 use crate::stats::StatsPart;
 use crate::store::Store;
@@ -29,17 +29,25 @@ use crate::usage::Usage;
 /// Bytes are written to the file in chunks of at least this size.
 const FLUSH_BYTES: usize = 1 << 20;
 
+/// Whether pages of a shard may be linked, which only newer readers understand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ShardKind {
+    Packed,
+    Linked,
+}
+
 /// One shard in `staging/`.
 #[derive(Debug)]
 pub(crate) struct ShardFile {
-    writer: ShardWriter,
+    kind: ShardKind,
+    pub(crate) writer: ShardWriter,
     file: tempfile::NamedTempFile,
-    buffer: Vec<u8>,
+    pub(crate) buffer: Vec<u8>,
     hasher: blake3::Hasher,
-    schema: Schema,
+    pub(crate) schema: Schema,
     /// Length and hash at the start of the current episode, for rolling back.
     episode_start: (u64, Box<blake3::Hasher>),
-    contents: Contents,
+    pub(crate) contents: Contents,
 }
 
 /// What the complete episodes of a shard hold.
@@ -48,6 +56,8 @@ pub(crate) struct Contents {
     pub(crate) rows: Vec<(u64, EpisodeRow)>,
     pub(crate) usage: Usage,
     pub(crate) parts: BTreeMap<String, StatsPart>,
+    /// The files that pages are linked to, in the order of the schema.
+    pub(crate) files: Vec<LinkedFile>,
 }
 
 /// The pages of one stream or clock of the current episode.
@@ -57,6 +67,12 @@ pub(crate) struct RunPages {
     pub(crate) page_count: u32,
     pub(crate) shared_page: u32,
     pub(crate) bytes: u64,
+    /// Of these, bytes that are not in the shard.
+    pub(crate) linked_bytes: u64,
+    /// The first frame of the first block.
+    pub(crate) first_frame: Option<u32>,
+    /// Pages that are linked: they follow all others of the episode.
+    pub(crate) linked: Vec<LinkedPage>,
     pub(crate) error: Distortion,
     pub(crate) stats: Option<StatsPart>,
     pub(crate) encode_time: Duration,
@@ -70,6 +86,9 @@ impl Default for RunPages {
             page_count: 0,
             shared_page: NONE,
             bytes: 0,
+            linked_bytes: 0,
+            first_frame: None,
+            linked: Vec::new(),
             error: Distortion::default(),
             stats: None,
             encode_time: Duration::ZERO,
@@ -79,17 +98,21 @@ impl Default for RunPages {
 }
 
 impl ShardFile {
-    pub(crate) fn new(area: &Area) -> Result<Self> {
+    pub(crate) fn new(area: &Area, kind: ShardKind) -> Result<Self> {
         let mut buffer = Vec::new();
-        let writer = ShardWriter::new(&mut buffer);
+        let writer = match kind {
+            ShardKind::Packed => ShardWriter::new(&mut buffer),
+            ShardKind::Linked => ShardWriter::linked(&mut buffer),
+        };
         let mut file = Self {
+            kind,
             writer,
             file: area.shard_file()?,
             buffer,
             hasher: blake3::Hasher::new(),
             schema: Schema {
                 clock_codec: CLOCK_CODEC.to_owned(),
-                streams: Vec::new(),
+                ..Schema::default()
             },
             episode_start: (0, Box::new(blake3::Hasher::new())),
             contents: Contents::default(),
@@ -149,8 +172,16 @@ impl ShardFile {
             .map_err(error)
     }
 
-    /// Whether the schema has room for the streams of an episode.
+    /// Whether the schema has room for the streams of an episode: a name has one codec in it.
     pub(crate) fn has_room_for(&self, draft: &EpisodeDraft) -> bool {
+        let is_other = |stream: &StreamDraft| {
+            let mut known = self.schema.streams.iter();
+            let known = known.find(|known| known.name == stream.schema.name);
+            known.is_some_and(|known| *known != stream.schema)
+        };
+        if self.kind == ShardKind::Linked && draft.streams.iter().any(is_other) {
+            return false;
+        }
         if self.schema.streams.len() + draft.streams.len() <= MAX_STREAMS {
             return true;
         }
@@ -169,7 +200,7 @@ impl ShardFile {
     /// Moves the unfinished episode to a new shard.
     pub(crate) fn move_episode(&mut self, area: &Area) -> Result<Self> {
         self.flush()?;
-        let mut next = Self::new(area)?;
+        let mut next = Self::new(area, self.kind)?;
         let error =
             |path: &std::path::Path| io_at("copy an episode to", path.display().to_string());
         let mut left = self.writer.position() - self.episode_start.0;
@@ -207,9 +238,12 @@ impl ShardFile {
             .enumerate()
             .map(|(idx, clock)| clock_record(clock, &take(Run::Clock(idx))))
             .collect();
+        let text = attributes::encode(&draft).map_err(codec_at(place.clone()))?;
+        let attributes_page = self.page(&text, 0)?;
         let mut streams = Vec::with_capacity(draft.streams.len());
         for (idx, stream) in draft.streams.iter().enumerate() {
-            let pages = take(Run::Stream(idx));
+            let mut pages = take(Run::Stream(idx));
+            self.link(&mut pages)?;
             streams.push(stream_record(
                 stream,
                 self.schema_position(&stream.schema),
@@ -217,8 +251,6 @@ impl ShardFile {
             ));
             self.count(stream, pages);
         }
-        let text = attributes::encode(&draft).map_err(codec_at(place.clone()))?;
-        let attributes_page = self.page(&text, 0)?;
         let summary = self
             .writer
             .end_episode(
@@ -263,6 +295,7 @@ impl ShardFile {
             used.frames += u64::from(stream.frames);
             used.raw_bytes += stream.raw_bytes;
             used.bytes += pages.bytes;
+            used.linked_bytes += pages.linked_bytes;
             used.max_abs_error = used.max_abs_error.max(pages.error.max_abs);
             used.sum_squared_error += pages.error.sum_squared;
             used.stored_values += u64::from(stream.frames - stream.shared.count) * elements;
@@ -313,55 +346,4 @@ impl ShardFile {
         };
         Ok((shard, self.contents))
     }
-}
-
-fn clock_record(clock: &Clock, pages: &RunPages) -> ClockRecord {
-    let (period_num, period_den) = match clock {
-        Clock::Regular(regular) => (regular.period_num, regular.period_den),
-        Clock::Explicit(_) => (0, 0),
-    };
-    let start_ns = match clock {
-        Clock::Regular(regular) => regular.start_ns,
-        Clock::Explicit(times) => times.first().copied().unwrap_or(0),
-    };
-    ClockRecord {
-        start_ns,
-        end_ns: clock
-            .len()
-            .checked_sub(1)
-            .and_then(|last| clock.time_ns(last))
-            .unwrap_or(start_ns),
-        period_num,
-        period_den,
-        frames: u32::try_from(clock.len()).unwrap_or(u32::MAX),
-        first_page: pages.first_page,
-        page_count: pages.page_count,
-        shared_page: pages.shared_page,
-    }
-}
-
-fn stream_record(stream: &StreamDraft, position: u32, pages: &RunPages) -> StreamRecord {
-    StreamRecord {
-        stream: position,
-        clock: u32::try_from(stream.clock).unwrap_or(NONE),
-        frames: stream.frames,
-        own_start: stream.shared.count,
-        base: stream
-            .shared
-            .base
-            .and_then(|base| u32::try_from(base).ok())
-            .unwrap_or(NONE),
-        base_first: stream.shared.first,
-        first_page: pages.first_page,
-        page_count: pages.page_count,
-        shared_page: pages.shared_page,
-        max_abs_error: pages.error.max_abs,
-        sum_squared_error: pages.error.sum_squared,
-        raw_bytes: stream.raw_bytes,
-    }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a duration for display")]
-fn seconds(ns: i64) -> f64 {
-    ns as f64 / 1e9
 }

@@ -196,6 +196,27 @@ impl Store {
         read_file(&path, range, size).map_err(at("read", &path))
     }
 
+    /// Bytes `range` of a file outside the folder that has `size` bytes.
+    pub(crate) fn read_foreign(
+        &self,
+        path: &Path,
+        range: Range<u64>,
+        size: u64,
+    ) -> io::Result<Bytes> {
+        let Some(emulated) = &self.emulated else {
+            return read_file(path, range, size);
+        };
+        let place = path.display().to_string();
+        let mut failed = None;
+        let read = emulated.read(&place, range.clone(), || {
+            read_file(path, range, size).map_err(|error| {
+                failed = Some(error);
+                not_found(place.clone())
+            })
+        });
+        read.map_err(|error| failed.unwrap_or_else(|| io::Error::other(error.to_string())))
+    }
+
     /// Drops a file from the page cache, so that the next read comes from the device. Best effort: has no effect if
     /// the system does not support it, or on data that is not written back yet.
     pub(crate) fn forget(&self, key: &str) -> Result<()> {

@@ -201,13 +201,23 @@ impl StoredStream {
         shared_page: u32,
     ) -> Result<Box<dyn Decoder>> {
         let place = format!("{}, shared data of its pages", self.place());
-        let shared = match shared_page {
-            NONE => Bytes::new(),
+        let shared = self.shared(shared_page, &place)?;
+        codec.decoder(frame, &shared).map_err(codec_at(place))
+    }
+
+    /// The data that its pages share; empty if they share none.
+    pub(crate) fn read_shared(&self) -> Result<Vec<u8>> {
+        let shared = self.shared(self.record.shared_page, &self.place())?;
+        Ok(shared.to_vec())
+    }
+
+    fn shared(&self, page: u32, place: &str) -> Result<Bytes> {
+        match page {
+            NONE => Ok(Bytes::new()),
             page => self
                 .episode
-                .read_page(&self.episode.index().page(page), &place)?,
-        };
-        codec.decoder(frame, &shared).map_err(codec_at(place))
+                .read_page(&self.episode.index().page(page), place),
+        }
     }
 
     /// Shard, episode and stream, for messages.

@@ -171,10 +171,14 @@ impl Stream {
                 bytes,
                 frames: slice.frames,
             };
-            found = stored
-                .decoder()?
-                .bitstream(page, slice.range.start)
-                .map(<[u8]>::to_vec);
+            let bitstream = stored.decoder()?.bitstream(page, slice.range.start);
+            // Files that were linked without reading them may be padded with zeros; the last byte of a JPEG file is not 0.
+            let is_padded = !stored.episode().index().has_checksum(&slice.record);
+            let len = |file: &[u8]| file.iter().rposition(|&byte| byte != 0);
+            found = bitstream.map(|file| match len(file).filter(|_| is_padded) {
+                Some(last) => file[..=last].to_vec(),
+                None => file.to_vec(),
+            });
             Ok(())
         })?;
         Ok(found)

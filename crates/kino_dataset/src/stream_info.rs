@@ -37,6 +37,8 @@ pub enum Times {
     },
     /// At these times: one per frame, non-decreasing.
     Explicit(Vec<i64>),
+    /// As another stream's.
+    Clock(Clock),
 }
 
 /// The first frames of a stream are frames of another: `next_obs/x` is `obs/x` one step later.
@@ -62,6 +64,11 @@ impl Times {
                 check_times(place, times, frames)?;
                 Ok(Clock::Explicit(times.as_slice().into()))
             }
+            Self::Clock(clock) if clock.len() == frames as usize => Ok(clock.clone()),
+            Self::Clock(clock) => Err(invalid(format!(
+                "{place} has {frames} frames but a clock of {}",
+                clock.len()
+            ))),
         }
     }
 }

@@ -40,6 +40,9 @@ pub struct StreamUsage {
     /// Frames that are bit-exact although the codec is lossy.
     #[serde(default)]
     pub protected_frames: u64,
+    /// Bytes of its pages that are linked instead of stored.
+    #[serde(default)]
+    pub linked_bytes: u64,
     /// Time spent encoding, over all threads.
     pub encode_time: Duration,
     /// Time spent decoding for verification, over all threads.
@@ -61,6 +64,7 @@ impl StreamUsage {
             sum_squared_error: 0.0,
             stored_values: 0,
             protected_frames: 0,
+            linked_bytes: 0,
             encode_time: Duration::ZERO,
             decode_time: Duration::ZERO,
             trial: None,
@@ -92,6 +96,7 @@ impl StreamUsage {
         self.sum_squared_error = add_errors(self.sum_squared_error, other.sum_squared_error);
         self.stored_values = self.stored_values.saturating_add(other.stored_values);
         self.protected_frames = self.protected_frames.saturating_add(other.protected_frames);
+        self.linked_bytes = self.linked_bytes.saturating_add(other.linked_bytes);
         self.encode_time += other.encode_time;
         self.decode_time += other.decode_time;
         self.trial = self.trial.take().or_else(|| other.trial.clone());
@@ -175,6 +180,7 @@ impl StreamSummary {
             sum_squared_error: 0.0,
             stored_values: 0,
             protected_frames: 0,
+            linked_bytes: 0,
         }
     }
 
@@ -190,6 +196,7 @@ impl StreamSummary {
         self.sum_squared_error = add_errors(self.sum_squared_error, usage.sum_squared_error);
         self.stored_values = self.stored_values.saturating_add(usage.stored_values);
         self.protected_frames = self.protected_frames.saturating_add(usage.protected_frames);
+        self.linked_bytes = self.linked_bytes.saturating_add(usage.linked_bytes);
     }
 }
 

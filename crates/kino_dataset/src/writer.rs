@@ -29,6 +29,7 @@ use crate::plan::Plan;
 use crate::receipts::{Receipt, Receipts};
 use crate::resume::{self, Resumed};
 use crate::settled::Settled;
+use crate::shard_file::ShardKind;
 use crate::staging::{Area, FoundArea, Settings};
 use crate::store::Store;
 use crate::table::{EpisodeRow, Label};
@@ -51,6 +52,8 @@ pub struct WriterOptions {
     /// What is being written and how, by name: [`Start::Resume`] only resumes work with the same settings. The plan
     /// is always included.
     pub settings: BTreeMap<String, String>,
+    /// The folder of the files that pages are linked to, as an absolute path; `None` if no page is linked.
+    pub link_root: Option<String>,
 }
 
 impl Default for WriterOptions {
@@ -62,6 +65,7 @@ impl Default for WriterOptions {
             threads: 0,
             attributes: serde_json::Map::new(),
             settings: BTreeMap::new(),
+            link_root: None,
         }
     }
 }
@@ -187,7 +191,11 @@ impl DatasetWriter {
         };
         let receipts = Receipts::of(Area::create(&store, &settings)?)?;
         drop(turn);
-        let assembler = Assembler::new(receipts, options.shard_bytes);
+        let kind = match options.link_root {
+            Some(_) => ShardKind::Linked,
+            None => ShardKind::Packed,
+        };
+        let assembler = Assembler::new(receipts, options.shard_bytes, kind);
         let mut writer = Self {
             pipeline: Pipeline::new(queue, assembler, options.memory_bytes),
             settled: Settled::by_base(&base)?,
@@ -282,6 +290,7 @@ impl DatasetWriter {
             finished: &finished,
             attributes: &self.options.attributes,
             sources: &self.sources,
+            root: self.options.link_root.as_deref(),
             message,
         };
         let committed = commit::commit(&self.store, self.base, self.start, &additions)?;

@@ -21,8 +21,8 @@ use std::collections::HashSet;
 
 impl EpisodeIndex {
     /// Checks all records against each other, the schema and the `pages_len` bytes of pages.
-    pub(crate) fn check(&self, pages_len: u64, schema: &Schema) -> Result<()> {
-        self.check_tiling(pages_len)?;
+    pub(crate) fn check(&mut self, pages_len: u64, schema: &Schema) -> Result<()> {
+        self.check_tiling(pages_len, schema)?;
         let mut named = Named(vec![false; self.page_count()]);
         if let Some(page) = self.attributes_page() {
             named.name_without_frames(page, self)?;
@@ -30,6 +30,16 @@ impl EpisodeIndex {
         for idx in 0..self.clock_count() {
             let clock = self.check_clock(idx)?;
             self.check_run(Run::of_clock(&clock), &mut named)?;
+        }
+        // So far only pages that are read with the episode were referenced.
+        let linked = self.linked_pages();
+        if named
+            .0
+            .iter()
+            .skip(linked.start as usize)
+            .any(|&named| named)
+        {
+            return Err(invalid(PART, "attributes or timestamps are linked"));
         }
         let mut seen = HashSet::with_capacity(self.stream_count());
         for idx in 0..self.stream_count() {
@@ -46,8 +56,9 @@ impl EpisodeIndex {
         }
     }
 
-    /// Pages follow each other, each padded to 8 bytes, and fill the episode exactly.
-    fn check_tiling(&self, pages_len: u64) -> Result<()> {
+    /// Pages follow each other, each padded to 8 bytes. Those that are not linked, and the pieces of others that are
+    /// in the shard, fill the episode exactly.
+    fn check_tiling(&mut self, pages_len: u64, schema: &Schema) -> Result<()> {
         let mut position = 0;
         for idx in 0..self.page_count() {
             let page = self.page(to_u32(idx)?);
@@ -64,9 +75,14 @@ impl EpisodeIndex {
             }
             position = align_up(position + u64::from(page.len)).unwrap_or(u64::MAX);
         }
-        if position != pages_len {
-            let what =
-                format!("its pages end at {position}, but the episode's pages end at {pages_len}");
+        let stored_end = match self.linked_start() {
+            u64::MAX => position,
+            own_end => self.check_pieces(own_end, schema)?,
+        };
+        if stored_end != pages_len {
+            let what = format!(
+                "its pages end at {stored_end}, but the episode's pages end at {pages_len}"
+            );
             return Err(invalid(PART, what));
         }
         Ok(())
@@ -175,6 +191,10 @@ impl EpisodeIndex {
                 let what = "is shared by a clock or stream without pages";
                 return Err(wrong("page", run.shared_page as usize, what));
             }
+            if self.linked_pages().contains(&run.shared_page) {
+                let what = "is shared by others, and linked";
+                return Err(wrong("page", run.shared_page as usize, what));
+            }
             named.name_without_frames(run.shared_page, self)?;
         }
         let end_page = run.first_page.checked_add(run.page_count);
@@ -184,6 +204,10 @@ impl EpisodeIndex {
                 "the pages of a clock or stream end after the last",
             ));
         };
+        let linked_from = self.linked_pages().start;
+        if run.first_page < linked_from && end_page > linked_from {
+            return Err(invalid(PART, "only some pages of a stream are linked"));
+        }
         for page in run.first_page..end_page {
             named.name(page)?;
             let start = self.page(page).first_frame;

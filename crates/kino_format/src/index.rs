@@ -1,8 +1,8 @@
 //! An episode's index: which pages hold which frames, readable in place.
 //!
 //! ```text
-//! | "KIDX" | u32 clocks | u32 streams | u32 pages | u32 attributes_page | 12 × 0 |   32 B
-//! | clock records … | stream records … | page records … |
+//! | "KIDX" | u32 clocks | u32 streams | u32 pages | u32 attributes_page | 12 × 0, or linked pages |   32 B
+//! | clock records … | stream records … | page records … | piece records of linked pages … |
 //! ```
 //!
 //! The bytes are kept unchanged and records are read in place, so that an index of a
@@ -13,7 +13,10 @@ use std::ops::Range;
 
 use crate::clock::RegularClock;
 use crate::error::{Result, invalid};
-use crate::layout::{CLOCK_LEN, Cursor, INDEX_HEADER_LEN, INDEX_MAGIC, PAGE_LEN, STREAM_LEN};
+use crate::layout::{
+    CLOCK_LEN, Cursor, INDEX_HEADER_LEN, INDEX_MAGIC, PAGE_LEN, PIECE_LEN, STREAM_LEN,
+};
+use crate::pieces::{Linked, records_len};
 use crate::records::{ClockRecord, NONE, PageRecord, StreamRecord};
 use crate::schema::Schema;
 
@@ -28,6 +31,9 @@ pub struct EpisodeIndex {
     streams: usize,
     pages: usize,
     attributes_page: u32,
+    pub(crate) linked: Linked,
+    /// The first piece of every linked page, and the number of pieces; empty if no page is linked.
+    pub(crate) first_pieces: Vec<u32>,
 }
 
 /// Frames of one stream that are in its own pages.
@@ -65,9 +71,10 @@ impl EpisodeIndex {
         let magic: [u8; 4] = cursor.array();
         let counts = [cursor.u32(), cursor.u32(), cursor.u32()].map(|count| count as usize);
         let attributes_page = cursor.u32();
-        if magic != INDEX_MAGIC || cursor.array() != [0; 12] {
+        if magic != INDEX_MAGIC {
             return Err(invalid(PART, "its magic or reserved bytes are wrong"));
         }
+        let linked = Linked::parse(&mut cursor)?;
         let [clocks, streams, pages] = counts;
         let expected = [
             (clocks, CLOCK_LEN),
@@ -77,19 +84,25 @@ impl EpisodeIndex {
         .into_iter()
         .try_fold(INDEX_HEADER_LEN, |sum, (count, len)| {
             sum.checked_add(count.checked_mul(len)?)
-        });
+        })
+        .and_then(|sum| sum.checked_add(records_len(linked.pieces)?));
         if expected != Some(bytes.len()) {
             return Err(invalid(
                 PART,
                 format!("its {} bytes do not match {counts:?} records", bytes.len()),
             ));
         }
-        let index = Self {
+        if linked.pages as usize > pages {
+            return Err(invalid(PART, "it has more linked pages than pages"));
+        }
+        let mut index = Self {
             bytes,
             clocks,
             streams,
             pages,
             attributes_page,
+            linked,
+            first_pieces: Vec::new(),
         };
         index.check(pages_len, schema)?;
         Ok(index)
@@ -112,7 +125,7 @@ impl EpisodeIndex {
 
     /// Memory used by the index, in bytes.
     pub fn memory_bytes(&self) -> usize {
-        self.bytes.len()
+        self.bytes.len() + self.first_pieces.len() * size_of::<u32>()
     }
 
     /// The clock at position `idx`.
@@ -162,6 +175,14 @@ impl EpisodeIndex {
     pub(crate) fn stream_bytes(&self, idx: usize) -> &[u8] {
         let start = INDEX_HEADER_LEN + self.clocks * CLOCK_LEN;
         self.record(idx, self.streams, start, STREAM_LEN)
+    }
+
+    pub(crate) fn piece_bytes(&self, idx: usize) -> &[u8] {
+        let start = INDEX_HEADER_LEN
+            + self.clocks * CLOCK_LEN
+            + self.streams * STREAM_LEN
+            + self.pages * PAGE_LEN;
+        self.record(idx, self.linked.pieces as usize, start, PIECE_LEN)
     }
 
     /// Where frames of a stream are stored: its own pages, or those of the stream it shares frames with.
@@ -286,7 +307,7 @@ impl Run {
 }
 
 /// The first of `range` for which `pred` is false; `pred` holds for a prefix.
-fn partition_point(range: Range<u32>, pred: impl Fn(u32) -> bool) -> u32 {
+pub(crate) fn partition_point(range: Range<u32>, pred: impl Fn(u32) -> bool) -> u32 {
     let (mut low, mut high) = (range.start, range.end);
     while low < high {
         let middle = low + (high - low) / 2;

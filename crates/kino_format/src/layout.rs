@@ -4,11 +4,11 @@
 
 use crate::error::{FormatError, Result};
 
-/// The format version this library writes, and the highest it reads.
-pub const FORMAT_VERSION: u16 = 1;
+/// The highest format version that this library reads, and the one it writes where pages are linked.
+pub const FORMAT_VERSION: u16 = 2;
 
-/// The lowest reader version that can read what this library writes.
-pub(crate) const MIN_READER: u16 = 1;
+/// The format version of shards and manifests in which nothing is linked: readers of version 1 read them.
+pub const PACKED_VERSION: u16 = 1;
 
 /// First bytes of a shard; the line endings reveal a file that was mangled as text.
 pub(crate) const HEADER_MAGIC: [u8; 8] = *b"\x89KINO\r\n\x1a";
@@ -24,6 +24,7 @@ pub(crate) const INDEX_HEADER_LEN: usize = 32;
 pub(crate) const CLOCK_LEN: usize = 48;
 pub(crate) const STREAM_LEN: usize = 64;
 pub(crate) const PAGE_LEN: usize = 16;
+pub(crate) const PIECE_LEN: usize = 16;
 
 /// Every part starts at a multiple of this.
 pub(crate) const ALIGN: u64 = 8;
@@ -119,7 +120,7 @@ mod tests {
 
     #[test]
     fn never_change_these_constants() {
-        assert_eq!(FORMAT_VERSION, 1);
+        assert_eq!((FORMAT_VERSION, PACKED_VERSION), (2, 1));
         assert_eq!(&HEADER_MAGIC, b"\x89KINO\r\n\x1a");
         assert_eq!(&FOOTER_MAGIC, b"KINOEND\n");
         assert_eq!(&INDEX_MAGIC, b"KIDX");
@@ -128,6 +129,7 @@ mod tests {
             (INDEX_HEADER_LEN, CLOCK_LEN, STREAM_LEN, PAGE_LEN),
             (32, 48, 64, 16)
         );
+        assert_eq!(PIECE_LEN, 16);
         assert_eq!(ALIGN, 8);
         assert_eq!(
             (MAX_PAGE_BYTES, MAX_PAGE_FRAMES, MAX_STREAMS),

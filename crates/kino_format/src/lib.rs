@@ -23,6 +23,7 @@ mod error;
 mod index;
 mod layout;
 mod open;
+mod pieces;
 mod printable;
 mod records;
 mod schema;
@@ -35,10 +36,12 @@ pub use error::{FormatError, Result};
 pub use index::{EpisodeIndex, PageSlice, Segment};
 pub use kino_codec::Kind;
 pub use layout::{
-    FORMAT_VERSION, MAX_FRAMES, MAX_PAGE_BYTES, MAX_PAGE_FRAMES, MAX_STREAMS, page_checksum,
+    FORMAT_VERSION, MAX_FRAMES, MAX_PAGE_BYTES, MAX_PAGE_FRAMES, MAX_STREAMS, PACKED_VERSION,
+    page_checksum,
 };
 pub use open::{DirectoryEntry, OpenShard, Shard, Step};
+pub use pieces::{ForeignFile, PieceRecord, PlacedPiece};
 pub use printable::{escape, escape_line, is_unprintable};
 pub use records::{ClockRecord, NONE, PageRecord, StreamRecord};
 pub use schema::{Schema, StreamSchema};
-pub use write::{EpisodeRecords, ShardWriter};
+pub use write::{EpisodeRecords, LinkedPage, PieceBytes, ShardWriter};

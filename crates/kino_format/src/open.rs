@@ -10,7 +10,7 @@
 //! use kino_format::{OpenShard, Step};
 //! # let mut bytes = Vec::new();
 //! # let writer = kino_format::ShardWriter::new(&mut bytes);
-//! # let schema = kino_format::Schema { clock_codec: "raw".into(), streams: vec![] };
+//! # let schema = kino_format::Schema { clock_codec: "raw".into(), ..Default::default() };
 //! # writer.finish(&schema, &mut bytes)?;
 //! let mut opening = OpenShard::new(bytes.len() as u64)?;
 //! let shard = loop {
@@ -29,7 +29,7 @@ use std::sync::Arc;
 use crate::ends::{Footer, Versions};
 use crate::error::{FormatError, Result, invalid};
 use crate::index::EpisodeIndex;
-use crate::layout::{Cursor, DIRECTORY_ENTRY_LEN, FOOTER_LEN, HEADER_LEN, verify};
+use crate::layout::{Cursor, DIRECTORY_ENTRY_LEN, FOOTER_LEN, HEADER_LEN, PACKED_VERSION, verify};
 use crate::schema::Schema;
 
 /// Size of the first read: enough for about a thousand episodes.
@@ -263,7 +263,17 @@ impl Shard {
             &bytes,
             entry.index_crc,
         )?;
-        EpisodeIndex::parse(bytes, entry.pages_len, &self.schema)
+        let index = EpisodeIndex::parse(bytes, entry.pages_len, &self.schema)?;
+        if index.is_linked() && self.versions.min_reader <= PACKED_VERSION {
+            let what = "it has linked pages, which readers of the shard's version do not know";
+            return Err(invalid("episode index", what));
+        }
+        Ok(index)
+    }
+
+    /// Whether its pages may be linked: the version says so.
+    pub fn is_linked(&self) -> bool {
+        self.versions.min_reader > PACKED_VERSION
     }
 
     /// The header's length, for callers of [`verify_header`](Self::verify_header): opening does not read it.

@@ -19,6 +19,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::error::{FormatError, Result, invalid};
 use crate::layout::{MAX_SCHEMA_BYTES, MAX_STREAMS};
+use crate::pieces::ForeignFile;
 
 /// The longest stream name, in bytes.
 const MAX_NAME_BYTES: usize = 255;
@@ -123,13 +124,20 @@ fn check_name(name: &str) -> Result<()> {
 }
 
 /// All streams of a shard.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Schema {
     /// The codec of explicit clocks: int64 scalars.
     pub clock_codec: String,
     /// The streams; an episode's index refers to them by position.
-    #[serde(deserialize_with = "streams")]
+    #[serde(deserialize_with = "objects")]
     pub streams: Vec<StreamSchema>,
+    /// The files that pages are linked to; pieces refer to them by position.
+    #[serde(
+        default,
+        deserialize_with = "objects",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub files: Vec<ForeignFile>,
 }
 
 impl Schema {
@@ -148,6 +156,7 @@ impl Schema {
         for stream in &self.streams {
             stream.check()?;
         }
+        self.files.iter().try_for_each(ForeignFile::check)?;
         // Episodes may store a stream with different codecs.
         let stored = |stream: &StreamSchema| (stream.name.clone(), stream.codec.clone());
         let mut all: Vec<_> = self.streams.iter().map(stored).collect();
@@ -211,9 +220,9 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
     }
 }
 
-fn streams<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<StreamSchema>, D::Error> {
-    let streams: Vec<Object<StreamSchema>> = Vec::deserialize(from)?;
-    Ok(streams.into_iter().map(|Object(stream)| stream).collect())
+fn objects<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<Vec<T>, D::Error> {
+    let objects: Vec<Object<T>> = Vec::deserialize(from)?;
+    Ok(objects.into_iter().map(|Object(object)| object).collect())
 }
 
 #[cfg(test)]
@@ -229,6 +238,7 @@ mod tests {
         Schema {
             clock_codec: "raw".to_owned(),
             streams: streams.collect(),
+            ..Schema::default()
         }
     }
 

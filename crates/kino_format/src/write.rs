@@ -4,29 +4,82 @@
 //! counted here, so the buffer may be emptied between any two calls.
 //!
 //! ```text
-//! new ─▶ ( page* ─▶ end_episode )* ─▶ finish
+//! new ─▶ ( page* ─▶ linked_page* ─▶ end_episode )* ─▶ finish
 //! ```
+//!
+//! Linked pages come last in an episode, and only in a shard that [`ShardWriter::linked`] began.
 
 use crate::error::{Result, limit};
 use crate::index::{EpisodeIndex, to_u32};
 use crate::layout::{
     ALIGN, DIRECTORY_ENTRY_LEN, FOOTER_LEN, FOOTER_MAGIC, FORMAT_VERSION, HEADER_LEN, HEADER_MAGIC,
-    INDEX_MAGIC, MAX_EPISODES, MAX_PAGE_BYTES, MAX_SCHEMA_BYTES, MIN_READER, page_checksum,
+    INDEX_MAGIC, MAX_EPISODES, MAX_PAGE_BYTES, MAX_SCHEMA_BYTES, PACKED_VERSION, align_up,
+    page_checksum,
 };
 use crate::open::DirectoryEntry;
+use crate::pieces::{self, PieceRecord};
 use crate::records::{ClockRecord, NONE, PageRecord, StreamRecord};
 use crate::schema::Schema;
 
 /// A shard that is being written.
 #[derive(Debug)]
 pub struct ShardWriter {
+    /// The format version, and the lowest reader version: there is no reason to state a higher one.
+    version: u16,
     position: u64,
     directory: Vec<DirectoryEntry>,
     episode_start: u64,
     pages: Vec<PageRecord>,
+    links: Links,
     hasher: blake3::Hasher,
     /// The schema of the last episode, which later ones may only extend: indexes refer to it by position.
     schema: Option<Schema>,
+}
+
+/// The linked pages of the current episode.
+#[derive(Debug, Default)]
+struct Links {
+    pages: usize,
+    pieces: Vec<PieceRecord>,
+    is_unchecked: bool,
+    /// Where the next one would be if it were stored, from the episode's start.
+    next: u64,
+}
+
+/// A page whose bytes are elsewhere.
+#[derive(Debug, Clone, Copy)]
+pub struct LinkedPage<'a> {
+    /// What it consists of, in order.
+    pub pieces: &'a [PieceBytes<'a>],
+    /// Its first frame.
+    pub first_frame: u32,
+    /// The CRC32C of its bytes, if they were read. An episode knows it of all its linked pages or of none.
+    pub crc: Option<u32>,
+}
+
+/// A piece of a linked page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PieceBytes<'a> {
+    /// Bytes that are stored in the shard.
+    Stored(&'a [u8]),
+    /// A range of a file.
+    File {
+        /// Position among the files of the schema.
+        file: u32,
+        /// Its first byte.
+        offset: u64,
+        /// Its length.
+        len: u32,
+    },
+}
+
+impl PieceBytes<'_> {
+    fn len(&self) -> u64 {
+        match self {
+            Self::Stored(bytes) => bytes.len() as u64,
+            Self::File { len, .. } => u64::from(*len),
+        }
+    }
 }
 
 /// A finished episode.
@@ -65,18 +118,29 @@ impl<'a> EpisodeRecords<'a> {
 impl ShardWriter {
     /// Starts a shard: appends the header to `out`.
     pub fn new(out: &mut Vec<u8>) -> Self {
+        Self::start(PACKED_VERSION, out)
+    }
+
+    /// Starts a shard in which pages may be linked, for readers of a higher version.
+    pub fn linked(out: &mut Vec<u8>) -> Self {
+        Self::start(FORMAT_VERSION, out)
+    }
+
+    fn start(version: u16, out: &mut Vec<u8>) -> Self {
         let start = out.len();
         out.extend(HEADER_MAGIC);
-        out.extend(FORMAT_VERSION.to_le_bytes());
-        out.extend(MIN_READER.to_le_bytes());
+        out.extend(version.to_le_bytes());
+        out.extend(version.to_le_bytes());
         out.extend([0; 16]);
         let crc = page_checksum(&out[start..]);
         out.extend(crc.to_le_bytes());
         Self {
+            version,
             position: HEADER_LEN as u64,
             directory: Vec::new(),
             episode_start: HEADER_LEN as u64,
             pages: Vec::new(),
+            links: Links::default(),
             hasher: blake3::Hasher::new(),
             schema: None,
         }
@@ -94,25 +158,57 @@ impl ShardWriter {
 
     /// Appends a page of the current episode to `out` and returns its number.
     pub fn page(&mut self, bytes: &[u8], first_frame: u32, out: &mut Vec<u8>) -> Result<u32> {
-        let number = to_u32(self.pages.len())?;
-        let len = u32::try_from(bytes.len())
-            .ok()
-            .filter(|_| bytes.len() <= MAX_PAGE_BYTES);
-        let len = len.ok_or_else(|| {
-            limit(format!(
-                "a page has {} bytes, at most {MAX_PAGE_BYTES} are allowed",
-                bytes.len()
-            ))
-        })?;
-        let offset_units = u32::try_from((self.position - self.episode_start) / ALIGN)
-            .map_err(|_| limit("an episode exceeds 32 GiB; split it into several"))?;
-        self.pages.push(PageRecord {
-            offset_units,
-            len,
-            first_frame,
-            crc: page_checksum(bytes),
-        });
+        if self.links.pages > 0 {
+            return Err(limit("a page follows linked ones, which must be the last"));
+        }
+        let offset = self.position - self.episode_start;
+        let record = page_record(offset, bytes.len() as u64, first_frame)?;
+        let crc = page_checksum(bytes);
+        let number = self.add_page(PageRecord { crc, ..record })?;
         self.append(bytes, out);
+        Ok(number)
+    }
+
+    /// Adds a page of the current episode whose bytes are elsewhere, after all others, and returns its number. Pieces
+    /// that are stored are appended to `out`.
+    pub fn linked_page(&mut self, page: &LinkedPage<'_>, out: &mut Vec<u8>) -> Result<u32> {
+        if self.version < FORMAT_VERSION {
+            return Err(limit("readers of this shard do not know linked pages"));
+        }
+        let is_unchecked = page.crc.is_none();
+        if self.links.pages == 0 {
+            self.links.next = self.position - self.episode_start;
+            self.links.is_unchecked = is_unchecked;
+        } else if self.links.is_unchecked != is_unchecked {
+            return Err(limit("only some linked pages of an episode have checksums"));
+        }
+        let lens = page.pieces.iter().map(PieceBytes::len);
+        let len = lens.fold(0, u64::saturating_add);
+        let record = page_record(self.links.next, len, page.first_frame)?;
+        let crc = page.crc.unwrap_or(0);
+        let number = self.add_page(PageRecord { crc, ..record })?;
+        for piece in page.pieces {
+            let record = match *piece {
+                PieceBytes::File { file, offset, len } => PieceRecord { offset, len, file },
+                PieceBytes::Stored(bytes) => {
+                    let offset = self.position - self.episode_start;
+                    let len = to_u32(bytes.len())?;
+                    self.append(bytes, out);
+                    let file = NONE;
+                    PieceRecord { offset, len, file }
+                }
+            };
+            self.links.pieces.push(record);
+        }
+        self.links.pages += 1;
+        // It cannot overflow: the offset of the page was below 32 GiB.
+        self.links.next = align_up(self.links.next + len).unwrap_or(u64::MAX);
+        Ok(number)
+    }
+
+    fn add_page(&mut self, record: PageRecord) -> Result<u32> {
+        let number = to_u32(self.pages.len())?;
+        self.pages.push(record);
         Ok(number)
     }
 
@@ -142,10 +238,15 @@ impl ShardWriter {
             index.extend(to_u32(count)?.to_le_bytes());
         }
         index.extend(attributes_page.to_le_bytes());
-        index.extend([0; 12]);
+        let links = &self.links;
+        pieces::counts(links.pages, links.pieces.len(), links.is_unchecked)?.write(&mut index);
         clocks.iter().for_each(|clock| clock.write(&mut index));
         streams.iter().for_each(|stream| stream.write(&mut index));
         self.pages.iter().for_each(|page| page.write(&mut index));
+        links
+            .pieces
+            .iter()
+            .for_each(|piece| piece.write(&mut index));
 
         let pages_len = self.position - self.episode_start;
         let index_len = u32::try_from(index.len())
@@ -173,6 +274,7 @@ impl ShardWriter {
         }
         self.episode_start = self.position;
         self.pages.clear();
+        self.links = Links::default();
         self.hasher.reset();
         Ok(summary)
     }
@@ -183,6 +285,7 @@ impl ShardWriter {
         debug_assert!(self.pages.is_empty(), "two unfinished episodes");
         self.position += other.position - other.episode_start;
         std::mem::swap(&mut self.pages, &mut other.pages);
+        std::mem::swap(&mut self.links, &mut other.links);
         std::mem::swap(&mut self.hasher, &mut other.hasher);
         other.abandon_episode();
     }
@@ -191,6 +294,7 @@ impl ShardWriter {
     pub fn abandon_episode(&mut self) {
         self.position = self.episode_start;
         self.pages.clear();
+        self.links = Links::default();
         self.hasher.reset();
     }
 
@@ -225,8 +329,8 @@ impl ShardWriter {
         out.extend(page_checksum(&text).to_le_bytes());
         out.extend(to_u32(self.directory.len())?.to_le_bytes());
         out.extend(page_checksum(&directory).to_le_bytes());
-        out.extend(FORMAT_VERSION.to_le_bytes());
-        out.extend(MIN_READER.to_le_bytes());
+        out.extend(self.version.to_le_bytes());
+        out.extend(self.version.to_le_bytes());
         out.extend([0; 16]);
         let crc = page_checksum(&out[start..]);
         out.extend(crc.to_le_bytes());
@@ -246,7 +350,9 @@ impl ShardWriter {
         }
         schema.check()?;
         let extends = self.schema.as_ref().is_none_or(|known| {
-            known.clock_codec == schema.clock_codec && schema.streams.starts_with(&known.streams)
+            known.clock_codec == schema.clock_codec
+                && schema.streams.starts_with(&known.streams)
+                && schema.files.starts_with(&known.files)
         });
         if extends {
             Ok(())
@@ -267,4 +373,23 @@ impl ShardWriter {
         }
         self.position += (part.len() + padding) as u64;
     }
+}
+
+/// The record of a page of this length, without its checksum.
+fn page_record(offset: u64, len: u64, first_frame: u32) -> Result<PageRecord> {
+    let stored = u32::try_from(len).ok();
+    let stored = stored.filter(|&len| len as usize <= MAX_PAGE_BYTES);
+    let len = stored.ok_or_else(|| {
+        limit(format!(
+            "a page has {len} bytes, at most {MAX_PAGE_BYTES} are allowed"
+        ))
+    })?;
+    let offset_units = u32::try_from(offset / ALIGN)
+        .map_err(|_| limit("an episode exceeds 32 GiB; split it into several"))?;
+    Ok(PageRecord {
+        offset_units,
+        len,
+        first_frame,
+        crc: 0,
+    })
 }

@@ -42,6 +42,7 @@ mod image;
 mod jpeg;
 mod lerobot;
 mod lineage;
+mod link;
 mod mapping;
 mod mcap;
 mod mds;
@@ -51,6 +52,7 @@ mod npy;
 mod open;
 mod pack;
 mod packets;
+mod packing;
 mod part;
 mod png;
 mod preview;
@@ -79,6 +81,7 @@ pub use error::{ImportError, Result};
 pub use export::{Cameras, EXPORTERS, ExportOptions, Exported, export};
 pub use formats::FORMATS;
 pub use group::group_defects;
+pub use link::{Extent, LinkOptions, PageExtent, link_root};
 pub use mp4::{
     Mp4Chroma, Mp4Codec, Mp4Color, Mp4Header, Mp4Orientation, Mp4Packet, Mp4Pixels, Mp4Sample,
     Mp4Track, Mp4Writer, copy_mp4, read_mp4,

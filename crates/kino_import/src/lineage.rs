@@ -8,19 +8,27 @@ use serde_json::json;
 use crate::defect::{Defect, OnDefect};
 use crate::error::Result;
 use crate::files;
+use crate::link::LinkOptions;
 use crate::preview::disk_bytes;
 use crate::source::{Source, SourceInfo};
 
-/// What the manifest records about a source.
-pub(crate) fn to_record(source: &Source, defects: &[Defect]) -> Result<SourceRecord> {
+/// What the manifest records about a source; files that are trusted are not read for their hash.
+pub(crate) fn to_record(
+    source: &Source,
+    defects: &[Defect],
+    is_trusted: bool,
+) -> Result<SourceRecord> {
     let info = source.describe();
     let mut files = Vec::new();
     for file in &info.files {
-        files.push(json!({
+        let mut record = json!({
             "path": file.path().to_string_lossy(),
             "bytes": file.len(),
-            "blake3": file.read_blake3()?,
-        }));
+        });
+        if !is_trusted {
+            record["blake3"] = file.read_blake3()?.into();
+        }
+        files.push(record);
     }
     let defects: Vec<_> = defects.iter().map(Defect::to_json).collect();
     Ok(SourceRecord {
@@ -54,12 +62,23 @@ pub(crate) fn settings(
     prefix: &str,
     seed: u64,
     on_defect: OnDefect,
+    link: Option<&LinkOptions>,
 ) -> Result<BTreeMap<String, String>> {
     let mut hasher = blake3::Hasher::new();
     for file in &info.files {
-        hasher.update(file.read_blake3()?.as_bytes());
+        match link {
+            None => hasher.update(file.read_blake3()?.as_bytes()),
+            // Reading terabytes before the first episode would double the time of a link.
+            Some(_) => hasher.update(file.look().as_bytes()),
+        };
     }
     let hash = hasher.finalize().to_hex();
+    let linked = link.map(|link| {
+        let how = if link.trust { "trusted" } else { "read" };
+        let rest = if link.pack_rest { ", rest packed" } else { "" };
+        let root = link.root.display();
+        ("link".to_owned(), format!("{how} below {root}{rest}"))
+    });
     let settings = [
         ("source", format!("{} {}", names(info), &hash[..16])),
         ("format", info.format.to_owned()),
@@ -67,7 +86,6 @@ pub(crate) fn settings(
         ("seed", seed.to_string()),
         ("on_defect", on_defect.name().to_owned()),
     ];
-    Ok(settings
-        .map(|(name, value)| (name.to_owned(), value))
-        .into())
+    let settings = settings.map(|(name, value)| (name.to_owned(), value));
+    Ok(settings.into_iter().chain(linked).collect())
 }

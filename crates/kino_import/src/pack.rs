@@ -14,26 +14,22 @@ use std::collections::HashSet;
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::thread;
 
-use kino_dataset::{
-    Committed, Dataset, DatasetWriter, EpisodeInfo, EpisodeWriter, SharedFrames, Start, StreamInfo,
-    WriterOptions, check_local,
-};
-use serde_json::{Map, Value};
+use kino_dataset::{Committed, Dataset, DatasetWriter, Start, WriterOptions, check_local};
 
 use crate::defect::{Action, Defect, OnDefect};
 use crate::error::{ImportError, Result};
 use crate::fit::{Fitted, Target, fit};
 use crate::lineage::{names, settings, to_record};
+use crate::link::{self, LinkFiles, LinkOptions};
 use crate::needless_loss;
-use crate::preview::{apply_plan, arrival, check_quality, disk_bytes};
+use crate::packing::Packing;
+use crate::preview::{apply_plan, check_quality, disk_bytes};
 use crate::progress::{Progress, Reporter};
-use crate::read_ahead::{Limits, Piece, ReadAhead, lost_thread};
+use crate::read_ahead::Limits;
 use crate::shuffle::shuffled;
-use crate::source::{EpisodeSpec, FrameBuf, Source};
+use crate::source::{EpisodeSpec, Source};
 use crate::source_file::SourceFile;
-use crate::stream_order::{stream_attributes, stream_order, times};
 use crate::survey::{cores, look};
 
 /// The options of a pack.
@@ -49,6 +45,8 @@ pub struct PackOptions {
     pub prefix: String,
     /// What to do with a source that has defects.
     pub on_defect: OnDefect,
+    /// Leaves the images of cameras in the source's files; `None` packs everything.
+    pub link: Option<LinkOptions>,
 }
 
 impl Default for PackOptions {
@@ -59,6 +57,7 @@ impl Default for PackOptions {
             seed: 0,
             prefix: String::new(),
             on_defect: OnDefect::Error,
+            link: None,
         }
     }
 }
@@ -96,6 +95,7 @@ pub fn pack(
         seed,
         prefix,
         on_defect,
+        link,
     } = options;
     check_local(target)?;
     check_quality(source, &writer.plan)?;
@@ -106,14 +106,20 @@ pub fn pack(
     let mut fitted = fit(source, &Target::new(&prefix, known.as_ref()))?;
     apply_plan(&mut fitted, &writer.plan);
     let threads = cores(writer.threads);
-    let defects = find_defects(&mut fitted, threads, on_defect, progress)?;
+    let mut defects = find_defects(&mut fitted, threads, on_defect, progress)?;
+    if let Some(link) = &link {
+        defects.extend(link::choose(&mut fitted, link)?);
+        writer.link_root = link.root.to_str().map(str::to_owned);
+    }
     let wanted = wanted(&fitted, &defects, seed);
     if wanted.is_empty() {
         return Err(ImportError::NothingLeft { defects });
     }
     let info = source.describe();
-    let own = settings(info, &prefix, seed, on_defect)?;
+    let own = settings(info, &prefix, seed, on_defect, link.as_ref())?;
     writer.settings.extend(own);
+    let links = link.as_ref().map(|link| LinkFiles::new(link, &info.files));
+    let links = links.as_ref();
     // A quarter of the memory is for frames read ahead, the rest for frames being encoded.
     let limits = Limits {
         threads,
@@ -134,24 +140,19 @@ pub fn pack(
             written: 0,
             on_defect,
             defects,
+            links,
         };
         packing.episodes(&mut writer, &wanted, &resumed, limits)?;
         let Packing {
             shifts,
-            defects,
+            mut defects,
             written,
             ..
         } = packing;
         if written == 0 && resumed.is_empty() {
             return Err(ImportError::NothingLeft { defects });
         }
-        info.files
-            .iter()
-            .try_for_each(SourceFile::check_unchanged)?;
-        writer.add_source(to_record(source, &defects)?);
-        let message = format!("pack {} from {}", info.format, names(info));
-        let committed = writer.commit(&message)?;
-        let mut defects = defects;
+        let committed = commit(source, writer, &defects, links)?;
         defects.extend(needless_loss::notes(&committed.streams));
         Ok(Packed {
             committed,
@@ -167,6 +168,24 @@ pub fn pack(
         remove_if_empty(target);
     }
     packed
+}
+
+/// Makes what was written visible, if the source is still the same.
+fn commit(
+    source: &Source,
+    mut writer: DatasetWriter,
+    defects: &[Defect],
+    links: Option<&LinkFiles<'_>>,
+) -> Result<Committed> {
+    let info = source.describe();
+    let mut files = info.files.iter();
+    files.try_for_each(SourceFile::check_unchanged)?;
+    links.map_or(Ok(()), LinkFiles::check_unchanged)?;
+    let is_trusted = links.is_some_and(LinkFiles::are_trusted);
+    writer.add_source(to_record(source, defects, is_trusted)?);
+    let verb = if links.is_some() { "link" } else { "pack" };
+    let message = format!("{verb} {} from {}", info.format, names(info));
+    Ok(writer.commit(&message)?)
 }
 
 /// Surveys the source and applies the defect policy; the caller may stop it.
@@ -203,189 +222,5 @@ fn remove_if_empty(target: &Path) {
     // Only empty folders can be removed this way; anything else stays.
     for folder in ["staging", "shards", "episodes", "stats", "versions", ""] {
         let _ = fs::remove_dir(target.join(folder));
-    }
-}
-
-struct Packing<'a> {
-    source: &'a Fitted<'a>,
-    reporter: Reporter<'a>,
-    /// Frame bytes that need no encoding: of resumed or dropped episodes, and of shared frames.
-    passed: u64,
-    shifts: u64,
-    /// Episodes written by this pack.
-    written: u64,
-    on_defect: OnDefect,
-    defects: Vec<Defect>,
-}
-
-impl Packing<'_> {
-    /// Packs these episodes in this order, except for those that are resumed.
-    fn episodes(
-        &mut self,
-        writer: &mut DatasetWriter,
-        wanted: &[usize],
-        resumed: &HashSet<String>,
-        limits: Limits,
-    ) -> Result<()> {
-        let source = self.source;
-        let to_read = wanted.iter().copied();
-        let to_read = to_read.filter(|&episode| !resumed.contains(&source.ids[episode]));
-        thread::scope(|scope| {
-            let tasks = to_read.flat_map(|episode| {
-                let streams = stream_order(&source.episodes[episode].streams);
-                streams.into_iter().map(move |stream| (episode, stream))
-            });
-            let mut ahead = ReadAhead::start(scope, &source.episodes, tasks, limits);
-            for &episode in wanted {
-                self.episode(writer, &mut ahead, episode, resumed)?;
-            }
-            // Frames that were read are not encoded yet.
-            while writer.write_next()? {
-                self.tell(writer.written_bytes())?;
-            }
-            self.tell(writer.written_bytes())
-        })
-    }
-
-    fn episode(
-        &mut self,
-        writer: &mut DatasetWriter,
-        ahead: &mut ReadAhead<'_>,
-        episode: usize,
-        resumed: &HashSet<String>,
-    ) -> Result<()> {
-        let source = self.source;
-        let spec = &source.episodes[episode];
-        let (before, passed) = (writer.written_bytes(), self.passed);
-        if resumed.contains(&source.ids[episode]) {
-            self.passed += spec.bytes();
-        } else {
-            match self.streams(writer, ahead, episode) {
-                Ok(()) => self.written += 1,
-                Err(error) if !error.is_of_episode() => return Err(error),
-                // The writer names the episode itself, which may be an earlier one.
-                Err(error @ ImportError::Dataset { .. }) if self.on_defect == OnDefect::Error => {
-                    return Err(error);
-                }
-                Err(error) if self.on_defect == OnDefect::Error => {
-                    return Err(ImportError::Episode {
-                        episode: source.ids[episode].clone(),
-                        source: Box::new(error),
-                    });
-                }
-                // Nothing remains of the episode but its defect.
-                Err(error) => {
-                    ahead.skip(episode);
-                    let place = match &error {
-                        ImportError::Corrupt { object, file, .. }
-                        | ImportError::Unsupported { object, file, .. } => {
-                            format!("{}:{object}", file.display())
-                        }
-                        _ => source.info.place(spec, ""),
-                    };
-                    let defect = Defect::new(place, error.what(), Action::Dropped);
-                    self.defects.push(defect.of(&spec.id));
-                    let written = writer.written_bytes() - before;
-                    self.passed = passed + spec.bytes().saturating_sub(written);
-                }
-            }
-        }
-        self.reporter.progress.episodes_done += 1;
-        self.tell(writer.written_bytes())
-    }
-
-    fn streams(
-        &mut self,
-        writer: &mut DatasetWriter,
-        ahead: &mut ReadAhead<'_>,
-        episode: usize,
-    ) -> Result<()> {
-        let mut episode_writer = writer.episode(self.info(episode)?)?;
-        for stream in stream_order(&self.source.episodes[episode].streams) {
-            self.stream(&mut episode_writer, ahead, episode, stream)?;
-        }
-        if self.on_defect != OnDefect::Error {
-            // Codec errors must surface while the episode can still be abandoned.
-            episode_writer.settle()?;
-        }
-        Ok(episode_writer.finish()?)
-    }
-
-    fn info(&self, episode: usize) -> Result<EpisodeInfo> {
-        let spec = &self.source.episodes[episode];
-        let file = self.source.info.files.get(spec.file);
-        let mut attributes = spec.attributes.clone();
-        let of_streams: Map<_, _> = spec.streams.iter().filter_map(stream_attributes).collect();
-        if !of_streams.is_empty() {
-            attributes.insert("stream_attributes".to_owned(), Value::Object(of_streams));
-        }
-        Ok(EpisodeInfo {
-            id: self.source.ids[episode].clone(),
-            position: Some(episode as u64),
-            splits: spec.splits.clone(),
-            task: spec.task.clone(),
-            success: spec.success,
-            licence: spec.licence.clone(),
-            source: file.map(|file| format!("{}:{}", file.path().display(), spec.object)),
-            source_hash: file
-                .map(|file| file.read_blake3().map(str::to_owned))
-                .transpose()?,
-            attributes,
-            ..EpisodeInfo::default()
-        })
-    }
-
-    fn stream(
-        &mut self,
-        writer: &mut EpisodeWriter<'_>,
-        ahead: &mut ReadAhead<'_>,
-        episode: usize,
-        stream: usize,
-    ) -> Result<()> {
-        let streams = &self.source.episodes[episode].streams;
-        let spec = &streams[stream];
-        let pieces = ahead.take((episode, stream))?;
-        let first = match pieces.recv().map_err(|_| lost_thread())?? {
-            Piece::Shared(frames) => frames,
-            Piece::Block(..) => return Err(lost_thread()),
-        };
-        let base = spec.shift_of.filter(|_| first > 0);
-        writer.stream(&StreamInfo {
-            name: spec.name.clone(),
-            kind: spec.kind,
-            frame: spec.frame.clone(),
-            frames: spec.frames,
-            times: times(&spec.clock),
-            arrival: arrival(spec),
-            shared: base.map(|base| SharedFrames {
-                base: streams[base].name.clone(),
-                first: 1,
-                count: first,
-            }),
-        })?;
-        self.shifts += u64::from(first > 0);
-        self.passed += first * spec.frame_bytes();
-        for piece in pieces {
-            let Piece::Block(block, _share) = piece? else {
-                return Err(lost_thread());
-            };
-            match &block {
-                FrameBuf::Values(values) => writer.push(values)?,
-                FrameBuf::Bytes(frames) => {
-                    let frames: Vec<_> = frames.iter().map(Vec::as_slice).collect();
-                    writer.push_bytes(&frames)?;
-                }
-            }
-            self.tell(writer.written_bytes())?;
-        }
-        Ok(())
-    }
-
-    /// Reports how much is written, and stops if the caller asks for it.
-    fn tell(&mut self, written: u64) -> Result<()> {
-        let progress = &mut self.reporter.progress;
-        let done = (self.passed + written).min(progress.bytes);
-        progress.bytes_done = done.max(progress.bytes_done);
-        self.reporter.tell()
     }
 }

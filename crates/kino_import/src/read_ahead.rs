@@ -17,9 +17,11 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::Scope;
 
+use kino_dataset::Pages;
 use kino_sync::{Condvar, Mutex, MutexGuard};
 
 use crate::error::{ImportError, Result};
+use crate::link::{LinkFiles, LinkedStream};
 use crate::shift::is_shift;
 use crate::source::{EpisodeSpec, FrameBuf, block_frames};
 
@@ -38,6 +40,8 @@ pub(crate) enum Piece {
     Shared(u64),
     /// The next frames, and their share of the budget.
     Block(FrameBuf, Share),
+    /// The next pages of a stream that is linked, and their share of the budget.
+    Pages(Pages, Share),
 }
 
 /// The memory budget of blocks read ahead.
@@ -115,6 +119,14 @@ pub(crate) struct Limits {
     pub(crate) bytes: usize,
 }
 
+/// What is read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reading<'a> {
+    pub(crate) episodes: &'a [EpisodeSpec],
+    /// The files of streams that are linked; `None` if none is.
+    pub(crate) links: Option<&'a LinkFiles<'a>>,
+}
+
 /// Streams being read.
 pub(crate) struct ReadAhead<'a> {
     tasks: Peekable<Box<dyn Iterator<Item = Task> + 'a>>,
@@ -135,7 +147,7 @@ impl<'a> ReadAhead<'a> {
     /// Starts threads that read `tasks` ahead; they end when this is dropped.
     pub(crate) fn start<'scope>(
         scope: &'scope Scope<'scope, '_>,
-        episodes: &'scope [EpisodeSpec],
+        source: Reading<'scope>,
         tasks: impl Iterator<Item = Task> + 'a,
         limits: Limits,
     ) -> Self {
@@ -152,7 +164,7 @@ impl<'a> ReadAhead<'a> {
             let (waiting, budget) = (Arc::clone(&waiting), Arc::clone(&budget));
             scope.spawn(move || {
                 while let Some((task, sender)) = next(&waiting) {
-                    read(&episodes[task.0], task, &budget, &sender);
+                    read(source, task, &budget, &sender);
                 }
             });
         }
@@ -200,15 +212,15 @@ fn next<T>(waiting: &Mutex<Receiver<T>>) -> Option<T> {
 }
 
 /// Reads a stream to its end, or until the consumer is gone.
-fn read(
-    episode: &EpisodeSpec,
-    task: Task,
-    budget: &Arc<Budget>,
-    sender: &SyncSender<Result<Piece>>,
-) {
-    let (_, stream) = task;
+fn read(source: Reading<'_>, task: Task, budget: &Arc<Budget>, sender: &SyncSender<Result<Piece>>) {
+    let (episode, stream) = task;
+    let episode = &source.episodes[episode];
     let pieces = || -> Result<()> {
         let spec = &episode.streams[stream];
+        if let Some(files) = source.links.filter(|_| spec.link.is_some()) {
+            let linked = LinkedStream::open(files, episode, stream)?;
+            return read_pages(linked, task, budget, sender);
+        }
         let is_shift = spec.frames > 1 && is_shift(episode, stream)?;
         let first = if is_shift { spec.frames - 1 } else { 0 };
         if sender.send(Ok(Piece::Shared(first))).is_err() {
@@ -241,6 +253,25 @@ fn read(
         // The consumer is gone, so its error does not matter either.
         let _ = sender.send(Err(error));
     }
+}
+
+/// Reads the pages of a linked stream to its end, or until the consumer is gone.
+fn read_pages(
+    mut linked: LinkedStream<'_>,
+    task: Task,
+    budget: &Arc<Budget>,
+    sender: &SyncSender<Result<Piece>>,
+) -> Result<()> {
+    if sender.send(Ok(Piece::Shared(0))).is_err() {
+        return Ok(());
+    }
+    while let Some((pages, bytes)) = linked.next_block()? {
+        let share = budget.share(task, bytes);
+        if sender.send(Ok(Piece::Pages(pages, share))).is_err() {
+            return Ok(());
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

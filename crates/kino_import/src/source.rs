@@ -14,6 +14,7 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
 use kino_codec::{FrameType, VideoCoding};
@@ -23,6 +24,7 @@ use serde_json::{Map, Value};
 use crate::defect::Defect;
 use crate::error::{Result, invalid};
 use crate::files;
+use crate::link::{PageExtent, cannot_link};
 use crate::part::NotOpened;
 use crate::source_file::SourceFile;
 
@@ -88,6 +90,24 @@ pub trait ReadFrames: Send + Sync {
     /// least one. Of video, the first frame of a page is a [`VideoPage`](kino_codec::VideoPage), and the others are
     /// empty.
     fn read(&self, wanted: Wanted<'_>) -> Result<FrameBuf>;
+
+    /// The codec whose pages the frames already are, byte for byte, in the source's files; or why they are not.
+    ///
+    /// The answer is about the stream as a whole and reads metadata only.
+    fn link_codec(&self, stream: &StreamSpec) -> Result<String, String> {
+        let _ = stream;
+        Err("is not stored as images that can be read where they are".to_owned())
+    }
+
+    /// Where the pages of these frames are, in order. Requested only if there is a [`link_codec`](Self::link_codec), and
+    /// for all frames of a stream at once. Reads metadata only.
+    fn link(&self, wanted: Wanted<'_>) -> Result<Vec<PageExtent>> {
+        let Wanted {
+            episode, stream, ..
+        } = wanted;
+        let why = "this format has no pages";
+        Err(cannot_link(Path::new(&episode.object), &stream.name, why))
+    }
 }
 
 /// Frames that are requested of a stream.
@@ -245,6 +265,8 @@ pub struct StreamSpec {
     pub unit: Option<String>,
     /// Other attributes in the source, as JSON.
     pub attributes: Map<String, Value>,
+    /// The codec of its pages, if they are linked instead of packed.
+    pub link: Option<String>,
     /// Where its frames are.
     pub reader: Arc<dyn ReadFrames>,
 }
@@ -269,6 +291,7 @@ impl StreamSpec {
             video: None,
             unit: None,
             attributes: Map::new(),
+            link: None,
             reader,
         }
     }

@@ -77,6 +77,12 @@ impl SourceFile {
         self.len == 0
     }
 
+    /// Path, length and time of modification as text: what tells files apart without reading them.
+    pub(crate) fn look(&self) -> String {
+        let (path, bytes, modified) = (self.path.display(), self.read_disk_bytes(), self.modified);
+        format!("{path}\n{bytes}\n{modified:?}\n")
+    }
+
     /// Its BLAKE3 hash in hexadecimal, for lineage; for a folder, the hash of the names and bytes in it. Slow the first
     /// time: reads everything.
     pub fn read_blake3(&self) -> Result<&str> {

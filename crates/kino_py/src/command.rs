@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use kino_dataset::Level;
+use kino_dataset::{Dataset, Level, OpenOptions};
 use pyo3::prelude::*;
 
 use crate::errors::{import_to_py, invalid, to_py};
@@ -53,6 +53,7 @@ pub(crate) fn verify(
     py: Python<'_>,
     path: PathBuf,
     decode: bool,
+    root: Option<PathBuf>,
 ) -> PyResult<Vec<(String, String)>> {
     let depth = if decode { Level::Decode } else { Level::Bytes };
     let mut checked = Instant::now();
@@ -68,7 +69,14 @@ pub(crate) fn verify(
             Err(_) => ControlFlow::Break(()),
         }
     };
-    let found = py.detach(|| kino_dataset::verify_while(&path, depth, &mut on));
+    let options = OpenOptions {
+        version: None,
+        root,
+    };
+    let found = py.detach(|| {
+        let dataset = Dataset::open_with(&path, options)?;
+        kino_dataset::verify_dataset(&dataset, depth, &mut on)
+    });
     raised?;
     let found = found.map_err(to_py)?.unwrap_or_default();
     Ok(found

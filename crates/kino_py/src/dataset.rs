@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use kino_dataset::OpenOptions;
 use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -21,12 +22,15 @@ pub(crate) struct Dataset {
 impl Dataset {
     /// Opens a version of the dataset in a folder; default: the newest.
     #[new]
-    #[pyo3(signature = (path, version=None))]
-    fn new(py: Python<'_>, path: PathBuf, version: Option<u64>) -> PyResult<Self> {
-        let open = || match version {
-            Some(version) => kino_dataset::Dataset::open_version(&path, version),
-            None => kino_dataset::Dataset::open(&path),
-        };
+    #[pyo3(signature = (path, version=None, root=None))]
+    fn new(
+        py: Python<'_>,
+        path: PathBuf,
+        version: Option<u64>,
+        root: Option<PathBuf>,
+    ) -> PyResult<Self> {
+        let options = OpenOptions { version, root };
+        let open = || kino_dataset::Dataset::open_with(&path, options);
         Ok(Self {
             inner: py.detach(open).map_err(to_py)?,
         })
@@ -40,6 +44,18 @@ impl Dataset {
     #[getter]
     fn path(&self) -> PathBuf {
         self.inner.path().to_owned()
+    }
+
+    /// The folder of the linked files, if one was given.
+    #[getter]
+    fn root(&self) -> Option<PathBuf> {
+        self.inner.root().map(std::path::Path::to_owned)
+    }
+
+    /// The files that pages are linked to, as JSON; `None` if there are none.
+    fn links(&self) -> Option<String> {
+        let links = self.inner.manifest().links.as_ref();
+        links.map(|links| json!(links).to_string())
     }
 
     /// The version's id.
@@ -80,6 +96,7 @@ impl Dataset {
         let streams = self.inner.manifest().streams.iter().map(|stream| {
             let mut summary = json!(stream);
             summary["psnr_db"] = json!(stream.psnr_db());
+            summary["linked_bytes"] = json!(stream.linked_bytes);
             summary
         });
         Value::from_iter(streams).to_string()

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use kino_dataset::{Dataset, Selection};
+use kino_dataset::{Dataset, OpenOptions, Selection};
 use kino_import::{Cameras, ExportOptions, Exported};
 use pyo3::prelude::*;
 
@@ -16,6 +16,7 @@ use crate::video::videos;
 pub(crate) struct ExportArgs {
     to: String,
     version: Option<u64>,
+    root: Option<PathBuf>,
     /// A selection, as JSON.
     selection: String,
     on_defect: String,
@@ -41,11 +42,11 @@ pub(crate) fn export(
         cameras: Cameras::from_name(&options.cameras, videos()).map_err(import_to_py)?,
     };
     py.detach(|| {
-        let dataset = match options.version {
-            Some(version) => Dataset::open_version(&dataset, version),
-            None => Dataset::open(&dataset),
+        let open = OpenOptions {
+            version: options.version,
+            root: options.root,
         };
-        let dataset = dataset.map_err(to_py)?;
+        let dataset = Dataset::open_with(&dataset, open).map_err(to_py)?;
         let Exported {
             episodes,
             frames,

@@ -1,12 +1,15 @@
 //! Packing other people's files, with progress and Ctrl-C.
 
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use kino_import::{Defect, ImportError, ImportOptions, PackOptions, Packed, Part, Progress};
+use kino_dataset::{Dataset, OpenOptions};
+use kino_import::{
+    Defect, ImportError, ImportOptions, LinkOptions, PackOptions, Packed, Part, Progress, link_root,
+};
 use pyo3::prelude::*;
 
-use crate::errors::import_to_py;
+use crate::errors::{import_to_py, invalid, to_py};
 use crate::video::videos;
 use crate::writer::Options;
 
@@ -26,6 +29,18 @@ pub(crate) struct PackArgs {
     on_defect: String,
     seed: u64,
     prefix: String,
+    link: Option<LinkArgs>,
+    /// Where the linked files of a dataset are that is copied.
+    root: Option<PathBuf>,
+}
+
+/// How to link: what `kinograph.link` was given.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct LinkArgs {
+    root: Option<PathBuf>,
+    trust: bool,
+    pack_rest: bool,
 }
 
 /// Version, id and episodes; then place, fault, episode and what was done, of everything amiss in the source.
@@ -62,13 +77,31 @@ pub(crate) fn pack(
     writer
         .settings
         .extend(import.settings().map_err(import_to_py)?);
+    let link = options.link.map(|link| {
+        let root = link_root(&source, link.root.as_deref());
+        root.map(|root| LinkOptions {
+            root,
+            trust: link.trust,
+            pack_rest: link.pack_rest,
+        })
+    });
+    let link = link.transpose().map_err(import_to_py)?;
     let pack = PackOptions {
         writer,
         start,
         seed: options.seed,
         prefix: options.prefix,
         on_defect,
+        link,
     };
+    if Dataset::is_at(&source) {
+        let open = OpenOptions {
+            version: None,
+            root: options.root,
+        };
+        let copied = py.detach(|| copy(&source, &target, pack, open, progress.as_ref()))?;
+        return Ok((copied, Vec::new()));
+    }
     py.detach(|| {
         let source = kino_import::open(&source, &import).map_err(import_to_py)?;
         let Packed {
@@ -81,6 +114,48 @@ pub(crate) fn pack(
             defects.into_iter().map(parts).collect(),
         ))
     })
+}
+
+/// Version, id and episodes of a copy of a dataset.
+fn copy(
+    source: &Path,
+    target: &Path,
+    pack: PackOptions,
+    open: OpenOptions,
+    progress: Option<&Py<PyAny>>,
+) -> PyResult<(u64, String, u64)> {
+    if pack.link.is_some() {
+        let what = format!(
+            "{} is a dataset; link its recording instead",
+            source.display()
+        );
+        return Err(invalid(what));
+    }
+    let dataset = Dataset::open_with(source, open).map_err(to_py)?;
+    let mut raised = None;
+    let mut report = |at: kino_dataset::CopyProgress| {
+        let now = Progress {
+            bytes_done: at.bytes.0,
+            bytes: at.bytes.1,
+            episodes_done: at.episodes.0,
+            episodes: at.episodes.1,
+        };
+        match tell(progress, now) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                raised = Some(error);
+                ControlFlow::Break(())
+            }
+        }
+    };
+    let copied = kino_dataset::copy(&dataset, target, pack.start, pack.writer, &mut report);
+    match copied.map_err(to_py)? {
+        Some(copied) => {
+            let committed = copied.committed;
+            Ok((committed.version, committed.id, committed.episodes))
+        }
+        None => Err(raised.unwrap_or_else(|| invalid("the copy was stopped"))),
+    }
 }
 
 /// A defect as Python gets it.

@@ -218,6 +218,7 @@ impl Options {
             threads: self.threads,
             attributes: json_map(&self.attributes)?,
             settings: self.settings,
+            link_root: None,
         };
         Ok((start, options))
     }

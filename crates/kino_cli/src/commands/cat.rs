@@ -12,6 +12,7 @@ use kino_dataset::{Dataset, Episode, Stream};
 use serde_json::{Value, json};
 
 use crate::Outcome;
+use crate::open_args::RootArg;
 use crate::output::{count, note, one_line, print, print_json_text};
 
 /// Print frames of a stream.
@@ -44,6 +45,8 @@ pub(crate) struct Args {
     /// Write the images to this folder, as `000000.png` and so on, or one image to this `.png` file
     #[arg(long, value_name = "PATH")]
     png: Option<PathBuf>,
+    #[command(flatten)]
+    root: RootArg,
     /// Print one JSON object per frame
     #[arg(long)]
     json: bool,
@@ -56,7 +59,7 @@ const BLOCK_FRAMES: usize = 256;
 const MAX_PRINTED: usize = 1000;
 
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
-    let dataset = Dataset::open(&args.dataset)?;
+    let dataset = args.root.open(&args.dataset, None)?;
     let Some(name) = &args.episode else {
         for row in 0..dataset.len() {
             let id = dataset.table().id(row).unwrap_or_default();

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Result;
-use kino_dataset::{Dataset, Episodes, Selection, check_local};
+use kino_dataset::{Episodes, Selection, check_local};
 use kino_import::{Cameras, Defect, EXPORTERS, ExportOptions, Videos, group_defects};
 use serde_json::json;
 
 use crate::Outcome;
+use crate::open_args::RootArg;
 use crate::output::{count, note, print, print_json};
 use crate::progress::Progress;
 
@@ -43,6 +44,8 @@ pub(crate) struct Args {
     /// video, others as images), all as `images`, or as `video`, which encodes images with loss (LeRobot only)
     #[arg(long, value_name = "HOW", default_value = "stored", value_parser = clap::builder::PossibleValuesParser::new(Cameras::NAMES))]
     cameras: String,
+    #[command(flatten)]
+    root: RootArg,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -50,7 +53,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, videos: Option<Arc<dyn Videos>>) -> Result<Outcome> {
     check_local(&args.target)?;
-    let dataset = Dataset::open(&args.dataset)?;
+    let dataset = args.root.open(&args.dataset, None)?;
     let options = ExportOptions {
         to: args.to.clone(),
         selection: Selection {

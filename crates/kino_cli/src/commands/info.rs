@@ -9,6 +9,7 @@ use kino_dataset::{Clock, CostRecord, Dataset, StreamSummary};
 use serde_json::{Value, json};
 
 use crate::Outcome;
+use crate::open_args::RootArg;
 use crate::output::{
     Align, Table, beside, bytes, count, decode_us, error, frame_type, one_line, print, print_json,
     ratio,
@@ -25,16 +26,15 @@ pub(crate) struct Args {
     /// List every episode
     #[arg(long)]
     episodes: bool,
+    #[command(flatten)]
+    root: RootArg,
     /// Print as JSON
     #[arg(long)]
     json: bool,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
-    let dataset = match args.version {
-        Some(version) => Dataset::open_version(&args.dataset, version)?,
-        None => Dataset::open(&args.dataset)?,
-    };
+    let dataset = args.root.open(&args.dataset, args.version)?;
     if args.json {
         print_json(&to_json(args, &dataset)?)?;
     } else {
@@ -68,9 +68,10 @@ fn head(dataset: &Dataset) -> Result<String> {
         };
         format!("\n  source     {} on disk: {than}", bytes(source.bytes))
     });
+    let links = links(dataset);
     Ok(format!(
         "{}\n  version    {} of {:?}, {}, {}\n  id         {}\n  episodes   {} ({}, {seconds:.1} s)\n  \
-         size       {} on disk in {}: {} smaller than raw ({}){source}\n  memory     {} while open, {memory} bytes per episode\n\n",
+         size       {} on disk in {}: {} smaller than raw ({}){source}{links}\n  memory     {} while open, {memory} bytes per episode\n\n",
         dataset.path().display(),
         manifest.version,
         dataset.versions()?,
@@ -85,6 +86,26 @@ fn head(dataset: &Dataset) -> Result<String> {
         bytes(raw),
         bytes(table.memory_bytes() as u64),
     ))
+}
+
+/// What a dataset links to, and where.
+fn links(dataset: &Dataset) -> String {
+    let manifest = dataset.manifest();
+    let Some(links) = &manifest.links else {
+        return String::new();
+    };
+    let root = dataset.root().map(|root| root.display().to_string());
+    format!(
+        "\n  linked     {} of pages in {} below {}",
+        bytes(linked_bytes(dataset)),
+        count(links.files.len(), "file"),
+        one_line(root.as_ref().unwrap_or(&links.root)),
+    )
+}
+
+fn linked_bytes(dataset: &Dataset) -> u64 {
+    let streams = dataset.manifest().streams.iter();
+    streams.map(|stream| stream.linked_bytes).sum()
 }
 
 /// The recordings that a dataset was packed from.
@@ -238,6 +259,7 @@ fn to_json(args: &Args, dataset: &Dataset) -> Result<Value> {
             "max_abs_error": stream.max_abs_error,
             "psnr_db": stream.psnr_db(),
             "protected_frames": stream.protected_frames,
+            "linked_bytes": stream.linked_bytes,
         })
     });
     let mut value = json!({
@@ -258,6 +280,14 @@ fn to_json(args: &Args, dataset: &Dataset) -> Result<Value> {
         "memory_bytes": dataset.table().memory_bytes(),
         "streams": streams.collect::<Vec<_>>(),
     });
+    if let Some(links) = &manifest.links {
+        value["links"] = json!({
+            "root": links.root,
+            "files": links.files.len(),
+            "files_bytes": links.total_bytes(),
+            "linked_bytes": linked_bytes(dataset),
+        });
+    }
     if args.episodes {
         let rows = dataset.table().rows()?.into_iter().map(|row| {
             json!({"id": row.id, "frames": row.frames, "duration_s": row.duration_s, "bytes": row.bytes,

@@ -6,5 +6,6 @@ pub(crate) mod doctor;
 pub(crate) mod export;
 pub(crate) mod gc;
 pub(crate) mod info;
+pub(crate) mod link;
 pub(crate) mod pack;
 pub(crate) mod verify;

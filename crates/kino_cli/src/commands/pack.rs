@@ -1,5 +1,6 @@
 //! `kinograph pack`: packs a recording into a dataset.
 
+mod copy;
 mod dry_run;
 mod mapping;
 mod report;
@@ -11,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use kino_dataset::{
     ByteSize, Collect, Dataset, Interrupted, Plan, Start, WriterOptions, check_local,
     collect_garbage,
@@ -24,6 +25,7 @@ use serde_json::{Value, json};
 
 use crate::Outcome;
 use crate::interrupt::Watch;
+use crate::open_args::RootArg;
 use crate::output::{count, note, print, print_json};
 use crate::progress::Progress;
 use report::Summary;
@@ -31,14 +33,15 @@ use report::Summary;
 /// Pack a recording into a dataset.
 ///
 /// The format is detected from the content. All values and timestamps are checked before anything is written, and a
-/// source with defects is refused with a list of them; --on-defect changes that. Nothing is visible in TARGET until
+/// source with defects is refused with a list of them; --on-defect changes that. SOURCE may also be a dataset: it is copied
+/// page by page, and the copy links to no other files. Nothing is visible in TARGET until
 /// everything is packed and checked; --resume continues an interrupted pack.
 ///
 /// Exit codes: 0 done, 1 failed, 2 wrong usage, 3 done but something was lost (listed on stderr), 130 stopped by
 /// Ctrl-C.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The recording: a file or a folder
+    /// The recording: a file or a folder, or a dataset to copy
     source: PathBuf,
     /// The dataset's folder, whose name usually ends in `.kino`; with --suggest-mapping, the file to write the draft to
     #[arg(
@@ -96,6 +99,8 @@ pub(crate) struct Args {
     /// Follow links that lead out of the source, such as those of the Hugging Face cache; only for sources you trust
     #[arg(long)]
     follow_links: bool,
+    #[command(flatten)]
+    root: RootArg,
     /// Show what would be packed, with codecs and estimated sizes, and write nothing
     #[arg(long)]
     dry_run: bool,
@@ -126,6 +131,12 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, videos: Option<Arc<dyn Videos>>) -> Result<Outcome> {
     check_local(&args.target)?;
+    if Dataset::is_at(&args.source) {
+        return copy::run(args);
+    }
+    if args.root.root.is_some() {
+        bail!("--root is where the files of a linked dataset are; a recording has none");
+    }
     let plan = plan(args)?;
     let import = import_options(args, videos);
     if args.suggest_mapping {
@@ -145,6 +156,7 @@ pub(crate) fn run(args: &Args, videos: Option<Arc<dyn Videos>>) -> Result<Outcom
         seed: args.seed,
         prefix: args.prefix.clone(),
         on_defect: args.on_defect.parse()?,
+        link: None,
     };
     if let Some(version) = finished_version(args, &source) {
         note(&format!(

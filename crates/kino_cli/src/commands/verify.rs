@@ -1,26 +1,31 @@
 //! `kinograph verify`: check every byte of a dataset.
 
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow};
 use kino_dataset::{DatasetError, Level, Verified};
 use serde_json::json;
 
 use crate::Outcome;
+use crate::open_args::RootArg;
 use crate::output::{bytes, count, one_line, print, print_json};
 use crate::progress::Progress;
 
 /// Check every byte of a dataset.
 ///
 /// Compares every byte with its hash, and the manifest, the episode table and the statistics with the shards. Lists
-/// every damaged page with its shard, episode, stream and first frame. Exit code 1 means damage, or an unreadable file.
+/// every damaged page with its shard, episode, stream and first frame. If pages are linked to other files, these are
+/// checked too. Exit code 1 means damage, or an unreadable file.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The dataset's folder
     dataset: PathBuf,
-    /// Also decode every frame, and compare the statistics with the frames
+    /// Also decode every frame, and compare the statistics with the frames and linked files with their hashes
     #[arg(long)]
     decode: bool,
+    #[command(flatten)]
+    root: RootArg,
     /// Print as JSON
     #[arg(long)]
     json: bool,
@@ -33,16 +38,18 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
         Level::Bytes
     };
     let mut progress = Progress::new("verify");
-    let verified = kino_dataset::verify(&args.dataset, depth, &mut |done, total| {
-        progress.update(done, total, "")
+    let dataset = args.root.open(&args.dataset, None);
+    let verified = dataset.and_then(|dataset| {
+        let verified = kino_dataset::verify_dataset(&dataset, depth, &mut |done, total| {
+            progress.update(done, total, "");
+            ControlFlow::Continue(())
+        });
+        Ok(verified?.unwrap_or_default())
     });
     progress.finish();
     let found = match verified {
-        // The error's own advice is to run this command.
-        Err(DatasetError::Corrupt { place, what }) => bail!(
-            "{place} is damaged: {what}; nothing can be checked without it: restore it from a backup, or pack again"
-        ),
-        verified => verified?,
+        Err(error) => return Err(unreadable(error)),
+        Ok(found) => found,
     };
     let is_valid = found.damage.is_empty() && found.unreadable.is_empty();
     if args.json {
@@ -63,6 +70,16 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     } else {
         Outcome::Failed
     })
+}
+
+/// The error if nothing can be checked: its own advice would be to run this command.
+fn unreadable(error: anyhow::Error) -> anyhow::Error {
+    match error.downcast_ref() {
+        Some(DatasetError::Corrupt { place, what }) => anyhow!(
+            "{place} is damaged: {what}; nothing can be checked without it: restore it from a backup, or pack again"
+        ),
+        _ => error,
+    }
 }
 
 fn report(args: &Args, found: &Verified) -> String {

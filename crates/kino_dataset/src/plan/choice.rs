@@ -9,7 +9,7 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use kino_codec::{Bound, Codec, FrameType, Frames};
+use kino_codec::{Bound, Codec, CodecError, FrameType, Frames};
 
 use super::trial::{Trial, weigh};
 
@@ -54,6 +54,18 @@ impl Candidate {
 }
 
 impl Choice {
+    /// This codec and no other, for pages that exist already.
+    pub(crate) fn of(codec: &str, frame: &FrameType) -> Result<Self, CodecError> {
+        let codec = kino_codec::codec(codec)?;
+        Ok(Self {
+            page_frames: codec.page_frames(frame),
+            codec,
+            protect: Vec::new(),
+            is_named: true,
+            rivals: Vec::new(),
+        })
+    }
+
     /// Whether frames around this event are bit-exact.
     pub(crate) fn protects(&self, event: &str) -> bool {
         self.protect.iter().any(|name| name == "*" || name == event)

@@ -122,7 +122,8 @@ fn begin(tally: &Tally, stats: &BTreeMap<String, StreamStats>) -> Recounts {
         let is_right = stats
             .get(name)
             .is_some_and(|stats| stream.refute_counts(stats).is_none());
-        if is_right && stream.has_one_type() && channels <= channels_left {
+        let is_known = stream.unread_frames == 0;
+        if is_right && is_known && stream.has_one_type() && channels <= channels_left {
             channels_left -= channels;
             recounts.insert(name.clone(), Recount::new(&ty, channels));
         }

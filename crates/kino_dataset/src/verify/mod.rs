@@ -5,6 +5,7 @@
 //! table        every row against the index of its episode                                        rows.rs
 //! manifest     every stream against the sum of these indices                                     tally.rs
 //! statistics   counts against the indices; all but quantiles against the frames, if decoded      stats.rs
+//! links        the files that pages are linked to, and every linked page                         links.rs
 //! frames       decoded, with [`Level::Decode`]                                                   frames.rs
 //! ```
 //!
@@ -15,6 +16,7 @@
 //! everything that is stated in more than one place is compared.
 
 mod frames;
+mod links;
 mod rows;
 mod shards;
 mod stats;
@@ -28,6 +30,7 @@ use std::path::Path;
 
 use crate::dataset::{Dataset, read_stats};
 use crate::error::{DatasetError, Result};
+use crate::links::Links;
 use crate::store::{FileKind, Store, version_key};
 
 /// Files are hashed, and frames decoded, in chunks of this size.
@@ -86,18 +89,32 @@ pub fn verify_while(
     level: Level,
     progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
 ) -> Result<Option<Verified>> {
-    let dataset = Dataset::open(path)?;
+    verify_dataset(&Dataset::open(path)?, level, progress)
+}
+
+/// Like [`verify_while`], for the version of a dataset that is open.
+pub fn verify_dataset(
+    dataset: &Dataset,
+    level: Level,
+    progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
+) -> Result<Option<Verified>> {
     let manifest = dataset.manifest();
     let shard_bytes: u64 = manifest.shards.iter().map(|shard| shard.bytes).sum();
+    let linked = manifest.streams.iter().map(|stream| stream.linked_bytes);
+    let linked_bytes = linked.fold(0, u64::saturating_add);
+    let files_bytes = manifest.links.as_ref().map_or(0, Links::total_bytes);
     let mut check = Check {
         store: dataset.store(),
         found: Verified::default(),
-        dataset: &dataset,
+        dataset,
         progress,
         done: 0,
         total: match level {
-            Level::Bytes => shard_bytes,
-            Level::Decode => shard_bytes.saturating_mul(2),
+            Level::Bytes => shard_bytes.saturating_add(linked_bytes),
+            Level::Decode => shard_bytes
+                .saturating_mul(2)
+                .saturating_add(linked_bytes)
+                .saturating_add(files_bytes),
         },
         is_stopped: false,
     };
@@ -120,6 +137,7 @@ pub fn verify_while(
             check.counts(tally, stats);
         }
     }
+    check.links(level);
     if level == Level::Decode {
         check.frames(tally.as_ref().zip(stats.as_ref()));
     }
@@ -152,6 +170,7 @@ impl Check<'_> {
             DatasetError::Corrupt { place, what } => (place, what),
             DatasetError::Format { place, source } => (place, source.to_string()),
             DatasetError::Codec { place, source } => (place, source.to_string()),
+            DatasetError::Linked { path, what } => (path, what),
             DatasetError::Io { path, source, .. } => {
                 let place = path;
                 let what = format!("cannot be read: {source}");

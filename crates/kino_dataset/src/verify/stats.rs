@@ -16,7 +16,7 @@ impl StreamTally {
         let ty = frame.as_values().filter(|ty| ty.frame_bytes() > 0)?;
         let is_image = matches!(self.schema.kind, Kind::Image | Kind::Depth);
         let channels = channels_of(is_image, ty);
-        (self.own_frames > 0).then(|| (ty.clone(), channels))
+        (self.own_frames > self.unread_frames).then(|| (ty.clone(), channels))
     }
 
     /// What is wrong with the counts of its statistics.
@@ -30,12 +30,13 @@ impl StreamTally {
                 "it has {stated} channels, but its frames have {channels}"
             ));
         }
-        if stats.frames != self.own_frames {
-            let (stated, seen) = (stats.frames, self.own_frames);
+        let frames = self.own_frames.saturating_sub(self.unread_frames);
+        if stats.frames != frames {
+            let (stated, seen) = (stats.frames, frames);
             return Some(format!("`frames` is {stated}, but {seen} in the shards"));
         }
         let values = (ty.elements() / channels) as u64;
-        let values = values.saturating_mul(self.own_frames);
+        let values = values.saturating_mul(frames);
         let counts = stats.count.iter().zip(&stats.nonfinite);
         for (channel, (&finite, &nonfinite)) in counts.enumerate() {
             if finite.checked_add(nonfinite) != Some(values) {

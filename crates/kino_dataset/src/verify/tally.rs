@@ -38,6 +38,9 @@ pub(super) struct StreamTally {
     pub(super) max_abs_error: f64,
     /// Frames in its own pages: those that the statistics describe.
     pub(super) own_frames: u64,
+    /// Of these, frames that were linked without reading them: the statistics do not know them.
+    pub(super) unread_frames: u64,
+    linked_bytes: u64,
     /// Frames around events, some of which may be protected.
     near_events: u64,
 }
@@ -94,6 +97,8 @@ impl StreamTally {
             sum_squared_error: 0.0,
             max_abs_error: 0.0,
             own_frames: 0,
+            unread_frames: 0,
+            linked_bytes: 0,
             near_events: 0,
         }
     }
@@ -108,8 +113,13 @@ impl StreamTally {
         let own = u64::from(record.frames - record.own_start);
         let elements = schema.shape.iter().map(|&side| side as u64);
         let elements = elements.fold(1, u64::saturating_mul);
+        let linked = linked_bytes(index, &record);
+        let is_unread = linked > 0 && !index.has_checksum(&index.page(record.first_page));
+        let unread = if is_unread { own } else { 0 };
         let more = [
             (&mut self.episodes, 1),
+            (&mut self.linked_bytes, linked),
+            (&mut self.unread_frames, unread),
             (&mut self.frames, u64::from(record.frames)),
             (&mut self.raw_bytes, record.raw_bytes),
             (&mut self.bytes, page_bytes(index, &record)),
@@ -152,6 +162,7 @@ impl StreamTally {
             ("raw_bytes", summary.raw_bytes, self.raw_bytes),
             ("bytes", summary.bytes, self.bytes),
             ("stored_values", summary.stored_values, self.stored_values),
+            ("linked_bytes", summary.linked_bytes, self.linked_bytes),
         ];
         for (name, stated, seen) in numbers {
             compare(name, stated.to_string(), seen.to_string());
@@ -185,6 +196,14 @@ fn page_bytes(index: &EpisodeIndex, record: &StreamRecord) -> u64 {
     let pages = record.first_page..record.first_page.saturating_add(record.page_count);
     let shared = (record.shared_page != NONE).then_some(record.shared_page);
     let pages = pages.chain(shared);
+    pages.map(|page| u64::from(index.page(page).len)).sum()
+}
+
+/// Bytes of the pages of a stream that are linked.
+fn linked_bytes(index: &EpisodeIndex, record: &StreamRecord) -> u64 {
+    let pages = record.first_page..record.first_page.saturating_add(record.page_count);
+    let linked = index.linked_pages();
+    let pages = pages.filter(|page| linked.contains(page));
     pages.map(|page| u64::from(index.page(page).len)).sum()
 }
 

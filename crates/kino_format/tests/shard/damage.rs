@@ -72,6 +72,7 @@ fn megabyte() -> Vec<u8> {
     let schema = Schema {
         clock_codec: "raw".to_owned(),
         streams: vec![stream],
+        ..Schema::default()
     };
     let mut out = Vec::new();
     let mut writer = ShardWriter::new(&mut out);

@@ -72,6 +72,7 @@ pub(crate) fn schema() -> Schema {
             values("touch", Kind::Vector, Dtype::I16, &[3]),
             values("nothing", Kind::Vector, Dtype::F32, &[0]),
         ],
+        ..Schema::default()
     }
 }
 

@@ -16,6 +16,7 @@ fn tiny() -> Vec<u8> {
     let schema = Schema {
         clock_codec: "raw".to_owned(),
         streams: vec![values("joints", Kind::Vector, Dtype::F32, &[2])],
+        ..Schema::default()
     };
     let frames = [[0.0_f32, 1.0], [0.5, 1.5], [-2.0, 3.25]];
     let bytes: Vec<u8> = frames
@@ -42,7 +43,7 @@ fn tiny() -> Vec<u8> {
 }
 
 /// The golden file `name`, which `made` must equal.
-fn golden(name: &str, made: &[u8]) -> Vec<u8> {
+pub(crate) fn golden(name: &str, made: &[u8]) -> Vec<u8> {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
         .join("tests/golden")
         .join(name);

@@ -287,9 +287,9 @@ fn the_footer_is_checked_against_the_file() {
 fn the_error_for_a_newer_shard_names_the_required_reader() {
     let mut bytes = shard_bytes();
     let footer = seal::footer(&bytes);
-    seal::put(&mut bytes, footer + 32, &[3, 0, 2, 0]);
+    seal::put(&mut bytes, footer + 32, &[4, 0, 3, 0]);
     seal::seal(&mut bytes);
-    let (found, supported) = (2, 1);
+    let (found, supported) = (3, 2);
     assert_eq!(
         open(&bytes).unwrap_err(),
         FormatError::TooNew { found, supported }

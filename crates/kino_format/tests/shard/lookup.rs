@@ -72,6 +72,7 @@ impl Layout {
             streams: ["obs", "next_obs"]
                 .map(|name| values(name, Kind::Vector, Dtype::U8, &[]))
                 .to_vec(),
+            ..Schema::default()
         };
         writer
             .end_episode(
@@ -140,6 +141,7 @@ fn empty_pages(dtype: Dtype, shape: &[usize], starts: &[u32], frames: u32) -> Re
     let schema = Schema {
         clock_codec: "raw".to_owned(),
         streams: vec![stream],
+        ..Schema::default()
     };
     let mut out = Vec::new();
     let mut writer = ShardWriter::new(&mut out);

@@ -12,6 +12,7 @@ mod damage;
 mod fixture;
 mod golden;
 mod hostile;
+mod links;
 mod lookup;
 mod round_trip;
 mod seal;

@@ -174,6 +174,7 @@ fn a_page_may_be_empty() {
     let schema = Schema {
         clock_codec: "raw".to_owned(),
         streams: vec![values("constant", Kind::Vector, Dtype::F32, &[1])],
+        ..Schema::default()
     };
     let mut out = Vec::new();
     let mut writer = ShardWriter::new(&mut out);

@@ -12,7 +12,8 @@ use crate::hdf5::heap::Heap;
 use crate::hdf5::rows::{Form, Rows};
 use crate::hdf5::tree::Leaf;
 use crate::image::Encoded;
-use crate::source::{FrameBuf, ReadFrames, Wanted};
+use crate::link::PageExtent;
+use crate::source::{FrameBuf, ReadFrames, StreamSpec, Wanted};
 use crate::{jpeg, npy, png, values};
 
 /// At most this much is read in one call.
@@ -36,6 +37,14 @@ impl ReadFrames for Rows {
                 FrameBuf::Bytes(texts.into_iter().map(String::into_bytes).collect())
             }
         })
+    }
+
+    fn link_codec(&self, _stream: &StreamSpec) -> Result<String, String> {
+        self.codec_of_pages()
+    }
+
+    fn link(&self, wanted: Wanted<'_>) -> Result<Vec<PageExtent>> {
+        self.page_extents(&wanted)
     }
 }
 
@@ -135,6 +144,25 @@ fn to_text(file: &H5File, leaf: &Leaf, row: u64, bytes: Vec<u8>) -> Result<Strin
 /// Reads rows of variable-length strings or bytes.
 fn read_long(file: &H5File, leaf: &Leaf, rows: Range<u64>) -> Result<Vec<Vec<u8>>> {
     let part = file.part(leaf.place.part);
+    let corrupt = |what: String| ImportError::corrupt(file.path(), &leaf.path, what);
+    // A small file can reference one long value many times.
+    let limit = FEW_LONG_BYTES.max(file.len());
+    let (mut values, mut bytes) = (Vec::new(), 0);
+    for (address, len) in read_places(file, leaf, rows.clone())? {
+        bytes += len;
+        if bytes > limit {
+            let what = format!("has more than {limit} bytes in the rows {rows:?}");
+            return Err(corrupt(what));
+        }
+        let value = part.raw.read(address, len);
+        values.push(value.map_err(|fault| file.damaged(&leaf.path, fault))?);
+    }
+    Ok(values)
+}
+
+/// Address and length of variable-length strings or bytes.
+pub(crate) fn read_places(file: &H5File, leaf: &Leaf, rows: Range<u64>) -> Result<Vec<(u64, u64)>> {
+    let part = file.part(leaf.place.part);
     let mut heap = Heap::new(&part.raw);
     let per_row = leaf.row_bytes() / leaf.element.size();
     let count = rows.end.saturating_sub(rows.start);
@@ -149,20 +177,13 @@ fn read_long(file: &H5File, leaf: &Leaf, rows: Range<u64>) -> Result<Vec<Vec<u8>
             "does not have a value in each of the rows {rows:?}"
         )));
     }
-    // A small file can reference one long value many times.
-    let limit = FEW_LONG_BYTES.max(file.len());
-    let (mut values, mut bytes) = (Vec::new(), 0);
-    for reference in references.chunks_exact(reference_len) {
-        let damaged = |fault| file.damaged(&leaf.path, fault);
-        let (address, len) = heap.find(reference).map_err(damaged)?;
-        bytes += len;
-        if bytes > limit {
-            let what = format!("has more than {limit} bytes in the rows {rows:?}");
-            return Err(corrupt(what));
-        }
-        values.push(part.raw.read(address, len).map_err(damaged)?);
-    }
-    Ok(values)
+    let places = references.chunks_exact(reference_len);
+    places
+        .map(|reference| {
+            let found = heap.find(reference);
+            found.map_err(|fault| file.damaged(&leaf.path, fault))
+        })
+        .collect()
 }
 
 /// Reads one file per row, with its padding.

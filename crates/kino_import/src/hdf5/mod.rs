@@ -27,6 +27,7 @@ mod header;
 mod heap;
 mod index;
 mod labels;
+mod link;
 mod links;
 mod mapped;
 mod mapping;

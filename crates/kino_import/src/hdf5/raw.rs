@@ -83,6 +83,11 @@ impl Raw {
         self.len
     }
 
+    /// Where addresses count from.
+    pub(crate) fn base(&self) -> u64 {
+        self.base
+    }
+
     /// Whether an address is undefined.
     pub(crate) fn is_undefined(&self, address: u64) -> bool {
         address == u64::MAX >> (64 - 8 * self.offset_size)

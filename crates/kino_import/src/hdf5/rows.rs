@@ -57,6 +57,17 @@ impl Rows {
         entries.flatten().copied().collect()
     }
 
+    /// Where the frame is in its row, and its bytes.
+    pub(crate) fn entry(&self) -> (u64, u64) {
+        match self.index {
+            Some(index) => {
+                let bytes = self.entry_bytes();
+                (index.saturating_mul(bytes), bytes)
+            }
+            None => (0, self.leaf.row_bytes()),
+        }
+    }
+
     /// The bytes of one index of the second axis.
     fn entry_bytes(&self) -> u64 {
         let entries = self.leaf.shape.get(1).copied().unwrap_or(1).max(1);

@@ -1,14 +1,16 @@
 //! Frames: members of tars, one per frame or an array of all frames.
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::error::{ImportError, Result};
 use crate::files::ReadingPath;
 use crate::image::{self, Encoded};
+use crate::link::{Extent, PageExtent};
 use crate::npy::Npy;
 use crate::recent::Recent;
-use crate::source::{FrameBuf, ReadFrames, Wanted};
+use crate::source::{FrameBuf, ReadFrames, StreamSpec, Wanted};
 use crate::specs::places;
 use crate::webdataset::cell::{self, Cell, Place, Reader};
 
@@ -77,5 +79,33 @@ impl ReadFrames for TarStream {
                 .map_err(|what| wrong(format!("frame {frame} {what}")))?;
         }
         Ok(out)
+    }
+
+    fn link_codec(&self, _stream: &StreamSpec) -> Result<String, String> {
+        match &self.encoded {
+            _ if self.is_over_time => Err("is stored as an array of all frames".to_owned()),
+            Some(encoded) if encoded.carried => Ok("jpeg:carry".to_owned()),
+            Some(_) => Err("is stored as PNG files".to_owned()),
+            None => Err("is stored as npy files".to_owned()),
+        }
+    }
+
+    fn link(&self, wanted: Wanted<'_>) -> Result<Vec<PageExtent>> {
+        let mut paths = BTreeMap::new();
+        let places = self.places.get(places(&wanted.frames)).unwrap_or_default();
+        let pages = places.iter().map(|place| {
+            let path = paths
+                .entry(place.file)
+                .or_insert_with(|| Arc::<Path>::from(self.tars.paths[place.file].as_path()));
+            PageExtent {
+                frames: 1,
+                pieces: vec![Extent::File {
+                    path: Arc::clone(path),
+                    offset: place.start,
+                    len: place.len,
+                }],
+            }
+        });
+        Ok(pages.collect())
     }
 }

@@ -17,6 +17,7 @@ mod folder;
 mod hdf5_layouts;
 mod layouts;
 mod lerobot;
+mod link;
 mod mcap;
 mod mcap_damage;
 mod mds;

@@ -1,0 +1,149 @@
+//! Linking: a dataset whose camera pages stay in the files of the source.
+//!
+//! ```text
+//! ReadFrames::link_codec   can the frames be linked, and which codec are they in already?     each format
+//! ReadFrames::link         where their pages are                                              each format
+//! files.rs                 the files: below the root, with size, time and hash
+//! pages.rs                 the bytes of pages, to be checked, unless the files are trusted
+//! ```
+//!
+//! A link is a pack in which some streams hand over pages instead of frames: order, checks, resuming and the commit are
+//! the same. Only cameras are linked; vectors are small, and packed they are read in one run.
+
+mod files;
+mod pages;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use kino_dataset::Kind;
+
+pub(crate) use files::LinkFiles;
+pub(crate) use pages::LinkedStream;
+
+use crate::defect::Defect;
+use crate::error::{ImportError, Result, invalid};
+use crate::files::cannot_read;
+use crate::fit::Fitted;
+use crate::source::StreamSpec;
+
+/// How to link.
+#[derive(Debug, Clone)]
+pub struct LinkOptions {
+    /// The folder that the paths of the files are relative to, without links and `..`; see [`link_root`].
+    pub root: PathBuf,
+    /// Whether the files are linked without reading them.
+    pub trust: bool,
+    /// Whether cameras that cannot be linked are packed; otherwise they are an error.
+    pub pack_rest: bool,
+}
+
+/// A page of a stream, and where it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PageExtent {
+    /// How many frames it holds.
+    pub frames: u32,
+    /// What it consists of, in order.
+    pub pieces: Vec<Extent>,
+}
+
+/// A piece of a page.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Extent {
+    /// Bytes that are in no file, such as a header that a decoder needs.
+    Stored(Vec<u8>),
+    /// A range of a file.
+    File {
+        /// The file.
+        path: Arc<Path>,
+        /// Its first byte.
+        offset: u64,
+        /// Its length.
+        len: u64,
+    },
+}
+
+/// The folder that the paths of a source's files are relative to: `root`, or that of the source.
+pub fn link_root(source: &Path, root: Option<&Path>) -> Result<PathBuf> {
+    let folder = match root {
+        Some(root) => root,
+        None if source.is_dir() => source,
+        None => match source.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        },
+    };
+    let canonical = folder.canonicalize();
+    let root = canonical.map_err(|error| cannot_read(folder, error))?;
+    if root.to_str().is_none() {
+        return Err(invalid(format!(
+            "{} is not a name in UTF-8, which a dataset can refer to",
+            root.display()
+        )));
+    }
+    Ok(root)
+}
+
+/// Decides which streams are linked. Cameras that cannot be are refused, or noted if the rest is packed.
+pub(crate) fn choose(source: &mut Fitted<'_>, options: &LinkOptions) -> Result<Vec<Defect>> {
+    let mut refused: Vec<(String, String)> = Vec::new();
+    let mut linked = 0_usize;
+    for idx in 0..source.episodes.len() {
+        for at in 0..source.episodes[idx].streams.len() {
+            let stream = &source.episodes[idx].streams[at];
+            if !is_camera(stream) {
+                continue;
+            }
+            match stream.reader.link_codec(stream) {
+                Ok(codec) => {
+                    let stream = &mut source.episodes.to_mut()[idx].streams[at];
+                    stream.link = Some(codec);
+                    // Frames of another stream need not be compared to be shared: nothing is stored.
+                    stream.shift_of = None;
+                    linked += 1;
+                }
+                Err(why) => {
+                    let name = &stream.name;
+                    if !refused.iter().any(|(known, _)| known == name) {
+                        refused.push((name.clone(), why));
+                    }
+                }
+            }
+        }
+    }
+    check_choice(&refused, linked, options)?;
+    let note = |(name, why): (String, String)| {
+        let place = format!("stream `{}`", name.escape_debug());
+        Defect::noted(place, format!("is packed instead of linked: {why}"))
+    };
+    Ok(refused.into_iter().map(note).collect())
+}
+
+fn check_choice(refused: &[(String, String)], linked: usize, options: &LinkOptions) -> Result<()> {
+    if !refused.is_empty() && !options.pack_rest {
+        let streams = refused.iter().map(|(name, why)| format!("`{name}` {why}"));
+        let streams: Vec<_> = streams.collect();
+        return Err(invalid(format!(
+            "cannot link {}; add `--pack-rest` (in Python `pack_rest=True`) to store such streams in the dataset, or \
+             `--exclude` them",
+            streams.join("; ")
+        )));
+    }
+    if linked == 0 {
+        return Err(invalid(
+            "the source has no camera that can be linked; use `kinograph pack` instead",
+        ));
+    }
+    Ok(())
+}
+
+fn is_camera(stream: &StreamSpec) -> bool {
+    let is_image = matches!(stream.kind, Kind::Image | Kind::Depth);
+    is_image && stream.bytes() > 0
+}
+
+/// The error for frames that turn out not to be linkable after all.
+pub(crate) fn cannot_link(file: &Path, object: &str, why: &str) -> ImportError {
+    let next = "pack this recording, or exclude the stream";
+    ImportError::unsupported(file, object, &format!("cannot be linked: {why}"), next)
+}
