@@ -195,3 +195,33 @@ def test_an_export_as_images_has_the_decoded_frames(to, tmp_path):
     kinograph.pack(tmp_path / "out", tmp_path / "again.kino", rate_hz=30)
     (again,) = [stream for name, stream in kinograph.open(tmp_path / "again.kino")[0].items() if "front" in name]
     assert np.array_equal(again[:], decode(path))
+
+
+def batches(dataset):
+    """An epoch of shuffled batches: two frames of the camera, and a chunk of actions."""
+    import kinograph.numpy  # noqa: PLC0415 (only here)
+
+    samples = dataset.samples({CAMERA: [-1, 0], "action": range(4)}, include=["episode", "frame"])
+    with kinograph.numpy.Loader(samples, batch_size=7, seed=3, shuffle="global") as loader:
+        return list(loader)
+
+
+@pytest.mark.parametrize("coder", ["av1_lerobot", "h264_b_frames", "hevc_open", "mpeg4_b_frames"])
+def test_carried_linked_and_lossless_copies_give_the_same_batches_in_the_same_order(coder, tmp_path):
+    source = tmp_path / "source"
+    make_video(write_dataset(source, (13, 1, 29, FRAMES - 43)), coder)
+    kinograph.pack(source, tmp_path / "carried.kino")
+    kinograph.pack(source, tmp_path / "lossless.kino", plan=LOSSLESS)
+    kinograph.link(source, tmp_path / "linked.kino")
+    kinograph.link(source, tmp_path / "trusted.kino", trust=True)
+    kinograph.pack(tmp_path / "linked.kino", tmp_path / "copy.kino")
+    names = ("carried", "linked", "trusted", "copy", "lossless")
+    all_batches = [batches(kinograph.open(tmp_path / f"{name}.kino")) for name in names]
+    for found in all_batches[1:]:
+        assert len(found) == len(all_batches[0])
+        for one, other in zip(found, all_batches[0], strict=True):
+            assert one.keys() == other.keys()
+            assert all(np.array_equal(one[key], other[key]) for key in one)
+    sizes = [sum(file.stat().st_size for file in (tmp_path / f"{name}.kino").rglob("*.kshard")) for name in names]
+    assert sizes[1] < sizes[0] / 3
+    assert sizes[2] <= sizes[1]

@@ -69,6 +69,6 @@ pub use shuffle::ByteShuffle;
 pub use spec::CodecSpec;
 pub use text::MAX_TEXT_BYTES;
 pub use video::{
-    ContainerColor, VideoCoding, VideoColor, VideoCursor, VideoMatrix, VideoPacket, VideoPage,
-    probe_video,
+    ContainerColor, VideoCoding, VideoColor, VideoCursor, VideoEntry, VideoMatrix, VideoPacket,
+    VideoPage, probe_video, video_page_head,
 };

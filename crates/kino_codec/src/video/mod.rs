@@ -50,7 +50,7 @@ use crate::spec::CodecSpec;
 pub use coding::VideoCoding;
 pub use color::{VideoColor, VideoMatrix};
 pub use cursor::VideoCursor;
-pub use page::{VideoPacket, VideoPage};
+pub use page::{VideoEntry, VideoPacket, VideoPage, video_page_head};
 pub use probe::{ContainerColor, probe_video};
 
 use engine::{Engine, Layout, Picture};

@@ -44,22 +44,40 @@ pub struct VideoPacket<'a> {
     pub starts_group: bool,
 }
 
+/// What the table of a page says about a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VideoEntry {
+    /// Its length in bytes.
+    pub size: usize,
+    /// As in [`VideoPacket`].
+    pub frame: Option<usize>,
+    /// As in [`VideoPacket`].
+    pub starts_group: bool,
+}
+
+/// The bytes of a page up to the first packet; the packets follow one after the other.
+pub fn video_page_head(config: &[u8], color: VideoColor, table: &[VideoEntry]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(config.len() + 8 + 5 * table.len());
+    varint::put(config.len(), &mut out);
+    out.extend_from_slice(config);
+    out.push(color.to_byte());
+    varint::put(table.len(), &mut out);
+    for packet in table {
+        varint::put(2 * packet.size + usize::from(packet.starts_group), &mut out);
+        varint::put(packet.frame.map_or(0, |frame| frame + 1), &mut out);
+    }
+    out
+}
+
 impl<'a> VideoPage<'a> {
-    /// The bytes of the page up to the first packet; the packets follow one after the other.
-    pub fn head(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(self.config.len() + 8 + 5 * self.packets.len());
-        varint::put(self.config.len(), &mut out);
-        out.extend_from_slice(self.config);
-        out.push(self.color.to_byte());
-        varint::put(self.packets.len(), &mut out);
-        for packet in &self.packets {
-            varint::put(
-                2 * packet.bytes.len() + usize::from(packet.starts_group),
-                &mut out,
-            );
-            varint::put(packet.frame.map_or(0, |frame| frame + 1), &mut out);
-        }
-        out
+    fn head(&self) -> Vec<u8> {
+        let entry = |packet: &VideoPacket<'_>| VideoEntry {
+            size: packet.bytes.len(),
+            frame: packet.frame,
+            starts_group: packet.starts_group,
+        };
+        let table: Vec<_> = self.packets.iter().map(entry).collect();
+        video_page_head(self.config, self.color, &table)
     }
 
     /// The page.

@@ -16,6 +16,7 @@ use kino_codec::VideoCoding;
 use kino_sync::Mutex;
 
 use crate::error::{ImportError, Result};
+use crate::link::PageExtent;
 use crate::packets::{NotCarried, PacketFile, PagePlan, PixelReaders};
 use crate::recent::Recent;
 use crate::video::{Video, VideoError, VideoInfo, Videos};
@@ -119,12 +120,7 @@ impl Cameras {
         frames: &Range<u64>,
         wanted: Range<u64>,
     ) -> Result<Vec<Vec<u8>>> {
-        let file = self.files.get(path.to_owned(), || open_packets(path))?;
-        let plan = || {
-            let pages = file.pages(frames);
-            pages.map_err(|what| ImportError::corrupt(path, "video", what))
-        };
-        let pages = self.pages.get((path.to_owned(), frames.clone()), plan)?;
+        let (file, pages) = self.pages(path, frames)?;
         let mut next = pages.partition_point(|page| page.frames.start < wanted.start);
         let mut out = Vec::new();
         for frame in wanted {
@@ -136,6 +132,27 @@ impl Cameras {
             next += usize::from(page.is_some());
         }
         Ok(out)
+    }
+
+    /// Where the pages of an episode's frames are.
+    pub(super) fn extents(&self, path: &Path, frames: &Range<u64>) -> Result<Vec<PageExtent>> {
+        let (file, pages) = self.pages(path, frames)?;
+        Ok(pages.iter().map(|page| file.page_extent(page)).collect())
+    }
+
+    /// A file, and the pages of an episode's frames in it.
+    fn pages(
+        &self,
+        path: &Path,
+        frames: &Range<u64>,
+    ) -> Result<(Arc<PacketFile>, Arc<Vec<PagePlan>>)> {
+        let file = self.files.get(path.to_owned(), || open_packets(path))?;
+        let plan = || {
+            let pages = file.pages(frames);
+            pages.map_err(|what| ImportError::corrupt(path, "video", what))
+        };
+        let pages = self.pages.get((path.to_owned(), frames.clone()), plan)?;
+        Ok((file, pages))
     }
 
     /// Reads the same frames as pixels.

@@ -29,8 +29,9 @@ use std::sync::Arc;
 
 use crate::error::{ImportError, Result};
 use crate::files::ReadingPath;
+use crate::link::{PageExtent, cannot_link};
 use crate::open::ImportOptions;
-use crate::source::{BLOCK_BYTES, FrameBuf, ReadFrames, Source, SourceInfo, Wanted};
+use crate::source::{BLOCK_BYTES, FrameBuf, ReadFrames, Source, SourceInfo, StreamSpec, Wanted};
 use crate::source_file::SourceFile;
 use crate::specs;
 use cameras::Cameras;
@@ -134,6 +135,24 @@ impl ReadFrames for LeRobotStream {
             }
             Origin::Column(at) => columns.read(root, at, frames, stream)?,
         })
+    }
+
+    fn link_codec(&self, stream: &StreamSpec) -> Result<String, String> {
+        match (&self.origin, stream.video) {
+            (Origin::Video { .. }, Some(coding)) => Ok(coding.codec()),
+            (Origin::Video { .. }, None) => Err("is video that must be decoded".to_owned()),
+            _ => Err("is in a Parquet file, whose pages are compressed".to_owned()),
+        }
+    }
+
+    fn link(&self, wanted: Wanted<'_>) -> Result<Vec<PageExtent>> {
+        let Origin::Video { file, first } = &self.origin else {
+            let why = "it is in a Parquet file";
+            return Err(cannot_link(&self.dataset.root, &wanted.stream.name, why));
+        };
+        let file = self.dataset.root.join(file);
+        let frames = first + wanted.frames.start..first + wanted.frames.end;
+        self.dataset.cameras.extents(&file, &frames)
     }
 }
 

@@ -16,16 +16,18 @@ mod pixels;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 
 use kino_codec::{
-    CodecError, ContainerColor, Dtype, FrameType, VideoCoding, VideoColor, VideoPacket, VideoPage,
-    probe_video,
+    CodecError, ContainerColor, Dtype, FrameType, VideoCoding, VideoColor, VideoEntry, VideoPacket,
+    VideoPage, probe_video, video_page_head,
 };
 use kino_sync::Mutex;
 
 use crate::error::{ImportError, Result};
 use crate::files::{self, ReadingPath};
+use crate::link::{Extent, PageExtent};
 use crate::mp4::{Mp4Chroma, Mp4Codec, Mp4Track, read_mp4};
 use crate::video::{Pixels, VideoInfo};
 
@@ -38,7 +40,7 @@ use pages::{Groups, PlannedPacket};
 /// A video file whose packets can be stored as they are.
 #[derive(Debug)]
 pub(crate) struct PacketFile {
-    path: PathBuf,
+    path: Arc<Path>,
     file: Mutex<File>,
     track: Mp4Track,
     groups: Groups,
@@ -70,7 +72,7 @@ impl PacketFile {
             .map_err(|error| because(format!("cannot be read ({error})")))?;
         let groups = Groups::new(&track.samples, starts).map_err(because)?;
         let mut opened = Self {
-            path: path.to_owned(),
+            path: Arc::from(path),
             file: Mutex::new(file),
             track,
             groups,
@@ -170,6 +172,36 @@ impl PacketFile {
             packets,
         };
         Ok(page.to_bytes())
+    }
+
+    /// Where the bytes of a page are: a head, and packets in the file.
+    pub(crate) fn page_extent(&self, plan: &PagePlan) -> PageExtent {
+        let sample = |packet: &PlannedPacket| &self.track.samples[packet.sample];
+        let entry = |packet: &PlannedPacket| VideoEntry {
+            size: sample(packet).size as usize,
+            frame: packet.frame,
+            starts_group: packet.starts_group,
+        };
+        let table: Vec<_> = plan.packets.iter().map(entry).collect();
+        let head = video_page_head(&self.track.config, self.color, &table);
+        let mut pieces = vec![Extent::Stored(head)];
+        for packet in plan.packets.iter().map(sample) {
+            match pieces.last_mut() {
+                Some(Extent::File { offset, len, .. }) if *offset + *len == packet.offset => {
+                    *len += u64::from(packet.size);
+                }
+                _ => pieces.push(Extent::File {
+                    path: Arc::clone(&self.path),
+                    offset: packet.offset,
+                    len: u64::from(packet.size),
+                }),
+            }
+        }
+        let frames = plan.frames.end - plan.frames.start;
+        PageExtent {
+            frames: u32::try_from(frames).unwrap_or(u32::MAX),
+            pieces,
+        }
     }
 
     /// Reads consecutive packets, one after the other.

@@ -90,7 +90,7 @@ fn begin(file: &PacketFile, frames: &Range<u64>, frame: u64) -> Result<Waiting> 
     let bytes = file.page_bytes(page)?;
     let cursor = VideoCursor::new(file.coding(), file.frame(), bytes, count);
     Ok(Waiting {
-        path: file.path.clone(),
+        path: file.path.to_path_buf(),
         frames: frames.clone(),
         next,
         cursor: cursor.map_err(|error| damaged(&file.path, next, error))?,
