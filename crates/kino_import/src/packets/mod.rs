@@ -10,6 +10,7 @@
 //! whose images are not shown. A file that cannot be carried says why, and is decoded instead.
 
 mod access;
+mod config;
 mod pages;
 mod pixels;
 
@@ -62,8 +63,9 @@ impl PacketFile {
     /// Opens a file, finds its groups and decodes its first image.
     pub(crate) fn open(path: &Path) -> Result<Self, NotCarried> {
         let because = NotCarried::Because;
-        let track = read_mp4(path).map_err(|error| because(error.what()))?;
+        let mut track = read_mp4(path).map_err(|error| because(error.what()))?;
         let coding = coding_of(&track)?;
+        track.config = config::without_messages(coding, track.config);
         let frame = frame_of(&track)?;
         let (mut file, _) = files::open_with_len(path)
             .reading(path)
