@@ -1,6 +1,11 @@
 """Video that is stored as it is: every frame against PyAV's own decoder, for the files that people really have."""
 
+import fractions
 import json
+import os
+import subprocess
+import sys
+import zlib
 
 import numpy as np
 import pyarrow as pa
@@ -226,3 +231,175 @@ def test_carried_linked_and_lossless_copies_give_the_same_batches_in_the_same_or
     sizes = [sum(file.stat().st_size for file in (tmp_path / f"{name}.kino").rglob("*.kshard")) for name in names]
     assert sizes[1] < sizes[0] / 2
     assert sizes[2] <= sizes[1]
+
+
+def edit_table(path, name, change):
+    """Change the payload of the first box of that name in a file."""
+    data = bytearray(path.read_bytes())
+    at = data.index(name) + 4
+    size = int.from_bytes(data[at - 8 : at - 4], "big") - 8
+    data[at : at + size] = change(bytes(data[at : at + size]))
+    path.write_bytes(data)
+
+
+def drop_table(path, name):
+    """Rename a box, so that no reader knows it."""
+    data = path.read_bytes()
+    assert name in data
+    path.write_bytes(data.replace(name, b"free", 1))
+
+
+def mux(path, parts):
+    """Write packets of several files into one track of the first one's kind."""
+    with av.open(str(path), "w") as container:
+        stream, time = None, 0
+        for part, keep in parts:
+            with av.open(str(part)) as given:
+                if stream is None:
+                    stream = container.add_stream_from_template(given.streams.video[0], opaque=True)
+                for packet in list(given.demux(video=0)):
+                    if packet.size and keep(packet):
+                        packet.stream, packet.pts, packet.dts = stream, time, time
+                        packet.time_base = fractions.Fraction(1, 30)
+                        container.mux(packet)
+                        time += 1
+
+
+def refused(source, tmp_path):
+    """The error of packing a dataset, which leaves nothing behind."""
+    with pytest.raises(kinograph.KinographError) as error:
+        kinograph.pack(source, tmp_path / "refused.kino")
+    assert not (tmp_path / "refused.kino").exists()
+    return str(error.value)
+
+
+def test_a_video_that_changes_its_size_is_refused(tmp_path):
+    path = write_dataset(tmp_path / "source", (2 * FRAMES,))
+    small = make_video(tmp_path / "small.mp4", "av1_lerobot", size=(96, 128))
+    large = make_video(tmp_path / "large.mp4", "av1_lerobot")
+    mux(path, [(large, lambda _: True), (small, lambda _: True)])
+    error = refused(tmp_path / "source", tmp_path)
+    assert "96 × 128, not 120 × 160" in error
+    assert CAMERA in error
+
+
+@pytest.mark.parametrize("coder", ["av1_lerobot", "av1_hidden_images", "vp9", "mpeg4_opencv", "h264_b_frames"])
+def test_a_table_that_calls_every_packet_a_key_frame_loses_nothing_and_shows_nothing_wrong(coder, tmp_path):
+    path = make_video(write_dataset(tmp_path / "source", (FRAMES,)), coder)
+    expected = decode(path)
+    drop_table(path, b"stss")
+    try:
+        kinograph.pack(tmp_path / "source", tmp_path / "d.kino")
+    except kinograph.KinographError as error:
+        assert CAMERA in str(error)
+        return
+    found = kinograph.open(tmp_path / "d.kino")[0][CAMERA]
+    assert np.array_equal(found[:], expected)
+    assert np.array_equal(found[41:42], expected[41:42])
+
+
+@pytest.mark.parametrize("coder", ["av1_lerobot", "h264_b_frames", "hevc_closed", "mpeg4_opencv"])
+def test_sizes_that_lie_are_refused(coder, tmp_path):
+    path = make_video(write_dataset(tmp_path / "source", (FRAMES,)), coder)
+
+    def shift(table):
+        sizes = np.frombuffer(table[12:], ">u4").copy()
+        sizes[10], sizes[11] = sizes[10] + 7, sizes[11] - 7
+        return table[:12] + sizes.tobytes()
+
+    edit_table(path, b"stsz", shift)
+    assert CAMERA in refused(tmp_path / "source", tmp_path)
+
+
+def test_a_video_without_its_first_key_frame_loses_what_needs_it(tmp_path):
+    path = write_dataset(tmp_path / "source", (FRAMES - 1,))
+    whole = make_video(tmp_path / "whole.mp4", "h264_baseline")
+    first = iter([False])
+    mux(path, [(whole, lambda _: next(first, True))])
+    error = refused(tmp_path / "source", tmp_path)
+    assert path.name in error
+    assert "episode_000000" in error or CAMERA in error
+
+
+def test_absurd_sizes_are_refused_without_memory(tmp_path):
+    path = make_video(write_dataset(tmp_path / "source", (FRAMES,)), "av1_lerobot")
+    data = path.read_bytes()
+    # Width and height are 24 bytes behind the name of the sample entry.
+    at = data.index(b"av01", data.index(b"stsd")) + 28
+    path.write_bytes(data[:at] + b"\xff\xff\xff\xff" + data[at + 4 :])
+    packed = kinograph.pack(tmp_path / "source", tmp_path / "d.kino", on_defect="keep")
+    notes = [defect.what for defect in packed.defects if CAMERA in defect.place]
+    assert any("exceeds" in note or "is decoded" in note for note in notes), notes
+
+
+@pytest.mark.parametrize(("pixels", "coder"), [("yuv420p10le", "libx265"), ("yuv420p10le", "libsvtav1")])
+def test_color_of_ten_bits_is_decoded_with_a_note(pixels, coder, tmp_path):
+    path = write_dataset(tmp_path / "source", (12,))
+    CODERS["deep"] = (coder, {"g": "6"}, pixels)
+    make_video(path, "deep")
+    packed = kinograph.pack(tmp_path / "source", tmp_path / "d.kino")
+    (note,) = [defect.what for defect in packed.defects if CAMERA in defect.place and "decoded" in defect.what]
+    assert "10-bit" in note
+    assert np.array_equal(kinograph.open(tmp_path / "d.kino")[0][CAMERA][:], decode(path)[:12])
+
+
+@pytest.mark.parametrize("matrix", [1, 5, 9])
+@pytest.mark.parametrize("coder", ["h264_b_frames", "av1_lerobot", "h264_full_range"])
+def test_the_matrix_of_a_video_is_that_of_pyav(coder, matrix, tmp_path):
+    path = make_video(write_dataset(tmp_path / "source", (FRAMES,)), coder, matrix=matrix)
+    kinograph.pack(tmp_path / "source", tmp_path / "d.kino")
+    assert np.array_equal(kinograph.open(tmp_path / "d.kino")[0][CAMERA][:], decode(path))
+
+
+def test_times_that_vary_are_noted_and_frames_are_counted(tmp_path):
+    times = np.cumsum(np.random.default_rng(4).integers(1, 4, FRAMES))
+    path = make_video(
+        write_dataset(tmp_path / "source", (FRAMES,)), "h264_b_frames", pts=lambda t: int(times[t])
+    )
+    expected = decode(path)
+    packed = kinograph.pack(tmp_path / "source", tmp_path / "d.kino", on_defect="keep")
+    assert any("at 30 Hz it should be" in defect.what for defect in packed.defects)
+    assert np.array_equal(kinograph.open(tmp_path / "d.kino")[0][CAMERA][:], expected)
+
+
+def test_h264_is_read_the_same_without_ffmpeg(tmp_path):
+    """A process without PyAV decodes H.264 with the decoder in the wheel."""
+    path = make_video(write_dataset(tmp_path / "source", (FRAMES,)), "h264_b_frames")
+    kinograph.pack(tmp_path / "source", tmp_path / "d.kino")
+    script = (
+        "import sys; sys.modules['av'] = None\n"
+        "import kinograph, zlib\n"
+        f"frames = kinograph.open({str(tmp_path / 'd.kino')!r})[0][{CAMERA!r}]\n"
+        "print(zlib.crc32(frames[:].tobytes()), zlib.crc32(frames[17:19].tobytes()))"
+    )
+    without = os.environ | {"KINOGRAPH_FFMPEG": "/nowhere"}
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, env=without
+    )
+    expected = decode(path)
+    wanted = [zlib.crc32(part.tobytes()) for part in (expected, expected[17:19])]
+    assert [int(word) for word in done.stdout.split()] == wanted
+
+
+def test_a_missing_decoder_is_reported_when_a_dataset_is_opened(tmp_path):
+    make_video(write_dataset(tmp_path / "source", (FRAMES,)), "hevc_closed")
+    kinograph.pack(tmp_path / "source", tmp_path / "d.kino")
+    script = (
+        "import sys, warnings; sys.modules['av'] = None\n"
+        "import kinograph\n"
+        "with warnings.catch_warnings(record=True) as caught:\n"
+        "    warnings.simplefilter('always')\n"
+        f"    ds = kinograph.open({str(tmp_path / 'd.kino')!r})\n"
+        "print(caught[0].category.__name__, caught[0].message)\n"
+        f"try: ds.samples({{{CAMERA!r}: [0]}})\n"
+        "except kinograph.KinographError as error: print(error)"
+    )
+    without = os.environ | {"KINOGRAPH_FFMPEG": "/nowhere"}
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, env=without
+    )
+    warning, error = done.stdout.splitlines()
+    assert warning.startswith("KinographWarning")
+    for text in (warning, error):
+        assert CAMERA in text
+        assert "pip install av" in text

@@ -1,8 +1,9 @@
 //! Access points: packets at which decoding can begin.
 //!
-//! The sample table marks key frames, but not all of them will do. An H.264 key frame may be an I picture after which
+//! The sample table marks key frames, but not all of them will do, and a table may lie: the packets themselves decide. An H.264 key frame may be an I picture after which
 //! others still refer to pictures before it; only an IDR picture forbids that. HEVC has one more kind, CRA: only
-//! pictures that are shown before it may do so.
+//! pictures that are shown before it may do so. A key frame of the others refers to nothing before it, and nothing after it
+//! does.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -20,13 +21,15 @@ pub(super) fn access_points(
     coding: VideoCoding,
     file: &mut File,
 ) -> io::Result<Vec<usize>> {
-    let is_point: fn(u8) -> Option<bool> = match coding {
-        VideoCoding::H264 => h264,
-        VideoCoding::Hevc => hevc,
-        // A key frame of these refers to nothing before it, and nothing after it does.
-        _ => return Ok(keys(track).map(|(position, _)| position).collect()),
-    };
     let length_bytes = length_bytes(&track.config, coding);
+    let is_point = |packet: &[u8]| match coding {
+        VideoCoding::H264 => first_picture(packet, length_bytes, h264),
+        VideoCoding::Hevc => first_picture(packet, length_bytes, hevc),
+        VideoCoding::Mpeg4 => mpeg4(packet),
+        VideoCoding::Av1 => av1(packet),
+        VideoCoding::Vp9 => vp9(packet),
+        _ => None,
+    };
     let mut found = Vec::new();
     let mut start = Vec::new();
     for (position, sample) in keys(track) {
@@ -34,7 +37,7 @@ pub(super) fn access_points(
         file.seek(SeekFrom::Start(sample.offset))?;
         let len = u64::from(sample.size).min(LOOKED_AT);
         (&mut *file).take(len).read_to_end(&mut start)?;
-        if first_picture(&start, length_bytes, is_point) == Some(true) {
+        if is_point(&start) == Some(true) {
             found.push(position);
         }
     }
@@ -91,6 +94,59 @@ fn hevc(byte: u8) -> Option<bool> {
     }
 }
 
+/// Whether the first frame of an AV1 packet is a key frame that is shown; `None` if there is none.
+fn av1(packet: &[u8]) -> Option<bool> {
+    const FRAME_HEADER: u8 = 3;
+    const FRAME: u8 = 6;
+    let mut rest = packet;
+    loop {
+        let (&header, after) = rest.split_first()?;
+        let has_extension = header & 0b100 != 0;
+        let has_size = header & 0b10 != 0;
+        let after = after.get(usize::from(has_extension)..)?;
+        let (size, payload) = if has_size {
+            leb128(after)?
+        } else {
+            (after.len(), after)
+        };
+        if matches!(header >> 3 & 0xf, FRAME_HEADER | FRAME) {
+            // Shown again; type, 0 for a key frame; shown.
+            let byte = payload.first()?;
+            return Some(byte >> 7 == 0 && byte >> 5 & 3 == 0 && byte >> 4 & 1 == 1);
+        }
+        rest = payload.get(size..)?;
+    }
+}
+
+/// An integer of seven bits per byte, lowest first, and what follows it.
+fn leb128(bytes: &[u8]) -> Option<(usize, &[u8])> {
+    let mut value = 0;
+    for (place, byte) in bytes.iter().enumerate().take(5) {
+        value |= usize::from(byte & 0x7f) << (7 * place);
+        if byte & 0x80 == 0 {
+            return Some((value, &bytes[place + 1..]));
+        }
+    }
+    None
+}
+
+/// Whether a VP9 packet is a key frame; `None` if it is none of VP9.
+fn vp9(packet: &[u8]) -> Option<bool> {
+    let byte = packet.first().filter(|byte| **byte >> 6 == 2)?;
+    // The fourth profile has one more bit before these two: shown again; type, 0 for a key frame.
+    let place = if byte >> 4 & 3 == 3 { 1 } else { 2 };
+    Some(byte >> place & 3 == 0)
+}
+
+/// Whether the first picture (VOP) of an MPEG-4 packet is coded by itself; `None` if there is none.
+fn mpeg4(packet: &[u8]) -> Option<bool> {
+    let code = packet
+        .windows(4)
+        .position(|four| *four == [0, 0, 1, 0xb6])?;
+    // Its first two bits are its type.
+    packet.get(code + 4).map(|byte| byte >> 6 == 0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,6 +160,21 @@ mod tests {
         assert_eq!(first_picture(&other, 4, h264), Some(false));
         let cra = [0, 2, 40 << 1, 1, 0, 3, 21 << 1, 1, 2];
         assert_eq!(first_picture(&cra, 2, hevc), Some(true));
+        assert_eq!(mpeg4(&[0, 0, 1, 0xb3, 9, 0, 0, 1, 0xb6, 0x10]), Some(true));
+        assert_eq!(mpeg4(&[0, 0, 1, 0xb6, 0x50]), Some(false));
+        assert_eq!(mpeg4(&[0, 0, 1, 0xb6]), None);
+        // Delimiter, sequence header, then a key frame that is shown, an inter frame, one that is shown again.
+        let unit = |byte| [0x12, 0, 0x0a, 1, 9, 0x32, 1, byte];
+        assert_eq!(av1(&unit(0b0001_0000)), Some(true));
+        assert_eq!(av1(&unit(0b0000_0000)), Some(false));
+        assert_eq!(av1(&unit(0b0011_0000)), Some(false));
+        assert_eq!(av1(&unit(0b1001_0000)), Some(false));
+        assert_eq!((av1(&[0x12, 0]), av1(&[0x0a, 0xff])), (None, None));
+        assert_eq!(
+            (vp9(&[0b1000_0010]), vp9(&[0b1000_0110])),
+            (Some(true), Some(false))
+        );
+        assert_eq!((vp9(&[0b1000_1000]), vp9(&[0])), (Some(false), None));
         for len in 0..10 {
             assert_eq!(first_picture(&idr[..len], 4, h264), None, "{len}");
         }
