@@ -352,7 +352,7 @@ def test_the_matrix_of_a_video_is_that_of_pyav(coder, matrix, tmp_path):
 
 
 def test_times_that_vary_are_noted_and_frames_are_counted(tmp_path):
-    times = np.cumsum(np.random.default_rng(4).integers(1, 4, FRAMES))
+    times = np.cumsum([0, *np.random.default_rng(4).integers(1, 4, FRAMES - 1)])
     path = make_video(
         write_dataset(tmp_path / "source", (FRAMES,)), "h264_b_frames", pts=lambda t: int(times[t])
     )

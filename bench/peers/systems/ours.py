@@ -70,8 +70,10 @@ class Made(System):
             shuffle=kinograph.Shuffle(fraction=self._pool),
             memory=self._memory(recording),
             threads=workers,
-            image_layout="chw" if workload.output == "f32" else "hwc",
-            image_dtype="float32" if workload.output == "f32" else "uint8",
+            images=kinograph.Images(
+                layout="chw" if workload.output == "f32" else "hwc",
+                dtype="float32" if workload.output == "f32" else "uint8",
+            ),
         )
         self._recording, self._workload = recording, workload
         return self._forever()
