@@ -63,7 +63,7 @@ pub use h264::{H264Decoder, H264Image};
 pub use jpeg::{jpeg_frame_shape, jpeg_shape, jpeg_simd};
 pub use kind::Kind;
 pub use kino_ffmpeg::add_folder as add_ffmpeg_folder;
-pub use registry::{ATTRIBUTES_CODEC, CLOCK_CODEC, codec, codecs, describe};
+pub use registry::{ATTRIBUTES_CODEC, CLOCK_CODEC, codec, codecs, describe, max_page_bytes};
 pub use scratch::Scratch;
 pub use shuffle::ByteShuffle;
 pub use spec::CodecSpec;

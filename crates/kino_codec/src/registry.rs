@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::codec::Codec;
+use crate::codec::{Codec, MAX_PAGE_BYTES};
 use crate::describe::Description;
 use crate::error::{CodecError, Result};
 use crate::spec::CodecSpec;
@@ -46,6 +46,14 @@ pub fn codecs() -> impl Iterator<Item = &'static Description> {
 pub fn describe(text: &str) -> Option<&'static Description> {
     let name = text.split(':').next()?;
     codecs().find(|codec| codec.name == name)
+}
+
+/// The most bytes that a page of the codec `text` may decode to.
+pub fn max_page_bytes(text: &str) -> usize {
+    match describe(text) {
+        Some(codec) if codec.name == video::DESCRIPTION.name => video::MAX_VIDEO_PAGE_BYTES,
+        _ => MAX_PAGE_BYTES,
+    }
 }
 
 /// The codec specified by `text`.

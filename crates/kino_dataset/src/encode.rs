@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kino_codec::{
-    CLOCK_CODEC, Codec, CodecError, Decoder, Dtype, Encoded, FrameType, Frames, RunEncoder, Scope,
-    Scratch, ValueType,
+    CLOCK_CODEC, Codec, CodecError, Decoder, Dtype, Encoded, FrameType, Frames, Page, RunEncoder,
+    Scope, Scratch, ValueType,
 };
 
 use crate::compare::{Comparison, Distortion, broken};
@@ -47,6 +47,9 @@ pub(crate) struct Learnt {
 /// Working memory for encoding a whole run, per value: the values, 64-bit integers, those of a class, and the
 /// library's copies (measured: 30 to 50).
 pub(crate) const WHOLE_RUN_BYTES_PER_NUMBER: usize = 48;
+
+/// Of a page of video, about this much is decoded at a time.
+const CHECKED_BYTES: usize = 32 << 20;
 
 /// Working memory for encoding a page of a long run, per value.
 const PAGE_BYTES_PER_NUMBER: usize = 80;
@@ -113,9 +116,9 @@ impl Block {
             (None, Scope::Run) => len / number * WHOLE_RUN_BYTES_PER_NUMBER,
             (None, Scope::Page) => 0,
         };
-        // Of files that are stored as they are, a page is decoded to check it.
+        // Of video, a part of a page is decoded at a time to check it.
         let decoded = match &self.data {
-            BlockData::Bytes(_) if self.codec.has_own_pages() => self.frames() * self.frame_bytes(),
+            BlockData::Bytes(_) if self.codec.has_own_pages() => CHECKED_BYTES,
             _ => 0,
         };
         2 * len + decoded + stats.min(len.max(8 << 20)) + work
@@ -291,6 +294,12 @@ fn check_values(
     let comparison = Comparison::new(&*block.codec, ty, &block.protected);
     let (mut position, mut first_frame) = (0, 0);
     for page in &packed.encoded.pages {
+        if block.codec.has_own_pages() {
+            let start = Instant::now();
+            count_video(decoder, page.page(), ty, stats.as_mut(), scratch)?;
+            packed.decode_time += start.elapsed();
+            continue;
+        }
         let len = page.frames * ty.frame_bytes();
         decoded.resize(len, 0);
         let start = Instant::now();
@@ -315,5 +324,27 @@ fn check_values(
         first_frame += page.frames;
     }
     packed.stats = stats;
+    Ok(())
+}
+
+/// Decodes a page of video, a part at a time, for statistics of its pixels: it is its own original.
+pub(crate) fn count_video(
+    decoder: &dyn Decoder,
+    page: Page<'_>,
+    ty: &ValueType,
+    mut stats: Option<&mut StatsPart>,
+    scratch: &mut Scratch,
+) -> Result<(), CodecError> {
+    let size = ty.frame_bytes();
+    let step = (CHECKED_BYTES / size.max(1)).max(1);
+    let mut decoded = Vec::new();
+    for start in (0..page.frames).step_by(step) {
+        let end = page.frames.min(start + step);
+        decoded.resize((end - start) * size, 0);
+        decoder.decode(page, start..end, &mut decoded, scratch)?;
+        if let Some(stats) = &mut stats {
+            stats.add(&decoded);
+        }
+    }
     Ok(())
 }

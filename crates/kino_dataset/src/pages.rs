@@ -16,7 +16,7 @@ use kino_codec::{Codec, CodecError, Decoder, Encoded, EncodedPage, FrameType, Pa
 use kino_format::page_checksum;
 
 use crate::compare::{Distortion, broken};
-use crate::encode::{Block, BlockData, Packed};
+use crate::encode::{Block, BlockData, Packed, count_video};
 use crate::encode_queue::{Job, Run};
 use crate::episode_writer::EpisodeWriter;
 use crate::error::{Result, invalid};
@@ -215,6 +215,10 @@ fn check_page(
         FrameType::Text => {
             let mut texts = Vec::new();
             decoder.decode_text(page, 0..frames, &mut texts, scratch)?;
+        }
+        FrameType::Values(ty) if block.codec.has_own_pages() => {
+            count_video(decoder, page, ty, packed.stats.as_mut(), scratch)?;
+            packed.decode_time += start.elapsed();
         }
         FrameType::Values(ty) => {
             let len = frames.checked_mul(ty.frame_bytes());

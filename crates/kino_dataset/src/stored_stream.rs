@@ -16,7 +16,9 @@ use std::ops::Range;
 use std::sync::OnceLock;
 
 use bytes::Bytes;
-use kino_codec::{Codec, CodecError, Decoder, Dtype, FrameType, Page, Scratch, ValueType};
+use kino_codec::{
+    Codec, CodecError, Decoder, Dtype, FrameType, Page, Scratch, ValueType, VideoCoding,
+};
 use kino_format::{NONE, PageSlice, Segment, StreamRecord, StreamSchema};
 
 use crate::episode::Episode;
@@ -143,6 +145,17 @@ impl StoredStream {
             .decode(stored, page.range.clone(), out, scratch)
             .and_then(|()| check_bools(ty, out))
             .map_err(|error| self.at_page(page, error))
+    }
+
+    /// How many frames of a page a reader that does not keep them should decode at a time; decoding goes on where it
+    /// stopped. All of them, except of video.
+    pub fn frames_at_a_time(&self) -> usize {
+        const BYTES: usize = 32 << 20;
+        let size = self.frame.as_values().map_or(1, |ty| ty.frame_bytes());
+        match VideoCoding::of_codec(&self.schema.codec) {
+            Some(_) => (BYTES / size.max(1)).max(1),
+            None => usize::MAX,
+        }
     }
 
     /// How many frames are decoded to get each frame of a page alone; reads the page if only its bytes can tell.

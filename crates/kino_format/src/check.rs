@@ -12,9 +12,7 @@
 
 use crate::error::{FormatError, Result, invalid};
 use crate::index::{EpisodeIndex, PART, Run, to_u32};
-use crate::layout::{
-    MAX_DECODED_PAGE_BYTES, MAX_FRAMES, MAX_PAGE_BYTES, MAX_PAGE_FRAMES, align_up,
-};
+use crate::layout::{MAX_FRAMES, MAX_PAGE_BYTES, MAX_PAGE_FRAMES, align_up};
 use crate::records::{ClockRecord, NONE, StreamRecord};
 use crate::schema::{Schema, StreamSchema};
 use std::collections::HashSet;
@@ -246,8 +244,9 @@ impl EpisodeIndex {
         };
         let pages = self.slices(Run::of_stream(stream), stream.own_start..stream.frames);
         let max_frames = pages.map(|slice| slice.frames).max().unwrap_or(0);
-        if max_frames.saturating_mul(frame_bytes) > MAX_DECODED_PAGE_BYTES {
-            let what = format!("has a page that decodes to over {MAX_DECODED_PAGE_BYTES} bytes");
+        let most = kino_codec::max_page_bytes(&described.codec);
+        if max_frames.saturating_mul(frame_bytes) > most {
+            let what = format!("has a page that decodes to over {most} bytes");
             return Err(wrong("stream", idx, &what));
         }
         if u64::from(stream.frames).checked_mul(frame_bytes as u64) != Some(stream.raw_bytes) {

@@ -31,8 +31,6 @@ pub(crate) const ALIGN: u64 = 8;
 
 /// The largest page, in bytes as stored.
 pub const MAX_PAGE_BYTES: usize = 1 << 30;
-/// The largest numeric page, in bytes once decoded: what a reader may have to allocate for one.
-pub(crate) const MAX_DECODED_PAGE_BYTES: usize = 1 << 28;
 /// The most frames one page may hold.
 pub const MAX_PAGE_FRAMES: usize = 1 << 16;
 /// The most frames one stream of one episode may hold.
@@ -140,8 +138,8 @@ mod tests {
             (u32::MAX - 1, 1 << 20, 16 << 20)
         );
         // The largest frame fits in a page.
-        assert_eq!(MAX_DECODED_PAGE_BYTES, 1 << 28);
-        assert_eq!(MAX_DECODED_PAGE_BYTES, kino_codec::MAX_FRAME_BYTES);
+        assert_eq!(kino_codec::max_page_bytes("raw"), 1 << 28);
+        assert_eq!(kino_codec::max_page_bytes("video:coding=av1"), 1 << 31);
         // CRC32C, not the CRC32 of zip: the check value of the Castagnoli polynomial.
         assert_eq!(page_checksum(b"123456789"), 0xe306_9283);
     }

@@ -194,7 +194,7 @@ fn try_first(
 /// The frames and bytes of the first page of a stream that comes in pages.
 fn first_page(episode: &EpisodeSpec, stream: usize) -> Option<Sample> {
     let spec = episode.streams.get(stream)?;
-    let most = kino_codec::MAX_FRAME_BYTES as u64 / spec.frame_bytes().max(1) + 1;
+    let most = (1 << 30) / spec.frame_bytes().max(1);
     let frames = spec.frames.min(most);
     let FrameBuf::Bytes(frames) = episode.read(stream, 0..frames).ok()? else {
         return None;

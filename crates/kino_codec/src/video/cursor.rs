@@ -1,8 +1,10 @@
-//! The frames of a page one after the other, for a reader that goes through a video and keeps one frame at a time.
+//! The frames of a page one after the other: for readers that go through a video a few frames at a time.
 
 use std::cell::Cell;
 use std::fmt;
+use std::ops::Range;
 
+use crate::codec::Page;
 use crate::error::{Result, buffer, corrupt};
 use crate::frame::FrameType;
 
@@ -10,14 +12,16 @@ use super::coding::VideoCoding;
 use super::engine::{Engine, Numbered, Picture};
 use super::rgb::Conversion;
 use super::size::Size;
-use super::{NAME, ShownOrder, VideoDecoder, VideoPage};
+use super::{Kept, NAME, ShownOrder, VideoDecoder, VideoPage};
 
 /// Goes through the frames of one page.
 pub struct VideoCursor {
     decoder: VideoDecoder,
-    engine: Engine,
+    kept: Kept,
     page: Vec<u8>,
     frames: usize,
+    /// The next frame.
+    next_frame: usize,
     /// The next packet to send; one more than the last after the end was sent.
     next_packet: usize,
     order: ShownOrder,
@@ -37,18 +41,69 @@ impl VideoCursor {
         page: Vec<u8>,
         frames: usize,
     ) -> Result<Self> {
-        let size = Size::new(frame)?;
-        let parsed = VideoPage::parse(&page, frames)?;
-        let mut engine = Engine::new(coding, parsed.config, size)?;
-        engine.reset(parsed.config)?;
+        let decoder = VideoDecoder {
+            coding,
+            size: Size::new(frame)?,
+        };
+        let config = VideoPage::parse(&page, frames)?.config.to_vec();
+        let kept = Kept {
+            engine: Engine::new(coding, &config, decoder.size)?,
+            coding,
+            size: decoder.size,
+            config,
+        };
+        Self::begin(decoder, kept, page, frames)
+    }
+
+    /// Begins with a decoder that suits the page.
+    pub(super) fn begin(
+        decoder: VideoDecoder,
+        mut kept: Kept,
+        page: Vec<u8>,
+        frames: usize,
+    ) -> Result<Self> {
+        kept.engine.reset(&kept.config)?;
         Ok(Self {
-            decoder: VideoDecoder { coding, size },
-            engine,
+            decoder,
+            kept,
             page,
             frames,
+            next_frame: 0,
             next_packet: 0,
             order: ShownOrder::default(),
         })
+    }
+
+    /// Whether it goes through this page, has not passed these frames, and no group begins in between.
+    pub(super) fn leads_to(
+        &self,
+        decoder: &VideoDecoder,
+        page: Page<'_>,
+        frames: &Range<usize>,
+    ) -> bool {
+        let is_it = self.next_frame <= frames.start
+            && self.decoder == *decoder
+            && self.frames == page.frames
+            && self.page == page.bytes;
+        let begins = |page: VideoPage<'_>| page.needed(frames).start;
+        is_it
+            && VideoPage::parse(page.bytes, page.frames)
+                .is_ok_and(|page| begins(page) <= self.next_packet)
+    }
+
+    /// The next frame.
+    pub(super) fn next_frame(&self) -> usize {
+        self.next_frame
+    }
+
+    /// Whether there is another frame.
+    pub(super) fn has_more(&self) -> bool {
+        self.next_frame < self.frames
+    }
+
+    /// Its decoder, for another page.
+    pub(super) fn into_kept(self) -> Kept {
+        self.kept
     }
 
     /// Writes the next frame, packed, to `dest`, which has exactly its size.
@@ -56,33 +111,46 @@ impl VideoCursor {
         if dest.len() != self.decoder.size.bytes() {
             return Err(buffer("the destination does not have the size of a frame"));
         }
+        self.advance(Some(dest))
+    }
+
+    /// Passes the next frame, and writes it to `dest` if there is one.
+    pub(super) fn advance(&mut self, mut dest: Option<&mut [u8]>) -> Result<()> {
         let page = VideoPage::parse(&self.page, self.frames)?;
         let conversion = Conversion::new(page.color);
         let (is_done, decoder, order) = (Cell::new(false), &self.decoder, &mut self.order);
         let mut put = |number: usize, picture: &Picture<'_>| {
             let packet = page.packets.get(number);
             let packet = packet.ok_or_else(|| corrupt(NAME, "an image belongs to no packet"))?;
-            if order.next(packet)?.is_some() {
-                is_done.set(true);
-                decoder.put(picture, &conversion, dest)?;
+            if order.next(packet)?.is_none() {
+                return Ok(());
             }
-            Ok(())
+            is_done.set(true);
+            match &mut dest {
+                Some(dest) => decoder.put(picture, &conversion, dest),
+                None => Ok(()),
+            }
         };
+        let engine = &mut self.kept.engine;
         loop {
-            while self.engine.receive(&mut put)? {
-                if is_done.get() {
-                    return Ok(());
-                }
+            while !is_done.get() && engine.receive(&mut put)? {}
+            if is_done.get() {
+                break;
             }
             match page.packets.get(self.next_packet) {
-                Some(packet) => self.engine.send(Numbered {
+                Some(packet) => engine.send(Numbered {
                     number: self.next_packet,
                     packet,
                 })?,
-                None if self.next_packet == page.packets.len() => self.engine.finish()?,
+                None if self.next_packet == page.packets.len() => engine.finish()?,
                 None => return Err(corrupt(NAME, "it has fewer images than frames")),
             }
             self.next_packet += 1;
         }
+        if self.order.last() != Some(self.next_frame) {
+            return Err(corrupt(NAME, "a frame is missing"));
+        }
+        self.next_frame += 1;
+        Ok(())
     }
 }

@@ -36,9 +36,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::bound::Bound;
-use crate::codec::{
-    Codec, Decoder, Encoded, EncodedPage, MAX_PAGE_BYTES, Page, check_page_bytes, no_shared,
-};
+use crate::codec::{Codec, Decoder, Encoded, EncodedPage, Page, no_shared};
 use crate::describe::{Description, Files, Guarantee, Parameter, Speed};
 use crate::error::{Result, buffer, corrupt};
 use crate::frame::FrameType;
@@ -58,6 +56,10 @@ use rgb::{Conversion, Row, gray_to_pixels};
 use size::Size;
 
 const NAME: &str = "video";
+
+/// The largest decoded page. More than other codecs have, because no reader needs all of it at once: a page can be decoded
+/// in pieces, one after the other, without beginning again.
+pub(crate) const MAX_VIDEO_PAGE_BYTES: usize = 1 << 31;
 
 pub(crate) const DESCRIPTION: Description = Description {
     name: NAME,
@@ -120,7 +122,7 @@ impl Codec for Video {
 
     fn page_frames(&self, frame: &FrameType) -> NonZeroUsize {
         let bytes = Size::new(frame).map_or(1, Size::bytes);
-        NonZeroUsize::new(MAX_PAGE_BYTES / bytes).unwrap_or(NonZeroUsize::MIN)
+        NonZeroUsize::new(MAX_VIDEO_PAGE_BYTES / bytes).unwrap_or(NonZeroUsize::MIN)
     }
 
     fn check(&self, frame: &FrameType) -> Result<()> {
@@ -154,7 +156,10 @@ impl Codec for Video {
             let page = pieces[start];
             let more = pieces[start + 1..].iter();
             let count = 1 + more.take_while(|piece| piece.is_empty()).count();
-            check_page_bytes(count, size.bytes())?;
+            if count.saturating_mul(size.bytes()) > MAX_VIDEO_PAGE_BYTES {
+                let what = format!("a group of {count} frames of this size is too long for a page");
+                return Err(buffer(what));
+            }
             VideoPage::parse(page, count)
                 .map_err(|error| buffer(format!("frame {start} does not begin a page: {error}")))?;
             out.pages.push(EncodedPage {
@@ -176,16 +181,19 @@ impl Codec for Video {
 }
 
 /// Decodes pages of one stream.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct VideoDecoder {
     coding: VideoCoding,
     size: Size,
 }
 
-/// The decoder of the last page, kept for the next one of the same kind.
+/// What is kept between calls.
 #[derive(Default)]
 struct State {
+    /// The decoder of the last page, for the next one of the same kind.
     engine: Option<Kept>,
+    /// A page of which only the first frames were requested: most likely the others are next.
+    begun: Option<VideoCursor>,
 }
 
 struct Kept {
@@ -295,12 +303,64 @@ impl Decoder for VideoDecoder {
         dest: &mut [u8],
         scratch: &mut Scratch,
     ) -> Result<()> {
+        let mut state: Box<State> = scratch.take();
+        let begun = state.begun.take();
+        let continued = begun.filter(|begun| begun.leads_to(self, page, &range));
+        if continued.is_some() || (range.start == 0 && range.end < page.frames) {
+            self.decode_on(continued, page, range, dest, &mut state)?;
+        } else {
+            self.decode_alone(page, range, dest, &mut state)?;
+        }
+        scratch.keep(state);
+        Ok(())
+    }
+}
+
+impl VideoDecoder {
+    /// Decodes frames, and keeps the decoder where it is for those after them.
+    fn decode_on(
+        &self,
+        continued: Option<VideoCursor>,
+        page: Page<'_>,
+        range: Range<usize>,
+        dest: &mut [u8],
+        state: &mut State,
+    ) -> Result<()> {
+        let mut cursor = match continued {
+            Some(cursor) => cursor,
+            None => {
+                let config = VideoPage::parse(page.bytes, page.frames)?.config;
+                let kept = self.engine(config, state)?;
+                VideoCursor::begin(*self, kept, page.bytes.to_vec(), page.frames)?
+            }
+        };
+        while cursor.next_frame() < range.start {
+            cursor.advance(None)?;
+        }
+        for frame in dest.chunks_exact_mut(self.size.bytes()) {
+            cursor.next(frame)?;
+        }
+        if cursor.has_more() {
+            state.begun = Some(cursor);
+        } else {
+            state.engine = Some(cursor.into_kept());
+        }
+        Ok(())
+    }
+
+    /// Decodes frames from the nearest group before them, and nothing after them.
+    fn decode_alone(
+        &self,
+        page: Page<'_>,
+        range: Range<usize>,
+        dest: &mut [u8],
+        state: &mut State,
+    ) -> Result<()> {
         let page = VideoPage::parse(page.bytes, page.frames)?;
         let needed = page.needed(&range);
         let packets = &page.packets[needed];
         let conversion = Conversion::new(page.color);
-        let mut state: Box<State> = scratch.take();
-        let mut kept = self.engine(page.config, &mut state)?;
+        let mut kept = self.engine(page.config, state)?;
         let mut order = ShownOrder::default();
         let mut put = |position: usize, picture: &Picture<'_>| {
             let packet = packets.get(position);
@@ -315,7 +375,6 @@ impl Decoder for VideoDecoder {
         kept.engine.decode(page.config, packets, &mut put)?;
         order.finish(packets)?;
         state.engine = Some(kept);
-        scratch.keep(state);
         Ok(())
     }
 }
@@ -329,6 +388,11 @@ struct ShownOrder {
 }
 
 impl ShownOrder {
+    /// The last frame that was shown.
+    fn last(&self) -> Option<usize> {
+        self.last
+    }
+
     /// The frame that an image is, if it is one of the page.
     fn next(&mut self, packet: &VideoPacket<'_>) -> Result<Option<usize>> {
         let Some(frame) = packet.frame else {

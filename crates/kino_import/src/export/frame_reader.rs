@@ -2,7 +2,7 @@
 
 use std::ops::{ControlFlow, Range};
 
-use kino_codec::ValueType;
+use kino_codec::{Scratch, ValueType, VideoCoding};
 use kino_dataset::{Kind, Stream};
 
 use crate::error::{Result, invalid};
@@ -14,12 +14,14 @@ use crate::source::block_frames;
 /// Reads frames for an exporter, and reports progress to the caller.
 pub(crate) struct FrameReader<'a> {
     reporter: Reporter<'a>,
+    scratch: Scratch,
 }
 
-/// Whether a frame of a stream may need those before it.
+/// Whether all frames of a page must be read together to decode each only once. Decoders of video go on where they stopped.
 fn is_grouped(stream: &Stream) -> bool {
-    let codec = kino_codec::describe(&stream.schema().codec);
-    codec.is_some_and(|codec| codec.is_grouped)
+    let codec = &stream.schema().codec;
+    let is_grouped = kino_codec::describe(codec).is_some_and(|codec| codec.is_grouped);
+    is_grouped && VideoCoding::of_codec(codec).is_none()
 }
 
 impl<'a> FrameReader<'a> {
@@ -31,6 +33,7 @@ impl<'a> FrameReader<'a> {
         let bytes = streams.map(StreamOutline::raw_bytes);
         Self {
             reporter: Reporter::new(report, outline.episodes.len(), bytes),
+            scratch: Scratch::new(),
         }
     }
 
@@ -57,13 +60,17 @@ impl<'a> FrameReader<'a> {
     ) -> Result<(Range<usize>, Vec<u8>)> {
         let step = usize::try_from(block_frames(stream.frame_type())).unwrap_or(1);
         let frames = start..stream.len().min(start.saturating_add(step));
-        // A group of frames is decoded once, if all of it is read together.
         let frames = if is_grouped(stream) {
             start..stream.page_end(start)
         } else {
             frames
         };
-        let block = stream.read(frames.clone())?;
+        let size = stream
+            .frame_type()
+            .as_values()
+            .map_or(0, ValueType::frame_bytes);
+        let mut block = vec![0; frames.len() * size];
+        stream.read_into(frames.clone(), &mut block, &mut self.scratch)?;
         self.add_bytes(block.len() as u64)?;
         Ok((frames, block))
     }

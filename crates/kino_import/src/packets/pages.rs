@@ -111,11 +111,12 @@ impl Groups {
         frame: &FrameType,
         frames: &Range<u64>,
     ) -> Result<Vec<PagePlan>, String> {
+        let max_page_bytes = kino_codec::max_page_bytes("video");
         if frames.end > self.shown.len() as u64 || frames.start > frames.end {
             return Err(format!("has {} frames, not {frames:?}", self.shown.len()));
         }
         let frame_bytes = frame.as_values().map_or(1, |ty| ty.frame_bytes().max(1));
-        let most = (kino_codec::MAX_FRAME_BYTES / frame_bytes) as u64;
+        let most = (max_page_bytes / frame_bytes) as u64;
         let mut pages = Vec::new();
         let mut start = frames.start;
         while start < frames.end {

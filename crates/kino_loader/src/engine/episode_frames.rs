@@ -313,10 +313,17 @@ impl EpisodeFrames {
                     whole,
                     resize,
                 } = scratch;
-                whole.resize(frames * reduce.stored_bytes(), 0);
-                source.decode(&cell.slice, bytes, whole, codec)?;
-                let done = reduce.put_all(whole, &mut values, resize);
-                done.map_err(|what| DatasetError::Invalid { what })?;
+                let step = source.frames_at_a_time().min(frames.max(1));
+                let parts = values.chunks_mut(step * stream.frame_bytes);
+                for (part, values) in parts.enumerate() {
+                    let mut slice = cell.slice.clone();
+                    slice.range.start += part * step;
+                    slice.range.end = slice.range.end.min(slice.range.start + step);
+                    whole.resize(slice.range.len() * reduce.stored_bytes(), 0);
+                    source.decode(&slice, bytes, whole, codec)?;
+                    let done = reduce.put_all(whole, values, resize);
+                    done.map_err(|what| DatasetError::Invalid { what })?;
+                }
             }
         }
         Ok(Values::Numbers(values))

@@ -133,6 +133,9 @@ impl Episodes<'_> {
     }
 }
 
+/// Frames of video that are decoded together for statistics have at most about this many bytes.
+const STATS_BYTES: usize = 64 << 20;
+
 /// Statistics of a stream of video: frames of one page are decoded together.
 fn stats_of_video(reader: &mut FrameReader<'_>, frames: &Frames<'_>) -> Result<Option<Stats>> {
     let Frames { outline, stream } = frames;
@@ -142,7 +145,9 @@ fn stats_of_video(reader: &mut FrameReader<'_>, frames: &Frames<'_>) -> Result<O
     let mut wanted = sampled(stream.len()).into_iter().peekable();
     let mut channels = Channels::new();
     while let Some((size, first)) = size.zip(wanted.peek().copied()) {
-        let end = stream.page_end(first);
+        let end = stream
+            .page_end(first)
+            .min(first + (STATS_BYTES / bytes).max(1));
         let mut of_page = Vec::new();
         while let Some(frame) = wanted.next_if(|&frame| frame < end) {
             of_page.push(frame);
