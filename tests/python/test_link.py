@@ -193,6 +193,8 @@ def test_a_copy_needs_no_other_files(linked, tmp_path):
         ds, original = kinograph.open(copy), kinograph.open(packed)
         assert ds.links is None
         assert kinograph.verify(copy, decode=True) == []
+        with pytest.raises(kinograph.InvalidArgumentError, match="plan has no effect"):
+            kinograph.pack(here, tmp_path / "q.kino", quality=80)
         for episode in original:
             for name in episode:
                 np.testing.assert_array_equal(ds[episode.id][name][:], episode[name][:])
