@@ -271,6 +271,20 @@ def test_a_changed_file_is_an_error_that_names_it(tmp_path):
     np.testing.assert_array_equal(kinograph.open(target)["demo_0"]["obs/front_image"][:], images(0))
 
 
+def test_an_image_that_does_not_decode_follows_the_policy(tmp_path):
+    act(tmp_path / "recording")
+    with h5py.File(tmp_path / "recording" / "episode_1.hdf5", "r+") as file:
+        row = file["observations/images/top"][3]
+        row[len(row) // 3 : len(row) // 2] = 0
+        file["observations/images/top"][3] = row
+    with pytest.raises(kinograph.KinographError, match="episode_1"):
+        kinograph.link(tmp_path / "recording", tmp_path / "a.kino")
+    linked = kinograph.link(tmp_path / "recording", tmp_path / "b.kino", on_defect="drop-episode")
+    assert [defect.episode for defect in linked.defects if defect.lost] == ["episode_1"]
+    assert [episode.id for episode in kinograph.open(tmp_path / "b.kino")] == ["episode_0"]
+    assert kinograph.verify(tmp_path / "b.kino", decode=True) == []
+
+
 def test_a_trusted_page_is_checked_once_it_was_read(tmp_path):
     robomimic(tmp_path / "recording")
     target = tmp_path / "trusted.kino"

@@ -124,8 +124,8 @@ fn check_choice(refused: &[(String, String)], linked: usize, options: &LinkOptio
         let streams = refused.iter().map(|(name, why)| format!("`{name}` {why}"));
         let streams: Vec<_> = streams.collect();
         return Err(invalid(format!(
-            "cannot link {}; add `--pack-rest` (in Python `pack_rest=True`) to store such streams in the dataset, or \
-             `--exclude` them",
+            "not every camera can be linked: {}; add `--pack-rest` (in Python `pack_rest=True`) to store such streams in \
+             the dataset, or `--exclude` them",
             streams.join("; ")
         )));
     }
