@@ -105,6 +105,13 @@ impl PageBlock {
         frames.map(|page| page.frames as usize).sum()
     }
 
+    /// The most frames of a page that is decoded: one is at a time.
+    pub(crate) fn most_frames(&self) -> usize {
+        let decoded = self.pages.pages.iter().filter(|page| page.bytes.is_some());
+        let frames = decoded.map(|page| page.frames as usize);
+        frames.max().unwrap_or(0)
+    }
+
     /// Bytes held.
     pub(crate) fn len(&self) -> usize {
         let pages = self.pages.pages.iter();
