@@ -193,6 +193,8 @@ def test_a_copy_needs_no_other_files(linked, tmp_path):
         ds, original = kinograph.open(copy), kinograph.open(packed)
         assert ds.links is None
         assert kinograph.verify(copy, decode=True) == []
+        with pytest.raises(kinograph.InvalidArgumentError, match="plan has no effect"):
+            kinograph.pack(here, tmp_path / "q.kino", quality=80)
         for episode in original:
             for name in episode:
                 np.testing.assert_array_equal(ds[episode.id][name][:], episode[name][:])
@@ -267,6 +269,20 @@ def test_a_changed_file_is_an_error_that_names_it(tmp_path):
         kinograph.open(target)["demo_0"]["obs/front_image"][0]
     file.write_bytes(original)
     np.testing.assert_array_equal(kinograph.open(target)["demo_0"]["obs/front_image"][:], images(0))
+
+
+def test_an_image_that_does_not_decode_follows_the_policy(tmp_path):
+    act(tmp_path / "recording")
+    with h5py.File(tmp_path / "recording" / "episode_1.hdf5", "r+") as file:
+        row = file["observations/images/top"][3]
+        row[len(row) // 3 : len(row) // 2] = 0
+        file["observations/images/top"][3] = row
+    with pytest.raises(kinograph.KinographError, match="episode_1"):
+        kinograph.link(tmp_path / "recording", tmp_path / "a.kino")
+    linked = kinograph.link(tmp_path / "recording", tmp_path / "b.kino", on_defect="drop-episode")
+    assert [defect.episode for defect in linked.defects if defect.lost] == ["episode_1"]
+    assert [episode.id for episode in kinograph.open(tmp_path / "b.kino")] == ["episode_0"]
+    assert kinograph.verify(tmp_path / "b.kino", decode=True) == []
 
 
 def test_a_trusted_page_is_checked_once_it_was_read(tmp_path):

@@ -273,7 +273,11 @@ fn wrong_requests_say_what_to_do_instead() {
     let (source, jpeg) = (source.to_str().unwrap(), jpeg.to_str().unwrap());
     for (args, expected) in [
         (
-            vec!["pack", "a.kino", "b.kino"],
+            vec!["pack", "a.kino", "b.kino", "--quality", "80"],
+            "is copied as it is: --quality has no effect",
+        ),
+        (
+            vec!["link", "a.kino", "b.kino"],
             "is already a Kinograph dataset; ",
         ),
         (

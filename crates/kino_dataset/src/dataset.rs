@@ -17,7 +17,7 @@ use crate::hash::Hash;
 use crate::links::LinkedFiles;
 use crate::manifest::{MAX_MANIFEST_BYTES, Manifest};
 use crate::stats::StreamStats;
-use crate::store::{FileKind, Store, version_key};
+use crate::store::{FileKind, Store, forget, version_key};
 use crate::table::EpisodeTable;
 
 /// How to open a dataset.
@@ -129,11 +129,13 @@ impl Dataset {
         Self::at(store, self.inner.manifest.version, root)
     }
 
-    /// Drops the shards from the page cache, so that the next reads come from the device.
+    /// Drops the shards and the linked files from the page cache, so that the next reads come from the device.
     pub fn forget_cached(&self) -> Result<()> {
+        let root = self.inner.store.root();
         let shards = self.inner.shards.iter();
-        let mut keys = shards.map(|(hash, _)| FileKind::Shard.key(hash));
-        keys.try_for_each(|key| self.inner.store.forget(&key))
+        let shards = shards.map(|(hash, _)| root.join(FileKind::Shard.key(hash)));
+        let links = self.inner.links.iter().flat_map(LinkedFiles::paths);
+        shards.chain(links).try_for_each(|path| forget(&path))
     }
 
     /// Stored bytes of a shard, by its index in the manifest: for measuring storage.

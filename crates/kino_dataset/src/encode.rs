@@ -101,7 +101,7 @@ impl Block {
     /// codec's working memory.
     pub(crate) fn memory_bytes(&self) -> usize {
         if let BlockData::Pages(pages) = &self.data {
-            let decoded = pages.frames().saturating_mul(self.frame_bytes());
+            let decoded = pages.most_frames().saturating_mul(self.frame_bytes());
             return pages.len().saturating_mul(2).saturating_add(decoded);
         }
         let (len, number) = (self.data.len(), self.number_bytes());

@@ -105,6 +105,13 @@ impl PageBlock {
         frames.map(|page| page.frames as usize).sum()
     }
 
+    /// The most frames of a page that is decoded: one is at a time.
+    pub(crate) fn most_frames(&self) -> usize {
+        let decoded = self.pages.pages.iter().filter(|page| page.bytes.is_some());
+        let frames = decoded.map(|page| page.frames as usize);
+        frames.max().unwrap_or(0)
+    }
+
     /// Bytes held.
     pub(crate) fn len(&self) -> usize {
         let pages = self.pages.pages.iter();
@@ -168,7 +175,14 @@ fn check_pages(place: &str, pages: &Pages) -> Result<()> {
 }
 
 thread_local! {
-    static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch::new());
+    static WORK: RefCell<Work> = RefCell::new(Work::default());
+}
+
+/// Working memory that is kept from page to page: fresh memory costs as much as decoding a small image.
+#[derive(Default)]
+struct Work {
+    scratch: Scratch,
+    decoded: Vec<u8>,
 }
 
 /// Checks the pages of a block by decoding them.
@@ -187,10 +201,10 @@ pub(crate) fn check(block: &Block, pages: &PageBlock) -> Result<Packed, CodecErr
             sum_squared,
         };
     }
-    SCRATCH.with_borrow_mut(|scratch| {
+    WORK.with_borrow_mut(|work| {
         for page in &pages.pages.pages {
             match &page.bytes {
-                Some(bytes) => check_page(block, &*decoder, (page, bytes), &mut packed, scratch)?,
+                Some(bytes) => check_page(block, &*decoder, (page, bytes), &mut packed, work)?,
                 // A part of the values would be worse than none.
                 None => packed.stats = None,
             }
@@ -206,8 +220,9 @@ fn check_page(
     decoder: &dyn Decoder,
     (page, bytes): (&NewPage, &[u8]),
     packed: &mut Packed,
-    scratch: &mut Scratch,
+    work: &mut Work,
 ) -> Result<(), CodecError> {
+    let Work { scratch, decoded } = work;
     let frames = page.frames as usize;
     let page = Page { bytes, frames };
     let start = Instant::now();
@@ -224,15 +239,12 @@ fn check_page(
             let len = frames.checked_mul(ty.frame_bytes());
             let len = len.filter(|&len| len <= kino_codec::MAX_FRAME_BYTES);
             let len = len.ok_or_else(|| too_large(&*block.codec))?;
-            let mut decoded = vec![0; len];
-            decoder.decode(page, 0..frames, &mut decoded, scratch)?;
+            decoded.resize(len, 0);
+            decoder.decode(page, 0..frames, decoded, scratch)?;
             // As a reader does: what it would refuse is never committed.
-            check_bools(ty, &decoded)?;
+            check_bools(ty, decoded)?;
             packed.decode_time += start.elapsed();
-            packed
-                .stats
-                .iter_mut()
-                .for_each(|stats| stats.add(&decoded));
+            packed.stats.iter_mut().for_each(|stats| stats.add(decoded));
         }
     }
     Ok(())

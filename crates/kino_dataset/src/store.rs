@@ -217,18 +217,6 @@ impl Store {
         read.map_err(|error| failed.unwrap_or_else(|| io::Error::other(error.to_string())))
     }
 
-    /// Drops a file from the page cache, so that the next read comes from the device. Best effort: has no effect if
-    /// the system does not support it, or on data that is not written back yet.
-    pub(crate) fn forget(&self, key: &str) -> Result<()> {
-        let path = self.root.join(key);
-        let file = File::open(&path).map_err(io_at("open", path.display().to_string()))?;
-        #[cfg(target_os = "linux")]
-        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)
-            .map_err(|error| io_at("forget", path.display().to_string())(error.into()))?;
-        drop(file);
-        Ok(())
-    }
-
     /// The object's length, without opening it: a FIFO would block forever, and a device may have no end.
     pub(crate) fn size(&self, key: &str) -> Result<u64> {
         let path = self.root.join(key);
@@ -342,6 +330,17 @@ impl Drop for Turn {
         // Unlocked explicitly: a process forked in the meantime may hold the same file open.
         let _ = self.0.as_ref().map(File::unlock);
     }
+}
+
+/// Drops a file from the page cache, so that the next read comes from the device. Best effort: has no effect if the
+/// system does not support it, or on data that is not written back yet.
+pub(crate) fn forget(path: &Path) -> Result<()> {
+    let file = File::open(path).map_err(io_at("open", path.display().to_string()))?;
+    #[cfg(target_os = "linux")]
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)
+        .map_err(|error| io_at("forget", path.display().to_string())(error.into()))?;
+    drop(file);
+    Ok(())
 }
 
 /// The entries of a folder; none if it is missing.

@@ -452,3 +452,83 @@ fn pages_that_do_not_decode_are_refused() {
     episode.push_pages(page(vec![1; 10], 10)).unwrap();
     assert!(episode.settle().is_err());
 }
+
+/// Rewrites the manifest of a dataset, with a correct id.
+fn forge(path: &Path, from: &str, to: &str) {
+    let manifest = path.join("versions/00000001.json");
+    let text = fs::read_to_string(&manifest).unwrap();
+    let (body, _) = text.rsplit_once(",\n  \"id\"").unwrap();
+    assert!(body.contains(from), "{from}");
+    let body = body.replacen(from, to, 1);
+    let id = blake3::hash(body.as_bytes()).to_hex();
+    fs::write(manifest, format!("{body},\n  \"id\": \"{id}\"\n}}\n")).unwrap();
+}
+
+#[test]
+fn lies_in_the_manifest_reach_no_other_file() {
+    let recording = Recording::new();
+    let secret = recording.folder.path().join("secret.bin");
+    fs::write(&secret, fs::read(recording.root().join("a.bin")).unwrap()).unwrap();
+    let absolute = format!("\"path\": {:?}", secret.display().to_string());
+    let length = fs::metadata(&secret).unwrap().len();
+    let cases = [
+        (
+            "\"path\": \"a.bin\"",
+            "\"path\": \"../secret.bin\"",
+            "relative path",
+        ),
+        ("\"path\": \"a.bin\"", absolute.as_str(), "relative path"),
+        (
+            "\"path\": \"a.bin\"",
+            "\"path\": \"b.bin\"",
+            "does not list",
+        ),
+        (
+            "\"path\": \"a.bin\"",
+            "\"path\": \"sub/b.bin\"",
+            "listed twice",
+        ),
+        (
+            &format!("\"bytes\": {length}"),
+            "\"bytes\": 7",
+            "another length",
+        ),
+        ("\"root\": \"/", "\"root\": \"", "not an absolute path"),
+        ("\"min_reader\": 2", "\"min_reader\": 1", "links to files"),
+        ("\"links\"", "\"other\"", "lists no linked files"),
+    ];
+    let path = recording.dataset(How::Linked);
+    let manifest = fs::read(path.join("versions/00000001.json")).unwrap();
+    for (from, to, expected) in cases {
+        fs::write(path.join("versions/00000001.json"), &manifest).unwrap();
+        forge(&path, from, to);
+        let found = Dataset::open(&path).and_then(|dataset| read(&dataset, 0, "camera"));
+        let error = found.unwrap_err().to_string();
+        assert!(error.contains(expected), "{from} → {to}: {error}");
+    }
+}
+
+#[test]
+fn no_flipped_bit_of_a_shard_changes_what_is_read() {
+    let recording = Recording::new();
+    let path = recording.dataset(How::Linked);
+    let expected = all(&Dataset::open(&path).unwrap()).unwrap();
+    let mut shards = fs::read_dir(path.join("shards")).unwrap();
+    let shard = shards.next().unwrap().unwrap().path();
+    let bytes = fs::read(&shard).unwrap();
+    let mut unnoticed = 0;
+    for bit in (0..bytes.len() * 8).step_by(61) {
+        let mut flipped = bytes.clone();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        fs::write(&shard, &flipped).unwrap();
+        match Dataset::open(&path).and_then(|dataset| all(&dataset)) {
+            Ok(found) => {
+                assert_eq!(found, expected, "bit {bit}");
+                unnoticed += 1;
+            }
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Corrupt, "bit {bit}: {error}"),
+        }
+    }
+    // Reading needs neither the header, nor padding, nor attributes; `verify` compares every bit.
+    assert!(unnoticed < bytes.len() * 8 / 61 / 4, "{unnoticed}");
+}

@@ -124,7 +124,7 @@ pub(crate) fn find(path: &Path, name: Option<&str>) -> Result<&'static Format> {
         return Err(ImportError::unsupported(
             path,
             "/",
-            "is already a Kinograph dataset; repacking with other codecs is not supported yet",
+            "is already a Kinograph dataset; `kinograph pack` copies it, and repacking with other codecs is not supported yet",
             "pack the original recording, or export it (`kinograph export`) and pack that",
         ));
     }

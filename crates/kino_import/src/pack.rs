@@ -108,7 +108,7 @@ pub fn pack(
     let threads = cores(writer.threads);
     let mut defects = find_defects(&mut fitted, threads, on_defect, progress)?;
     if let Some(link) = &link {
-        defects.extend(link::choose(&mut fitted, link)?);
+        defects.extend(link::choose(&mut fitted, link, known.as_ref())?);
         writer.link_root = link.root.to_str().map(str::to_owned);
     }
     let wanted = wanted(&fitted, &defects, seed);

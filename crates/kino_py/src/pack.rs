@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use kino_dataset::{Dataset, OpenOptions};
+use kino_dataset::{Dataset, OpenOptions, Plan};
 use kino_import::{
     Defect, ImportError, ImportOptions, LinkOptions, PackOptions, Packed, Part, Progress, link_root,
 };
@@ -58,7 +58,14 @@ pub(crate) fn pack(
     options: PackArgs,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<PackResult> {
+    let is_copy = Dataset::is_at(&source);
+    if is_copy {
+        options.refuse_changes(&source)?;
+    }
     let (start, mut writer) = options.writer.into_writer()?;
+    if is_copy && writer.plan != Plan::lossless() {
+        return Err(no_effect(&source, "plan"));
+    }
     let import = ImportOptions {
         format: options.format,
         rate_hz: options.rate_hz,
@@ -94,7 +101,7 @@ pub(crate) fn pack(
         on_defect,
         link,
     };
-    if Dataset::is_at(&source) {
+    if is_copy {
         let open = OpenOptions {
             version: None,
             root: options.root,
@@ -114,6 +121,30 @@ pub(crate) fn pack(
             defects.into_iter().map(parts).collect(),
         ))
     })
+}
+
+impl PackArgs {
+    /// Refuses what would change a dataset that is copied.
+    fn refuse_changes(&self, source: &Path) -> PyResult<()> {
+        let given = [
+            ("format", self.format.is_some()),
+            ("mapping", self.mapping.is_some()),
+            ("rate_hz", self.rate_hz.is_some()),
+            ("streams", !self.streams.is_empty()),
+            ("exclude", !self.exclude.is_empty()),
+            ("episodes", !self.episodes.is_empty()),
+            ("prefix", !self.prefix.is_empty()),
+        ];
+        let given = given.iter().find(|(_, is_given)| *is_given);
+        given.map_or(Ok(()), |(name, _)| Err(no_effect(source, name)))
+    }
+}
+
+fn no_effect(source: &Path, name: &str) -> PyErr {
+    invalid(format!(
+        "{} is a Kinograph dataset, which is copied as it is: {name} has no effect on it; remove it",
+        source.display()
+    ))
 }
 
 /// Version, id and episodes of a copy of a dataset.

@@ -60,6 +60,11 @@ impl LinkedFiles {
         &self.files
     }
 
+    /// Where all files are.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = PathBuf> + '_ {
+        self.files.iter().map(|file| self.path(&file.file))
+    }
+
     /// Where a file is.
     pub(crate) fn path(&self, file: &ForeignFile) -> PathBuf {
         self.root.join(&file.path)

@@ -186,10 +186,14 @@ impl Check<'_> {
     }
 
     fn damage(&mut self, place: impl Into<String>, what: impl Into<String>) {
-        self.found.damage.push(Damage {
+        let damage = Damage {
             place: place.into(),
             what: what.into(),
-        });
+        };
+        // A linked file that is missing is met once by every stream in it.
+        if self.found.damage.last() != Some(&damage) {
+            self.found.damage.push(damage);
+        }
     }
 
     fn manifest_place(&self) -> String {

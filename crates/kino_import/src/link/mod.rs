@@ -16,7 +16,7 @@ mod pages;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kino_dataset::Kind;
+use kino_dataset::{Dataset, Kind};
 
 pub(crate) use files::LinkFiles;
 pub(crate) use pages::LinkedStream;
@@ -84,8 +84,14 @@ pub fn link_root(source: &Path, root: Option<&Path>) -> Result<PathBuf> {
     Ok(root)
 }
 
-/// Decides which streams are linked. Cameras that cannot be are refused, or noted if the rest is packed.
-pub(crate) fn choose(source: &mut Fitted<'_>, options: &LinkOptions) -> Result<Vec<Defect>> {
+/// Decides which streams are linked. Cameras that cannot be are refused, or noted if the rest is packed. `target` is the
+/// dataset that episodes are added to.
+pub(crate) fn choose(
+    source: &mut Fitted<'_>,
+    options: &LinkOptions,
+    target: Option<&Dataset>,
+) -> Result<Vec<Defect>> {
+    check_root(options, target)?;
     let mut refused: Vec<(String, String)> = Vec::new();
     let mut linked = 0_usize;
     for idx in 0..source.episodes.len() {
@@ -119,20 +125,38 @@ pub(crate) fn choose(source: &mut Fitted<'_>, options: &LinkOptions) -> Result<V
     Ok(refused.into_iter().map(note).collect())
 }
 
+/// Refuses another root than that of the dataset before anything is read; the commit would do so at the end.
+fn check_root(options: &LinkOptions, target: Option<&Dataset>) -> Result<()> {
+    let links = target.and_then(|target| target.manifest().links.as_ref());
+    match links.filter(|links| Path::new(&links.root) != options.root) {
+        Some(links) => Err(invalid(format!(
+            "the dataset links to files below {}, not below {}; pass its root as `--root` (in Python `root=`) if it contains \
+             the source, or link into another dataset",
+            links.root,
+            options.root.display()
+        ))),
+        None => Ok(()),
+    }
+}
+
 fn check_choice(refused: &[(String, String)], linked: usize, options: &LinkOptions) -> Result<()> {
-    if !refused.is_empty() && !options.pack_rest {
-        let streams = refused.iter().map(|(name, why)| format!("`{name}` {why}"));
-        let streams: Vec<_> = streams.collect();
+    let streams = refused.iter().map(|(name, why)| format!("`{name}` {why}"));
+    let streams = streams.collect::<Vec<_>>().join("; ");
+    if linked == 0 {
+        let why = if refused.is_empty() {
+            String::new()
+        } else {
+            format!(" ({streams})")
+        };
         return Err(invalid(format!(
-            "cannot link {}; add `--pack-rest` (in Python `pack_rest=True`) to store such streams in the dataset, or \
-             `--exclude` them",
-            streams.join("; ")
+            "the source has no camera that can be linked{why}; use `kinograph pack` instead"
         )));
     }
-    if linked == 0 {
-        return Err(invalid(
-            "the source has no camera that can be linked; use `kinograph pack` instead",
-        ));
+    if !refused.is_empty() && !options.pack_rest {
+        return Err(invalid(format!(
+            "not every camera can be linked: {streams}; add `--pack-rest` (in Python `pack_rest=True`) to store such \
+             streams in the dataset, or `--exclude` them"
+        )));
     }
     Ok(())
 }
