@@ -158,7 +158,9 @@ def lerobot(path: pathlib.Path, frames: int) -> tuple[Any, str]:
     deltas = {"action": [step / info["fps"] for step in range(CHUNK)]}
     if frames > 1:
         deltas[camera] = [step / info["fps"] for step in range(1 - frames, 1)]
-    made = LeRobotDataset("bench/video", root=path, delta_timestamps=deltas, video_backend="torchcodec")
+    made = LeRobotDataset(
+        "bench/video", root=path, delta_timestamps=deltas, video_backend="torchcodec"
+    )
     return made, camera
 
 

@@ -969,5 +969,20 @@ def links() -> None:
         seed("links", f"episode_{slot}", index)
 
 
-for write in [hdf5, mcap, zarr, folders, zips, tars, rlds, mds, mp4, h264, video, lerobot, texts, links]:
+for write in [
+    hdf5,
+    mcap,
+    zarr,
+    folders,
+    zips,
+    tars,
+    rlds,
+    mds,
+    mp4,
+    h264,
+    video,
+    lerobot,
+    texts,
+    links,
+]:
     write()

@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from optional import optional
 
 import kinograph
-from optional import optional
 
 av = optional("av")
 
@@ -32,10 +32,18 @@ CODERS = {
     "h264_b_frames": ("libx264", {"g": "12", "bf": "3", "b-pyramid": "normal"}, "yuv420p"),
     "h264_baseline": ("libx264", {"profile": "baseline", "g": "7"}, "yuv420p"),
     "h264_intra": ("libx264", {"g": "1"}, "yuv420p"),
-    "h264_open": ("libx264", {"x264-params": "open-gop=1:keyint=12:min-keyint=12:bframes=3"}, "yuv420p"),
+    "h264_open": (
+        "libx264",
+        {"x264-params": "open-gop=1:keyint=12:min-keyint=12:bframes=3"},
+        "yuv420p",
+    ),
     "h264_422": ("libx264", {"g": "12"}, "yuv422p"),
     "h264_full_range": ("libx264", {"g": "12"}, "yuvj420p"),
-    "hevc_open": ("libx265", {"x265-params": "keyint=12:min-keyint=12:bframes=3:open-gop=1"}, "yuv420p"),
+    "hevc_open": (
+        "libx265",
+        {"x265-params": "keyint=12:min-keyint=12:bframes=3:open-gop=1"},
+        "yuv420p",
+    ),
     "hevc_closed": ("libx265", {"x265-params": "keyint=12:bframes=3:open-gop=0"}, "yuv420p"),
     "vp9": ("libvpx-vp9", {"g": "20", "lag-in-frames": "16", "auto-alt-ref": "1"}, "yuv420p"),
     "mpeg4_opencv": ("mpeg4", {"g": "12"}, "yuv420p"),
@@ -199,7 +207,11 @@ def test_an_export_as_images_has_the_decoded_frames(to, tmp_path):
     kinograph.export(tmp_path / "d.kino", tmp_path / "out", to=to, on_defect="keep", **cameras)
     assert not list((tmp_path / "out").rglob("*.mp4"))
     kinograph.pack(tmp_path / "out", tmp_path / "again.kino", rate_hz=30)
-    (again,) = [stream for name, stream in kinograph.open(tmp_path / "again.kino")[0].items() if "front" in name]
+    (again,) = [
+        stream
+        for name, stream in kinograph.open(tmp_path / "again.kino")[0].items()
+        if "front" in name
+    ]
     assert np.array_equal(again[:], decode(path))
 
 
@@ -213,7 +225,9 @@ def batches(dataset):
 
 
 @pytest.mark.parametrize("coder", ["av1_lerobot", "h264_b_frames", "hevc_open", "mpeg4_b_frames"])
-def test_carried_linked_and_lossless_copies_give_the_same_batches_in_the_same_order(coder, tmp_path):
+def test_carried_linked_and_lossless_copies_give_the_same_batches_in_the_same_order(
+    coder, tmp_path
+):
     source = tmp_path / "source"
     make_video(write_dataset(source, (13, 1, 29, FRAMES - 43)), coder)
     kinograph.pack(source, tmp_path / "carried.kino")
@@ -228,7 +242,10 @@ def test_carried_linked_and_lossless_copies_give_the_same_batches_in_the_same_or
         for one, other in zip(found, all_batches[0], strict=True):
             assert one.keys() == other.keys()
             assert all(np.array_equal(one[key], other[key]) for key in one)
-    sizes = [sum(file.stat().st_size for file in (tmp_path / f"{name}.kino").rglob("*.kshard")) for name in names]
+    sizes = [
+        sum(file.stat().st_size for file in (tmp_path / f"{name}.kino").rglob("*.kshard"))
+        for name in names
+    ]
     assert sizes[1] < sizes[0] / 2
     assert sizes[2] <= sizes[1]
 
@@ -283,16 +300,16 @@ def test_a_video_that_changes_its_size_is_refused(tmp_path):
     assert CAMERA in error
 
 
-@pytest.mark.parametrize("coder", ["av1_lerobot", "av1_hidden_images", "vp9", "mpeg4_opencv", "h264_b_frames"])
-def test_a_table_that_calls_every_packet_a_key_frame_loses_nothing_and_shows_nothing_wrong(coder, tmp_path):
+@pytest.mark.parametrize(
+    "coder", ["av1_lerobot", "av1_hidden_images", "vp9", "mpeg4_opencv", "h264_b_frames"]
+)
+def test_a_table_that_calls_every_packet_a_key_frame_loses_nothing_and_shows_nothing_wrong(
+    coder, tmp_path
+):
     path = make_video(write_dataset(tmp_path / "source", (FRAMES,)), coder)
     expected = decode(path)
     drop_table(path, b"stss")
-    try:
-        kinograph.pack(tmp_path / "source", tmp_path / "d.kino")
-    except kinograph.KinographError as error:
-        assert CAMERA in str(error)
-        return
+    kinograph.pack(tmp_path / "source", tmp_path / "d.kino")
     found = kinograph.open(tmp_path / "d.kino")[0][CAMERA]
     assert np.array_equal(found[:], expected)
     assert np.array_equal(found[41:42], expected[41:42])
@@ -332,13 +349,19 @@ def test_absurd_sizes_are_refused_without_memory(tmp_path):
     assert any("exceeds" in note or "is decoded" in note for note in notes), notes
 
 
-@pytest.mark.parametrize(("pixels", "coder"), [("yuv420p10le", "libx265"), ("yuv420p10le", "libsvtav1")])
+@pytest.mark.parametrize(
+    ("pixels", "coder"), [("yuv420p10le", "libx265"), ("yuv420p10le", "libsvtav1")]
+)
 def test_color_of_ten_bits_is_decoded_with_a_note(pixels, coder, tmp_path):
     path = write_dataset(tmp_path / "source", (12,))
     CODERS["deep"] = (coder, {"g": "6"}, pixels)
     make_video(path, "deep")
     packed = kinograph.pack(tmp_path / "source", tmp_path / "d.kino")
-    (note,) = [defect.what for defect in packed.defects if CAMERA in defect.place and "decoded" in defect.what]
+    (note,) = [
+        defect.what
+        for defect in packed.defects
+        if CAMERA in defect.place and "decoded" in defect.what
+    ]
     assert "10-bit" in note
     assert np.array_equal(kinograph.open(tmp_path / "d.kino")[0][CAMERA][:], decode(path)[:12])
 
