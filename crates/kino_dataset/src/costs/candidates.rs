@@ -18,10 +18,15 @@ pub fn candidates(kind: Kind, frame: &FrameType) -> Vec<String> {
     settings.chain(compared).filter(suits).collect()
 }
 
-/// The settings of codecs that store files as they are.
+/// The settings of codecs that store files of one frame as they are.
 pub fn carriers() -> Vec<String> {
     let files = kino_codec::codecs().filter_map(|codec| codec.files);
-    files.map(|files| files.carry.to_owned()).collect()
+    let of_a_frame =
+        |text: &String| kino_codec::codec(text).is_ok_and(|codec| !codec.has_own_pages());
+    files
+        .map(|files| files.carry.to_owned())
+        .filter(of_a_frame)
+        .collect()
 }
 
 #[cfg(test)]
