@@ -16,7 +16,7 @@ use kino_codec::VideoCoding;
 use kino_sync::Mutex;
 
 use crate::error::{ImportError, Result};
-use crate::packets::{NotCarried, PacketFile, PagePlan, PixelReaders};
+use crate::packets::{NotCarried, PacketFile, Packets, PagePlan, PixelReaders};
 use crate::recent::Recent;
 use crate::video::{Video, VideoError, VideoInfo, Videos};
 
@@ -122,6 +122,7 @@ impl Cameras {
         let file = self.files.get(path.to_owned(), || open_packets(path))?;
         let plan = || {
             let pages = file.pages(frames);
+            let pages = pages.map(std::borrow::Cow::into_owned);
             pages.map_err(|what| ImportError::corrupt(path, "video", what))
         };
         let pages = self.pages.get((path.to_owned(), frames.clone()), plan)?;
@@ -148,7 +149,7 @@ impl Cameras {
         let file = self.files.get(path.to_owned(), || open_packets(path))?;
         let wanted = frames.start + wanted.start..frames.start + wanted.end;
         let mut pixels = Vec::new();
-        self.pixels.read(&file, frames, wanted, &mut pixels)?;
+        self.pixels.read(&*file, frames, wanted, &mut pixels)?;
         Ok(pixels)
     }
 

@@ -1,6 +1,6 @@
 //! Access points: packets at which decoding can begin.
 //!
-//! The sample table marks key frames, but not all of them will do. An H.264 key frame may be an I picture after which
+//! A sample table marks key frames, and messages mark none, but not every key frame will do. An H.264 key frame may be an I picture after which
 //! others still refer to pictures before it; only an IDR picture forbids that. HEVC has one more kind, CRA: only
 //! pictures that are shown before it may do so.
 
@@ -20,12 +20,10 @@ pub(super) fn access_points(
     coding: VideoCoding,
     file: &mut File,
 ) -> io::Result<Vec<usize>> {
-    let is_point: fn(u8) -> Option<bool> = match coding {
-        VideoCoding::H264 => h264,
-        VideoCoding::Hevc => hevc,
-        // A key frame of these refers to nothing before it, and nothing after it does.
-        _ => return Ok(keys(track).map(|(position, _)| position).collect()),
-    };
+    if !matches!(coding, VideoCoding::H264 | VideoCoding::Hevc) {
+        // A key frame of the others refers to nothing before it, and nothing after it does.
+        return Ok(keys(track).map(|(position, _)| position).collect());
+    }
     let length_bytes = length_bytes(&track.config, coding);
     let mut found = Vec::new();
     let mut start = Vec::new();
@@ -34,7 +32,7 @@ pub(super) fn access_points(
         file.seek(SeekFrom::Start(sample.offset))?;
         let len = u64::from(sample.size).min(LOOKED_AT);
         (&mut *file).take(len).read_to_end(&mut start)?;
-        if first_picture(&start, length_bytes, is_point) == Some(true) {
+        if first_picture(&start, length_bytes, coding) == Some(true) {
             found.push(position);
         }
     }
@@ -54,22 +52,27 @@ fn length_bytes(config: &[u8], coding: VideoCoding) -> usize {
         .map_or(4, |byte| usize::from(byte & 3) + 1)
 }
 
-/// What `is_point` says of the first NAL unit that is a picture.
-fn first_picture(
-    packet: &[u8],
-    length_bytes: usize,
-    is_point: fn(u8) -> Option<bool>,
-) -> Option<bool> {
+/// Whether decoding can begin with the first NAL unit that is a picture.
+fn first_picture(packet: &[u8], length_bytes: usize, coding: VideoCoding) -> Option<bool> {
     let mut rest = packet;
     loop {
         let (length, after) = rest.split_at_checked(length_bytes)?;
         let length = length
             .iter()
             .fold(0, |all, &byte| all << 8 | usize::from(byte));
-        if let Some(found) = is_point(*after.first()?) {
+        if let Some(found) = starts_group(coding, *after.first()?) {
             return Some(found);
         }
         rest = after.get(length..)?;
+    }
+}
+
+/// Whether decoding can begin with the NAL unit that has this first byte; `None` if it is no picture.
+pub(crate) fn starts_group(coding: VideoCoding, byte: u8) -> Option<bool> {
+    match coding {
+        VideoCoding::H264 => h264(byte),
+        VideoCoding::Hevc => hevc(byte),
+        _ => None,
     }
 }
 
@@ -99,14 +102,18 @@ mod tests {
     fn the_first_picture_decides() {
         // SEI, then a slice of an IDR picture, or of another one.
         let idr = [0, 0, 0, 2, 6, 9, 0, 0, 0, 3, 0x65, 1, 2];
-        assert_eq!(first_picture(&idr, 4, h264), Some(true));
+        assert_eq!(first_picture(&idr, 4, VideoCoding::H264), Some(true));
         let other = [0, 0, 0, 2, 6, 9, 0, 0, 0, 3, 0x41, 1, 2];
-        assert_eq!(first_picture(&other, 4, h264), Some(false));
+        assert_eq!(first_picture(&other, 4, VideoCoding::H264), Some(false));
         let cra = [0, 2, 40 << 1, 1, 0, 3, 21 << 1, 1, 2];
-        assert_eq!(first_picture(&cra, 2, hevc), Some(true));
+        assert_eq!(first_picture(&cra, 2, VideoCoding::Hevc), Some(true));
         for len in 0..10 {
-            assert_eq!(first_picture(&idr[..len], 4, h264), None, "{len}");
+            assert_eq!(
+                first_picture(&idr[..len], 4, VideoCoding::H264),
+                None,
+                "{len}"
+            );
         }
-        assert_eq!(first_picture(&[0xff; 9], 4, |_| None), None);
+        assert_eq!(first_picture(&[0xff; 9], 4, VideoCoding::Av1), None);
     }
 }
