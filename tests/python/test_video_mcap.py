@@ -541,6 +541,41 @@ def test_full_range_and_odd_sizes(tmp_path):
     assert np.array_equal(found, decode_messages(messages, "h264"))
 
 
+def test_depth_is_gray_video_of_more_bits(tmp_path):
+    random = np.random.default_rng(4)
+    context = av.CodecContext.create("libx265", "w")
+    context.height, context.width, context.pix_fmt = 96, 128, "gray12le"
+    context.framerate, context.time_base = 25, Fraction(1, 25)
+    context.options = {"x265-params": "keyint=8:bframes=0:log-level=none"}
+    messages = []
+    for t in range(20):
+        depth = np.kron(random.integers(0, 4096, (12, 16)), np.ones((8, 8))).astype(np.uint16)
+        frame = av.VideoFrame.from_ndarray(depth, format="gray12le")
+        frame.pts = t
+        messages += context.encode(frame)
+    messages = [bytes(packet) for packet in messages + context.encode(None)]
+    decoder = av.CodecContext.create("hevc", "r")
+    images = [image for message in messages for image in decoder.decode(av.Packet(message))]
+    images += decoder.decode(None)
+    expected = np.stack([image.to_ndarray(format="gray12le") for image in images])
+    write_ros2(tmp_path / "take.mcap", messages, "h265")
+    kinograph.pack(tmp_path / "take.mcap", tmp_path / "d.kino")
+    camera = kinograph.open(tmp_path / "d.kino")[0]["camera"]
+    assert camera.kind == "depth"
+    assert np.array_equal(camera[:], expected)
+    kinograph.export(tmp_path / "d.kino", tmp_path / "out", to="mcap")
+    kinograph.pack(tmp_path / "out", tmp_path / "again.kino")
+    again = kinograph.open(tmp_path / "again.kino")[0]["camera"]
+    assert np.array_equal(again[:], expected)
+
+
+def test_color_of_more_bits_is_refused(tmp_path):
+    messages = encode("h264", pixels="yuv420p10le")
+    write_ros2(tmp_path / "take.mcap", messages, "h264", actions=True)
+    packed = kinograph.pack(tmp_path / "take.mcap", tmp_path / "d.kino", on_defect="keep")
+    assert any("10-bit color" in defect.what for defect in packed.defects)
+
+
 HUGE_SPS = bytes.fromhex("6742c01eda00800020000000")
 
 HOSTILE = {

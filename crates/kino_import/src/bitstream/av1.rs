@@ -320,7 +320,7 @@ fn color(bits: &mut Bits<'_>, profile: u32) -> Option<Color> {
 mod tests {
     use super::*;
 
-    /// From a file written by SVT-AV1: 120 × 160, 4:2:0; its `av1C`.
+    /// From rav1e: 480 × 640, 4:2:0.
     const HEADER: [u8; 11] = [
         0x00, 0x00, 0x00, 0xfa, 0x62, 0x7f, 0xef, 0x88, 0x42, 0xa1, 0x28,
     ];

@@ -248,6 +248,18 @@ mod tests {
     }
 
     #[test]
+    fn bytes_of_json_messages_are_base64() {
+        let message = |data: &'static str| {
+            let fields = [("format", "png"), ("data", data)];
+            let fields = fields.map(|(name, text)| (name.into(), Value::Text(text.into())));
+            Value::Message(fields.into())
+        };
+        assert_eq!(data(&message("/wAB")).unwrap(), &[0xff, 0, 1][..]);
+        assert!(data(&message("/w A")).unwrap_err().contains("base64"));
+        assert!(look(&message("/wAB")).unwrap_err().contains("\"png\""));
+    }
+
+    #[test]
     fn sizes_that_lie_are_refused() {
         for (size, data) in [
             ((2, 1, 4), &[0; 6][..]),
