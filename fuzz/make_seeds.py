@@ -33,6 +33,26 @@ from pack import fixture
 HERE = pathlib.Path(__file__).parent
 NEXT = b"<<NEXT FILE>>"
 
+# A key frame and the next, by x264, x265, SVT-AV1 and libvpx: gray images of 32 × 32 or 64 × 64.
+VIDEO = {
+    "h264": [
+        "000000016742c00ad9096840000003004000000c83c489920000000168cb83cb20000000016588840af26280008bbc9d75e0",
+        "00000001419a3815f37fffc3d1400040ffe27cfe7f",
+    ],
+    "h265": [
+        "0000000140010c01ffff01600000030090000003000003001e9280900000000142010101600000030090000003000003001ea042085964ab932b9a020000030002000003003210000000014401c173d089000000012801af1d80ee238fff86eb80",
+        "000000010201d0097e10c63be88e55ae",
+    ],
+    "av1": [
+        "12000a0a00000002afff8d5f3008320f1000b082051420810000080095d1d2",
+        "120032113002040924923b18000002000000001f16",
+    ],
+    "vp9": [
+        "824983420001f001f60038241c184a00003060000010dffff64e0000",
+        "860040929c005000000360000019b5c000",
+    ],
+}
+
 
 def seed(target: str, name: str, *parts: bytes | str) -> None:
     path = HERE / "seeds" / target / name
@@ -238,6 +258,20 @@ def mcap() -> None:
         + more,
         message,
     )
+    video = (
+        "builtin_interfaces/Time timestamp\nstring frame_id\nuint8[] data\nstring format\n"
+        + "=" * 80
+        + "\nMSG: builtin_interfaces/Time\nint32 sec\nuint32 nanosec"
+    )
+    for form, frames in VIDEO.items():
+        messages = []
+        for step, frame in enumerate(frames):
+            data = bytes.fromhex(frame)
+            stored = cdr("iIIB3xI", step, 500, 1, 0, len(data)) + data
+            stored += bytes(-len(stored) % 4) + struct.pack("<I", len(form) + 1)
+            messages.append(stored + form.encode() + b"\0")
+        name = b"\0foxglove_msgs/msg/CompressedVideo"
+        seed("import_mcap_messages", f"ros2_{form}", name, video, *messages)
     seed(
         "import_mcap_messages",
         "ros2_types",

@@ -54,7 +54,7 @@ def export(  # noqa: PLR0913 (each is a keyword of its own)
     :param episodes: export only these episodes, by row or id, in this order.
     :param filter: export only the episodes that match this expression, such as ``"success and frames >= 100"``.
     :param on_defect: ``"error"`` writes nothing if the format cannot hold something, ``"keep"`` writes the rest.
-    :param cameras: ``"stored"`` writes video as video files with the same packets, where the format has video, and
+    :param cameras: ``"stored"`` writes video as video with the same packets, where the format has video, and
         everything else as images; ``"images"`` writes images only; ``"video"`` encodes images as video, which changes
         pixels (LeRobot only; needs ``pip install 'kinograph[video]'``).
     :param progress: called with the bytes of frames done and the total; an exception raised by it stops the

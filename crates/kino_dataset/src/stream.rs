@@ -195,6 +195,19 @@ impl Stream {
         })
     }
 
+    /// The bytes of the page that holds a frame, as they are stored, and the frames that it holds.
+    pub fn read_stored_page(&self, frame: usize) -> Result<(Range<usize>, Vec<u8>)> {
+        let frames = frame..frame.saturating_add(1);
+        self.check_range(&frames)?;
+        let mut found = (0..0, Vec::new());
+        self.each_page(&frames, |_, slice, bytes| {
+            let first = slice.record.first_frame as usize;
+            found = (first..first + slice.frames, bytes.to_vec());
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
     /// The end of the page that holds a frame; frames up to it are cheapest to read together.
     pub fn page_end(&self, frame: usize) -> usize {
         let (position, stored) = self.place_of(u32::try_from(frame).unwrap_or(u32::MAX));

@@ -28,6 +28,7 @@
 //! what a file claims.
 
 mod about;
+mod bitstream;
 mod clock;
 mod defect;
 mod error;

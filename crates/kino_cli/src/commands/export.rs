@@ -40,7 +40,7 @@ pub(crate) struct Args {
     /// What to do if the format cannot hold something: refuse, or write the rest
     #[arg(long, value_name = "POLICY", default_value = "error", value_parser = clap::builder::PossibleValuesParser::new(["error", "keep"]))]
     on_defect: String,
-    /// How cameras are written: as they are `stored` (video as video files with the same packets where the format has
+    /// How cameras are written: as they are `stored` (video as video with the same packets where the format has
     /// video, others as images), all as `images`, or as `video`, which encodes images with loss (LeRobot only)
     #[arg(long, value_name = "HOW", default_value = "stored", value_parser = clap::builder::PossibleValuesParser::new(Cameras::NAMES))]
     cameras: String,

@@ -33,7 +33,7 @@ use crate::rlds::export as rlds;
 use crate::video::Videos;
 use crate::webdataset::export as webdataset;
 pub(crate) use frame_reader::{FrameReader, ImageForm};
-pub(crate) use outline::{EpisodeOutline, Outline, StreamOutline, after};
+pub(crate) use outline::{EpisodeOutline, Losses, Outline, StreamOutline, after};
 use publish::Unpublished;
 
 /// A format that can be exported to.
@@ -127,8 +127,8 @@ pub struct ExportOptions {
 /// How an export writes cameras.
 #[derive(Debug, Clone, Default)]
 pub enum Cameras {
-    /// As the dataset stores them: video as video files with the same packets, if the format supports that, and
-    /// everything else as images.
+    /// As the dataset stores them: video as video with the same packets, if the format supports that, and everything
+    /// else as images.
     #[default]
     Stored,
     /// Images, bit-identical to those of the dataset.

@@ -17,7 +17,7 @@ use kino_sync::Mutex;
 
 use crate::error::{ImportError, Result};
 use crate::link::PageExtent;
-use crate::packets::{NotCarried, PacketFile, PagePlan, PixelReaders};
+use crate::packets::{NotCarried, PacketFile, Packets, PagePlan, PixelReaders};
 use crate::recent::Recent;
 use crate::video::{Video, VideoError, VideoInfo, Videos};
 
@@ -149,6 +149,7 @@ impl Cameras {
         let file = self.files.get(path.to_owned(), || open_packets(path))?;
         let plan = || {
             let pages = file.pages(frames);
+            let pages = pages.map(std::borrow::Cow::into_owned);
             pages.map_err(|what| ImportError::corrupt(path, "video", what))
         };
         let pages = self.pages.get((path.to_owned(), frames.clone()), plan)?;
@@ -165,7 +166,7 @@ impl Cameras {
         let file = self.files.get(path.to_owned(), || open_packets(path))?;
         let wanted = frames.start + wanted.start..frames.start + wanted.end;
         let mut pixels = Vec::new();
-        self.pixels.read(&file, frames, wanted, &mut pixels)?;
+        self.pixels.read(&*file, frames, wanted, &mut pixels)?;
         Ok(pixels)
     }
 

@@ -129,11 +129,12 @@ fn number(dtype: Dtype, bytes: &[u8]) -> Json {
 }
 
 /// Where senders put the timestamp: its path, and the names of seconds and nanoseconds.
-const STAMPS: [(&str, &str, &str); 5] = [
+const STAMPS: [(&str, &str, &str); 6] = [
     ("header.stamp", "sec", "nanosec"),
     ("header.stamp", "sec", "nsec"),
     ("stamp", "sec", "nanosec"),
     ("timestamp", "seconds", "nanos"),
+    ("timestamp", "sec", "nanosec"),
     ("timestamp", "sec", "nsec"),
 ];
 

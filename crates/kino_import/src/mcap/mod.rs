@@ -4,6 +4,7 @@
 //! scan.rs     walk.rs topic.rs leaf.rs   streams.rs picks.rs    spec.rs split.rs      here
 //! records ─▶  topics: times and types ─▶ fields → streams   ─▶  times → episodes ─▶   frames, a chunk at a time
 //! chunks.rs   decoder.rs: cdr.rs (ros2.rs), protobuf.rs, json.rs → message.rs
+//!             pixels.rs: images; track.rs: video ─────────────────────────────────▶   video.rs
 //! ```
 //!
 //! The walk reads a file once and keeps where its messages are, not their content. A stream is a field of a topic; its
@@ -12,6 +13,7 @@
 //! The terms are MCAP's: a file is a sequence of records, some of them inside chunks; a channel publishes messages with
 //! one schema to a topic.
 
+mod base64;
 mod bytes;
 mod cdr;
 mod chunks;
@@ -32,6 +34,8 @@ mod split;
 mod streams;
 mod summary;
 mod topic;
+mod track;
+mod video;
 mod walk;
 
 use std::collections::HashSet;
@@ -48,6 +52,7 @@ use crate::error::{ImportError, Result};
 use crate::files::ReadingPath;
 use crate::image::Encoded;
 use crate::open::ImportOptions;
+use crate::packets::PixelReaders;
 use crate::recent::Recent;
 use crate::source::{FrameBuf, ReadFrames, Source, SourceInfo, Wanted};
 use crate::source_file::SourceFile;
@@ -72,6 +77,8 @@ struct McapFile {
     number: usize,
     chunks: Vec<Chunk>,
     recent: Arc<Recent<(usize, u32), Vec<u8>>>,
+    /// Decoders of video, of all files.
+    pixels: Arc<PixelReaders>,
 }
 
 /// A stream: messages of a topic, and what of them is a frame.
@@ -90,6 +97,7 @@ struct Walk<'a> {
     mapping: &'a Mapping,
     files: usize,
     recent: Arc<Recent<(usize, u32), Vec<u8>>>,
+    pixels: Arc<PixelReaders>,
 }
 
 /// Walks the files and builds their specs.
@@ -100,6 +108,7 @@ pub(crate) fn open(paths: &[PathBuf], options: &ImportOptions) -> Result<Source>
         mapping: &mapping,
         files: paths.len(),
         recent: Arc::new(Recent::by_bytes(Vec::len)),
+        pixels: Arc::default(),
     };
     let mut found = HashSet::new();
     for (path, contents) in paths.iter().zip(walk::walk_all(paths, &mapping)) {
@@ -157,6 +166,7 @@ impl Walk<'_> {
             number: self.source.info.files.len(),
             chunks: std::mem::take(&mut contents.chunks),
             recent: Arc::clone(&self.recent),
+            pixels: Arc::clone(&self.pixels),
         });
         let Source { info, episodes, .. } = &mut self.source;
         let first = episodes.len();
@@ -272,6 +282,15 @@ impl ReadFrames for McapStream {
     }
 }
 
+/// The bytes of a message.
+fn payload(chunk: &[u8], place: Place) -> Result<&[u8], String> {
+    let usize = |at: u32| usize::try_from(at).unwrap_or(usize::MAX);
+    let data = chunk
+        .get(usize(place.offset)..)
+        .and_then(|rest| rest.get(..usize(place.len)));
+    data.ok_or_else(|| "extends beyond its chunk".to_owned())
+}
+
 impl McapStream {
     /// Adds the frame in a message.
     fn read_message(
@@ -281,13 +300,7 @@ impl McapStream {
         frame: &FrameType,
         out: &mut FrameBuf,
     ) -> Result<(), String> {
-        let usize = |at: u32| usize::try_from(at).unwrap_or(usize::MAX);
-        let data = chunk
-            .get(usize(place.offset)..)
-            .and_then(|rest| rest.get(..usize(place.len)));
-        let message = self
-            .decoder
-            .decode(data.ok_or("extends beyond its chunk")?)?;
+        let message = self.decoder.decode(payload(chunk, place)?)?;
         let paths = match (&self.pick, &self.look) {
             (Pick::Image(inside), Some(look)) => {
                 let inside = message.get(inside).ok_or("has no image")?;

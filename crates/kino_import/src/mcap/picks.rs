@@ -2,7 +2,7 @@
 //!
 //! | message | stream |
 //! |---|---|
-//! | Image, RawImage, CompressedImage | the image |
+//! | Image, RawImage, CompressedImage, CompressedVideo | the image |
 //! | Pose, Transform | position and orientation, 7 values |
 //! | Wrench, Twist, Accel | 6 values |
 //! | Imu | orientation, angular velocity, linear acceleration |
@@ -78,11 +78,13 @@ const KNOWN: &[Known] = &[
     ("foxglove.FrameTransform", "", "", TRANSFORM),
 ];
 
-const IMAGES: [&str; 4] = [
+const IMAGES: [&str; 6] = [
     "sensor_msgs/Image",
     "sensor_msgs/CompressedImage",
     "foxglove.RawImage",
     "foxglove.CompressedImage",
+    "foxglove.CompressedVideo",
+    "foxglove_msgs/CompressedVideo",
 ];
 
 /// The streams of a well-known message, each with its name suffix; empty for any other.

@@ -4,9 +4,14 @@
 //! { height, width, encoding: "bgr8", is_bigendian, step, data }    raw: a row is `step` bytes, including padding
 //! { format: "jpeg", data }                                         a file
 //! ```
+//!
+//! Bytes of JSON messages are text in base64. Video is in `track.rs`.
+
+use std::borrow::Cow;
 
 use kino_codec::{Dtype, ValueType};
 
+use super::base64;
 use super::message::Value;
 use crate::image::{self, Encoded};
 use crate::source::FrameBuf;
@@ -16,7 +21,10 @@ use crate::{jpeg, png};
 pub(super) fn look(message: &Value<'_>) -> Result<Encoded, String> {
     match Raw::of(message)? {
         Some(raw) => Ok(raw.look),
-        None => image::look(file(message)?),
+        None => image::look(&file(message)?).map_err(|what| match message.get("format") {
+            Some(Value::Text(format)) => format!("{what}; its format is {format:?}"),
+            _ => what,
+        }),
     }
 }
 
@@ -36,18 +44,23 @@ pub(super) fn read(
     match (Raw::of(message)?, out) {
         (Some(raw), FrameBuf::Values(values)) => raw.read(values),
         (Some(_), FrameBuf::Bytes(_)) => {}
-        (None, FrameBuf::Values(values)) => values.append(&mut png::decode(file(message)?)?.1),
+        (None, FrameBuf::Values(values)) => values.append(&mut png::decode(&file(message)?)?.1),
         (None, FrameBuf::Bytes(files)) => {
             let file = file(message)?;
-            files.push(jpeg::without_padding(file).unwrap_or(file).to_vec());
+            files.push(jpeg::without_padding(&file).unwrap_or(&file).to_vec());
         }
     }
     Ok(())
 }
 
-fn data<'v>(message: &'v Value<'_>) -> Result<&'v [u8], String> {
+/// The bytes of an image or video.
+pub(super) fn data<'v>(message: &'v Value<'_>) -> Result<Cow<'v, [u8]>, String> {
     match message.get("data") {
-        Some(Value::Numbers(Dtype::U8, bytes)) => Ok(bytes),
+        Some(Value::Numbers(Dtype::U8, bytes)) => Ok(Cow::Borrowed(bytes)),
+        Some(Value::Text(text)) => {
+            let bytes = base64::decode(text).ok_or("has text in `data` that is not base64")?;
+            Ok(Cow::Owned(bytes))
+        }
         _ => Err("has no bytes in `data`".to_owned()),
     }
 }
@@ -55,8 +68,8 @@ fn data<'v>(message: &'v Value<'_>) -> Result<&'v [u8], String> {
 /// The header of `compressed_depth_image_transport`: its format, and two parameters for float depth.
 const DEPTH_HEAD_BYTES: usize = 12;
 
-fn file<'v>(message: &'v Value<'_>) -> Result<&'v [u8], String> {
-    let bytes = data(message)?;
+fn file<'v>(message: &'v Value<'_>) -> Result<Cow<'v, [u8]>, String> {
+    let mut bytes = data(message)?;
     let behind = bytes.get(DEPTH_HEAD_BYTES..).unwrap_or_default();
     let format = message
         .get("format")
@@ -65,16 +78,18 @@ fn file<'v>(message: &'v Value<'_>) -> Result<&'v [u8], String> {
     let is_depth = format
         .as_str()
         .is_some_and(|format| format.starts_with("16UC1; compressedDepth"));
-    Ok(if is_depth && png::is_png(behind) {
-        behind
-    } else {
-        bytes
-    })
+    if is_depth && png::is_png(behind) {
+        bytes = match bytes {
+            Cow::Borrowed(bytes) => Cow::Borrowed(&bytes[DEPTH_HEAD_BYTES..]),
+            Cow::Owned(mut bytes) => Cow::Owned(bytes.split_off(DEPTH_HEAD_BYTES)),
+        };
+    }
+    Ok(bytes)
 }
 
 struct Raw<'v> {
     look: Encoded,
-    data: &'v [u8],
+    data: Cow<'v, [u8]>,
     step: usize,
     row_bytes: usize,
     is_big: bool,
@@ -168,8 +183,6 @@ fn layout(encoding: &str) -> Result<(Dtype, Option<usize>), String> {
 
 #[cfg(test)]
 mod tests {
-    use std::borrow::Cow;
-
     use kino_dataset::Kind;
 
     use super::*;
@@ -232,6 +245,18 @@ mod tests {
         assert_eq!(pixels(&depth), [2, 1, 4, 3]);
         // Floats are quantized there, which is not supported.
         assert!(look(&message("32FC1; compressedDepth png")).is_err());
+    }
+
+    #[test]
+    fn bytes_of_json_messages_are_base64() {
+        let message = |data: &'static str| {
+            let fields = [("format", "png"), ("data", data)];
+            let fields = fields.map(|(name, text)| (name.into(), Value::Text(text.into())));
+            Value::Message(fields.into())
+        };
+        assert_eq!(data(&message("/wAB")).unwrap(), &[0xff, 0, 1][..]);
+        assert!(data(&message("/w A")).unwrap_err().contains("base64"));
+        assert!(look(&message("/wAB")).unwrap_err().contains("\"png\""));
     }
 
     #[test]

@@ -7,13 +7,15 @@ use std::sync::Arc;
 use serde_json::Value as Json;
 
 use super::mapping::{Clock, Mapping, Stream, Task};
+use super::picks::Pick;
 use super::records::Place;
 use super::streams::{TopicStream, TopicStreams};
 use super::topic::{Entry, Topic};
+use super::video::{Video, VideoStream};
 use super::walk::Contents;
 use super::{McapFile, McapStream};
 use crate::defect::{Action, Defect};
-use crate::source::{ClockSpec, EpisodeSpec, StreamSpec};
+use crate::source::{ClockSpec, EpisodeSpec, ReadFrames, StreamSpec};
 
 /// The streams of each topic. Of two streams with one name, the second is skipped.
 pub(super) fn topic_streams(topics: &[Topic], mapping: &Mapping) -> Vec<TopicStreams> {
@@ -76,14 +78,24 @@ impl SpecBuilder<'_> {
                 if timed.times.is_empty() {
                     continue;
                 }
-                let messages = McapStream {
-                    file: Arc::clone(self.file),
-                    decoder: Arc::clone(decoder),
-                    pick: stream.pick.clone(),
-                    look: stream.look.clone(),
-                    places: Arc::clone(&timed.places),
+                let reader: Arc<dyn ReadFrames> = match &stream.video {
+                    None => Arc::new(McapStream {
+                        file: Arc::clone(self.file),
+                        decoder: Arc::clone(decoder),
+                        pick: stream.pick.clone(),
+                        look: stream.look.clone(),
+                        places: Arc::clone(&timed.places),
+                    }),
+                    Some(video) => match self.video(topic, stream, video, timed) {
+                        Ok(found) => Arc::new(found),
+                        Err(what) => {
+                            let place = format!("{}:{}", self.name, topic.name);
+                            defects.push(Defect::lost(place, what).of(&self.id));
+                            continue;
+                        }
+                    },
                 };
-                streams.push(to_spec(stream, topic, &timed.times, messages));
+                streams.push(to_spec(stream, topic, &timed.times, reader));
             }
             for timed in clocks.values().filter(|timed| timed.moved > 0) {
                 let what = format!(
@@ -108,6 +120,43 @@ impl SpecBuilder<'_> {
         };
         episode.sort_streams();
         (episode, defects)
+    }
+
+    /// The frames of a video topic in this episode, or why there are none.
+    fn video(
+        &self,
+        topic: &Topic,
+        stream: &TopicStream,
+        video: &Arc<Video>,
+        timed: &Timed,
+    ) -> Result<VideoStream, String> {
+        if timed.moved > 0 {
+            return Err(format!(
+                "is video whose timestamps go back {} times, and it is decoded in order; use `clock = \"log\"` in a \
+                 mapping if they are wrong",
+                timed.moved
+            ));
+        }
+        let Pick::Image(inside) = &stream.pick else {
+            return Err("has no video".to_owned());
+        };
+        let Ok(decoder) = &topic.decoder else {
+            return Err("has no video".to_owned());
+        };
+        // The walk has checked that log times ascend.
+        let is_before = |entry: &Entry| entry.log_ns < *self.span.start();
+        let first = topic.entries.partition_point(is_before) as u64;
+        let frames = first..first + timed.times.len() as u64;
+        Ok(VideoStream {
+            file: Arc::clone(self.file),
+            decoder: Arc::clone(decoder),
+            topic: topic.name.clone(),
+            inside: inside.clone(),
+            pages: video.pages(&frames)?,
+            video: Arc::clone(video),
+            frames,
+            pixels: Arc::clone(&self.file.pixels),
+        })
     }
 }
 
@@ -138,7 +187,7 @@ fn to_spec(
     stream: &TopicStream,
     topic: &Topic,
     times: &Arc<[i64]>,
-    messages: McapStream,
+    reader: Arc<dyn ReadFrames>,
 ) -> StreamSpec {
     let mut attributes = stream.attributes.clone();
     let unit = match attributes.remove("unit") {
@@ -160,7 +209,8 @@ fn to_spec(
     attributes.insert("clock".to_owned(), Json::from(clock));
     StreamSpec {
         clock: ClockSpec::Explicit(Arc::clone(times)),
-        carried: stream.look.as_ref().is_some_and(|look| look.carried),
+        carried: stream.video.is_some() || stream.look.as_ref().is_some_and(|look| look.carried),
+        video: stream.video.as_ref().map(|video| video.coding),
         unit,
         attributes,
         ..StreamSpec::new(
@@ -168,7 +218,7 @@ fn to_spec(
             stream.kind,
             stream.frame.clone(),
             times.len() as u64,
-            Arc::new(messages),
+            reader,
         )
     }
 }
@@ -228,7 +278,8 @@ pub(super) fn faults(
     }
     for (topic, draft) in contents.topics.iter().zip(draft) {
         let place = &topic.name;
-        let all = topic.unread.0 + topic.entries.len() as u64;
+        let [early, late] = topic.skipped;
+        let all = topic.unread.0 + topic.entries.len() as u64 + early.count + late.count;
         match (&topic.decoder, &topic.unread) {
             (Err(_), (0, _)) => {}
             (Err(what), _) => push(
@@ -242,6 +293,21 @@ pub(super) fn faults(
                 push(place, what, Action::Skipped, When::At(*log_ns));
             }
             (Ok(_), _) => {}
+        }
+        for (skipped, what) in [
+            (early, "before the first key frame"),
+            (
+                late,
+                "after a missing or damaged one, up to the next key frame",
+            ),
+        ] {
+            if skipped.count > 0 {
+                let what = format!(
+                    "{} of {all} frames are not imported: they are {what}, and cannot be decoded",
+                    skipped.count
+                );
+                push(place, what, Action::Skipped, When::At(skipped.log_ns));
+            }
         }
         for (path, what) in &draft.lost {
             let place = if path.is_empty() {

@@ -7,7 +7,9 @@
 //! | names of joints or frames; in well-known messages anything that never changes | an attribute |
 //! | a list of varying length, a field that is not in every message | a defect |
 
-use kino_codec::FrameType;
+use std::sync::Arc;
+
+use kino_codec::{Dtype, FrameType, ValueType};
 use kino_dataset::Kind;
 use serde_json::{Map, Value as Json};
 
@@ -17,6 +19,7 @@ use super::message::is_stamp;
 use super::picks::{Pick, join, known};
 use super::ros2::short;
 use super::topic::Topic;
+use super::video::Video;
 use crate::image::Encoded;
 
 /// The longest name of a stream.
@@ -28,6 +31,8 @@ pub(super) struct TopicStream {
     pub(super) kind: Kind,
     pub(super) frame: FrameType,
     pub(super) look: Option<Encoded>,
+    /// Present if it is video.
+    pub(super) video: Option<Arc<Video>>,
     pub(super) pick: Pick,
     pub(super) clock: Clock,
     pub(super) attributes: Map<String, Json>,
@@ -185,6 +190,7 @@ impl Topic {
         if !is_path || name.len() > MAX_NAME_BYTES || name.contains(is_odd) {
             return Err(format!("{name:?} is not a valid stream name"));
         }
+        let mut video = None;
         let (kind, frame, look) = match &pick {
             Pick::Image(inside) => {
                 let image = self.images.iter().find(|image| image.inside == *inside);
@@ -192,8 +198,16 @@ impl Topic {
                 if let Some(wrong) = &image.wrong {
                     return Err(wrong.clone());
                 }
-                let look = image.look.clone().ok_or("has no image")?;
-                (look.kind(), look.frame(), Some(look))
+                match (&image.track, &image.look) {
+                    (Some(track), _) => {
+                        let found = track.finish(&self.entries)?;
+                        let frame = found.frame.clone();
+                        video = Some(found);
+                        (video_kind(&frame), frame, None)
+                    }
+                    (None, Some(look)) => (look.kind(), look.frame(), Some(look.clone())),
+                    (None, None) => return Err("has no image".to_owned()),
+                }
             }
             Pick::Fields(paths) => {
                 let frame = self.frame(paths)?;
@@ -210,6 +224,7 @@ impl Topic {
             kind,
             frame,
             look,
+            video,
             pick,
             clock,
             attributes: Map::new(),
@@ -297,6 +312,14 @@ impl Pick {
             Self::Image(inside) => vec![join(inside, "data", '.')],
             Self::Fields(paths) => paths.clone(),
         }
+    }
+}
+
+/// Depth is video of more than 8 bits.
+fn video_kind(frame: &FrameType) -> Kind {
+    match frame.as_values().map(ValueType::dtype) {
+        Some(Dtype::U16) => Kind::Depth,
+        _ => Kind::Image,
     }
 }
 

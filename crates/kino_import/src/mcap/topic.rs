@@ -18,6 +18,7 @@ use super::pixels;
 use super::records::Place;
 use super::ros2::short;
 use super::streams::as_image;
+use super::track::{self, Added, Track};
 use crate::image::Encoded;
 
 /// A message: when, and where.
@@ -40,10 +41,19 @@ pub(super) struct Topic {
     pub(super) entries: Vec<Entry>,
     /// How many messages cannot be decoded, and the error of the first.
     pub(super) unread: (u64, Option<(i64, String)>),
+    /// Frames of video that need messages before them which are not there: before the first key frame, and others.
+    pub(super) skipped: [Skipped; 2],
     stamps: usize,
     pub(super) has_time: bool,
     pub(super) leaves: BTreeMap<String, Leaf>,
     pub(super) images: Vec<Image>,
+}
+
+/// How many messages are skipped, and the log time of the first.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Skipped {
+    pub(super) count: u64,
+    pub(super) log_ns: i64,
 }
 
 #[derive(Debug, Default)]
@@ -51,6 +61,8 @@ pub(super) struct Image {
     /// The message that it is in.
     pub(super) inside: String,
     pub(super) look: Option<Encoded>,
+    /// Present if it is video.
+    pub(super) track: Option<Track>,
     /// Why the images are not one stream.
     pub(super) wrong: Option<String>,
 }
@@ -87,6 +99,7 @@ impl Topic {
             metadata: BTreeMap::new(),
             entries: Vec::new(),
             unread: (0, None),
+            skipped: [Skipped::default(); 2],
             stamps: 0,
             has_time: false,
             leaves: BTreeMap::new(),
@@ -102,23 +115,55 @@ impl Topic {
         };
         let decoder = Arc::clone(decoder);
         let value = decoder.decode(data).and_then(|value| {
-            let mut looks = Vec::new();
-            for image in &self.images {
-                let inside = value.get(&image.inside).ok_or("has no image")?;
-                looks.push(pixels::look(inside)?);
-            }
-            Ok((value, looks))
+            let added = self.add_images(&value)?;
+            Ok((value, added))
         });
-        let (value, looks) = match value {
-            Ok(found) => found,
+        let value = match value {
+            Ok((value, Added::Frame)) => value,
+            Ok((_, Added::Skipped)) => {
+                self.break_off();
+                let skipped = &mut self.skipped[usize::from(!self.entries.is_empty())];
+                if skipped.count == 0 {
+                    skipped.log_ns = entry.log_ns;
+                }
+                skipped.count += 1;
+                return;
+            }
             Err(what) => {
+                self.break_off();
                 self.unread.0 += 1;
                 self.unread.1.get_or_insert((entry.log_ns, what));
                 return;
             }
         };
-        let number = self.entries.len();
-        for (image, look) in self.images.iter_mut().zip(looks) {
+        if let Some(stamp_ns) = stamp(&value) {
+            entry.stamp_ns = stamp_ns;
+            self.stamps += 1;
+            self.has_time |= stamp_ns != 0;
+        }
+        let leaves = &mut self.leaves;
+        value.leaves(&mut String::new(), &mut |path, value| {
+            leaf::note(leaves, path, value)
+        });
+        self.entries.push(entry);
+        watch(&value);
+    }
+
+    /// Compares the images in a message with those before.
+    fn add_images(&mut self, value: &Value<'_>) -> Result<Added, String> {
+        let (number, mut added) = (self.entries.len(), Added::Frame);
+        for image in &mut self.images {
+            let inside = value.get(&image.inside).ok_or("has no image")?;
+            if let Some(coding) = track::coding(inside).filter(|_| image.look.is_none()) {
+                image.track.get_or_insert_with(|| Track::new(coding));
+            }
+            if let Some(track) = &mut image.track {
+                if track.add(inside)? == Added::Skipped {
+                    added = Added::Skipped;
+                }
+                continue;
+            }
+            let look = pixels::look(inside)?;
             match &image.look {
                 None => image.look = Some(look),
                 Some(first) if *first == look => {}
@@ -131,17 +176,17 @@ impl Topic {
                 }
             }
         }
-        if let Some(stamp_ns) = stamp(&value) {
-            entry.stamp_ns = stamp_ns;
-            self.stamps += 1;
-            self.has_time |= stamp_ns != 0;
-        }
-        let leaves = &mut self.leaves;
-        value.leaves(&mut String::new(), &mut |path, value| {
-            leaf::note(leaves, path, value)
-        });
-        self.entries.push(entry);
-        watch(&value);
+        Ok(added)
+    }
+
+    /// A message is missing: frames of video cannot be decoded up to the next key frame.
+    pub(super) fn break_off(&mut self) {
+        let frames = self.entries.len();
+        let tracks = self
+            .images
+            .iter_mut()
+            .filter_map(|image| image.track.as_mut());
+        tracks.for_each(|track| track.break_off(frames));
     }
 
     /// The default clock of the frames.

@@ -186,12 +186,17 @@ impl Walk<'_> {
         }
     }
 
+    /// Records a fault of the file.
     pub(super) fn fault(&mut self, fault: Fault) {
+        if fault.is_loss {
+            // Messages of any topic may be missing.
+            self.contents.topics.iter_mut().for_each(Topic::break_off);
+        }
         self.contents.faults.push(fault);
     }
 
     fn lose(&mut self, place: &str, what: String, log_ns: Option<i64>) {
-        self.fault(Fault {
+        self.contents.faults.push(Fault {
             place: place.to_owned(),
             what,
             is_loss: true,

@@ -25,7 +25,7 @@ fn chroma_format(idc: u8) -> Mp4Chroma {
 }
 
 /// `avcC`: for profiles that can have anything else than 4:2:0 of 8 bits, after the parameter sets.
-pub(super) fn h264_pixels(config: &[u8]) -> Option<Mp4Pixels> {
+pub(crate) fn h264_pixels(config: &[u8]) -> Option<Mp4Pixels> {
     let &[1, profile, _, _, _, sequence_sets, ref rest @ ..] = config else {
         return None;
     };
@@ -51,7 +51,7 @@ fn skip_sets(mut rest: &[u8], count: u8) -> Option<&[u8]> {
 }
 
 /// `hvcC`
-pub(super) fn hevc_pixels(config: &[u8]) -> Option<Mp4Pixels> {
+pub(crate) fn hevc_pixels(config: &[u8]) -> Option<Mp4Pixels> {
     let &[chroma, luma_depth] = config.get(16..18)? else {
         return None;
     };
@@ -59,7 +59,7 @@ pub(super) fn hevc_pixels(config: &[u8]) -> Option<Mp4Pixels> {
 }
 
 /// `av1C`
-pub(super) fn av1_pixels(config: &[u8]) -> Option<Mp4Pixels> {
+pub(crate) fn av1_pixels(config: &[u8]) -> Option<Mp4Pixels> {
     let &[0x81, _, flags, ..] = config else {
         return None;
     };

@@ -52,6 +52,7 @@ use std::path::Path;
 use crate::error::Result;
 use crate::files::{self, ReadingPath};
 use boxes::{Fault, corrupt};
+pub(crate) use config::{av1_pixels, h264_pixels, hevc_pixels};
 pub use copy::copy_mp4;
 use movie::Movie;
 pub use write::{Mp4Header, Mp4Packet, Mp4Writer};

@@ -1,6 +1,7 @@
 //! Access points: packets at which decoding can begin.
 //!
-//! The sample table marks key frames, but not all of them will do, and a table may lie: the packets themselves decide. An H.264 key frame may be an I picture after which
+//! A sample table marks key frames, but not all of them will do, and a table may lie; messages mark none. The packets
+//! themselves decide. An H.264 key frame may be an I picture after which
 //! others still refer to pictures before it; only an IDR picture forbids that. HEVC has one more kind, CRA: only
 //! pictures that are shown before it may do so. A key frame of the others refers to nothing before it, and nothing after it
 //! does.
@@ -23,8 +24,7 @@ pub(super) fn access_points(
 ) -> io::Result<Vec<usize>> {
     let length_bytes = length_bytes(&track.config, coding);
     let is_point = |packet: &[u8]| match coding {
-        VideoCoding::H264 => first_picture(packet, length_bytes, h264),
-        VideoCoding::Hevc => first_picture(packet, length_bytes, hevc),
+        VideoCoding::H264 | VideoCoding::Hevc => first_picture(packet, length_bytes, coding),
         VideoCoding::Mpeg4 => mpeg4(packet),
         VideoCoding::Av1 => av1(packet),
         VideoCoding::Vp9 => vp9(packet),
@@ -57,22 +57,27 @@ fn length_bytes(config: &[u8], coding: VideoCoding) -> usize {
         .map_or(4, |byte| usize::from(byte & 3) + 1)
 }
 
-/// What `is_point` says of the first NAL unit that is a picture.
-fn first_picture(
-    packet: &[u8],
-    length_bytes: usize,
-    is_point: fn(u8) -> Option<bool>,
-) -> Option<bool> {
+/// Whether decoding can begin with the first NAL unit that is a picture.
+fn first_picture(packet: &[u8], length_bytes: usize, coding: VideoCoding) -> Option<bool> {
     let mut rest = packet;
     loop {
         let (length, after) = rest.split_at_checked(length_bytes)?;
         let length = length
             .iter()
             .fold(0, |all, &byte| all << 8 | usize::from(byte));
-        if let Some(found) = is_point(*after.first()?) {
+        if let Some(found) = starts_group(coding, *after.first()?) {
             return Some(found);
         }
         rest = after.get(length..)?;
+    }
+}
+
+/// Whether decoding can begin with the NAL unit that has this first byte; `None` if it is no picture.
+pub(crate) fn starts_group(coding: VideoCoding, byte: u8) -> Option<bool> {
+    match coding {
+        VideoCoding::H264 => h264(byte),
+        VideoCoding::Hevc => hevc(byte),
+        _ => None,
     }
 }
 
@@ -155,11 +160,11 @@ mod tests {
     fn the_first_picture_decides() {
         // SEI, then a slice of an IDR picture, or of another one.
         let idr = [0, 0, 0, 2, 6, 9, 0, 0, 0, 3, 0x65, 1, 2];
-        assert_eq!(first_picture(&idr, 4, h264), Some(true));
+        assert_eq!(first_picture(&idr, 4, VideoCoding::H264), Some(true));
         let other = [0, 0, 0, 2, 6, 9, 0, 0, 0, 3, 0x41, 1, 2];
-        assert_eq!(first_picture(&other, 4, h264), Some(false));
+        assert_eq!(first_picture(&other, 4, VideoCoding::H264), Some(false));
         let cra = [0, 2, 40 << 1, 1, 0, 3, 21 << 1, 1, 2];
-        assert_eq!(first_picture(&cra, 2, hevc), Some(true));
+        assert_eq!(first_picture(&cra, 2, VideoCoding::Hevc), Some(true));
         assert_eq!(mpeg4(&[0, 0, 1, 0xb3, 9, 0, 0, 1, 0xb6, 0x10]), Some(true));
         assert_eq!(mpeg4(&[0, 0, 1, 0xb6, 0x50]), Some(false));
         assert_eq!(mpeg4(&[0, 0, 1, 0xb6]), None);
@@ -176,8 +181,12 @@ mod tests {
         );
         assert_eq!((vp9(&[0b1000_1000]), vp9(&[0])), (Some(false), None));
         for len in 0..10 {
-            assert_eq!(first_picture(&idr[..len], 4, h264), None, "{len}");
+            assert_eq!(
+                first_picture(&idr[..len], 4, VideoCoding::H264),
+                None,
+                "{len}"
+            );
         }
-        assert_eq!(first_picture(&[0xff; 9], 4, |_| None), None);
+        assert_eq!(first_picture(&[0xff; 9], 4, VideoCoding::Av1), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Video files whose packets are stored as they are: which packets a range of frames needs, in pages.
+//! Video whose packets are stored as they are: which packets a range of frames needs, in pages.
 //!
 //! ```text
 //! file-000.mp4    I P B B P  I P B B P  I …        packets in decode order
@@ -8,12 +8,15 @@
 //!
 //! An episode may begin and end inside a group: its first page begins with the packets of the whole group up to it,
 //! whose images are not shown. A file that cannot be carried says why, and is decoded instead.
+//!
+//! Here are MP4 files. Packets can also be in messages (`mcap/video.rs`): whatever has them is [`Packets`].
 
 mod access;
 mod config;
 mod pages;
 mod pixels;
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
@@ -29,14 +32,35 @@ use kino_sync::Mutex;
 use crate::error::{ImportError, Result};
 use crate::files::{self, ReadingPath};
 use crate::link::{Extent, PageExtent};
-use crate::mp4::{Mp4Chroma, Mp4Codec, Mp4Track, read_mp4};
+use crate::mp4::{Mp4Chroma, Mp4Codec, Mp4Pixels, Mp4Track, read_mp4};
 use crate::video::{Pixels, VideoInfo};
 
-pub(crate) use pages::PagePlan;
+pub(crate) use access::starts_group;
+pub(crate) use pages::{Groups, PagePlan};
 pub(crate) use pixels::PixelReaders;
 
 use access::access_points;
-use pages::{Groups, PlannedPacket};
+use pages::PlannedPacket;
+
+/// A video whose packets are read page by page.
+pub(crate) trait Packets {
+    /// The file that it is in.
+    fn path(&self) -> &Path;
+
+    /// Its name in the file.
+    fn name(&self) -> &str;
+
+    fn coding(&self) -> VideoCoding;
+
+    /// The type of its frames.
+    fn frame(&self) -> &FrameType;
+
+    /// The pages of a range of frames, by their number in presentation order; or why there are none.
+    fn pages(&self, frames: &Range<u64>) -> Result<Cow<'_, [PagePlan]>, String>;
+
+    /// The bytes of a page.
+    fn page_bytes(&self, plan: &PagePlan) -> Result<Vec<u8>>;
+}
 
 /// A video file whose packets can be stored as they are.
 #[derive(Debug)]
@@ -66,7 +90,8 @@ impl PacketFile {
         let mut track = read_mp4(path).map_err(|error| because(error.what()))?;
         let coding = coding_of(&track)?;
         track.config = config::without_messages(coding, track.config);
-        let frame = frame_of(&track)?;
+        let size = [track.height.into(), track.width.into()];
+        let frame = frame_of(size, track.pixels)?;
         let (mut file, _) = files::open_with_len(path)
             .reading(path)
             .map_err(|error| because(error.what()))?;
@@ -105,22 +130,7 @@ impl PacketFile {
             is_full_range: color.is_full_range,
         });
         let probed = probe_video(self.coding, &self.frame, &page, said.unwrap_or_default());
-        probed.map_err(|error| match error {
-            CodecError::Unavailable { what, .. } => NotCarried::NoDecoder(what),
-            CodecError::Corrupt { what, .. } => {
-                NotCarried::Because(format!("cannot be stored as it is: {what}"))
-            }
-            other => NotCarried::Because(format!("cannot be stored as it is: {other}")),
-        })
-    }
-
-    pub(crate) fn coding(&self) -> VideoCoding {
-        self.coding
-    }
-
-    /// The type of its frames.
-    pub(crate) fn frame(&self) -> &FrameType {
-        &self.frame
+        probed.map_err(not_carried)
     }
 
     /// Size, pixel format and times.
@@ -143,37 +153,6 @@ impl PacketFile {
             },
             times_ns: times,
         }
-    }
-
-    /// The pages of a range of frames, by their number in presentation order; or why there are none.
-    pub(crate) fn pages(&self, frames: &Range<u64>) -> Result<Vec<PagePlan>, String> {
-        self.groups.pages(&self.track.samples, &self.frame, frames)
-    }
-
-    /// The bytes of a page.
-    pub(crate) fn page_bytes(&self, plan: &PagePlan) -> Result<Vec<u8>> {
-        let mut bytes = Vec::new();
-        for run in plan.runs() {
-            bytes.append(&mut self.read(run)?);
-        }
-        let mut rest = bytes.as_slice();
-        let mut packet = |planned: &PlannedPacket| {
-            let size = self.track.samples[planned.sample].size as usize;
-            let (bytes, after) = rest.split_at(size.min(rest.len()));
-            rest = after;
-            VideoPacket {
-                bytes,
-                frame: planned.frame,
-                starts_group: planned.starts_group,
-            }
-        };
-        let packets = plan.packets.iter().map(&mut packet).collect();
-        let page = VideoPage {
-            config: &self.track.config,
-            color: self.color,
-            packets,
-        };
-        Ok(page.to_bytes())
     }
 
     /// Where the bytes of a page are: a head, and packets in the file.
@@ -235,6 +214,65 @@ impl PacketFile {
     }
 }
 
+impl Packets for PacketFile {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn name(&self) -> &str {
+        "video"
+    }
+
+    fn coding(&self) -> VideoCoding {
+        self.coding
+    }
+
+    fn frame(&self) -> &FrameType {
+        &self.frame
+    }
+
+    fn pages(&self, frames: &Range<u64>) -> Result<Cow<'_, [PagePlan]>, String> {
+        let pages = self.groups.pages(&self.track.samples, &self.frame, frames);
+        pages.map(Cow::Owned)
+    }
+
+    fn page_bytes(&self, plan: &PagePlan) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        for run in plan.runs() {
+            bytes.append(&mut self.read(run)?);
+        }
+        let mut rest = bytes.as_slice();
+        let mut packet = |planned: &PlannedPacket| {
+            let size = self.track.samples[planned.sample].size as usize;
+            let (bytes, after) = rest.split_at(size.min(rest.len()));
+            rest = after;
+            VideoPacket {
+                bytes,
+                frame: planned.frame,
+                starts_group: planned.starts_group,
+            }
+        };
+        let packets = plan.packets.iter().map(&mut packet).collect();
+        let page = VideoPage {
+            config: &self.track.config,
+            color: self.color,
+            packets,
+        };
+        Ok(page.to_bytes())
+    }
+}
+
+/// What an error of [`probe_video`] means for the video.
+pub(crate) fn not_carried(error: CodecError) -> NotCarried {
+    match error {
+        CodecError::Unavailable { what, .. } => NotCarried::NoDecoder(what),
+        CodecError::Corrupt { what, .. } => {
+            NotCarried::Because(format!("cannot be stored as it is: {what}"))
+        }
+        other => NotCarried::Because(format!("cannot be stored as it is: {other}")),
+    }
+}
+
 fn coding_of(track: &Mp4Track) -> Result<VideoCoding, NotCarried> {
     Ok(match track.codec {
         Mp4Codec::Av1 => VideoCoding::Av1,
@@ -254,9 +292,11 @@ fn coding_of(track: &Mp4Track) -> Result<VideoCoding, NotCarried> {
 }
 
 /// The type of the frames: RGB of 8 bits, or gray of more, which is depth.
-fn frame_of(track: &Mp4Track) -> Result<FrameType, NotCarried> {
-    let (height, width) = (usize::from(track.height), usize::from(track.width));
-    let frame = match track.pixels {
+pub(crate) fn frame_of(
+    [height, width]: [usize; 2],
+    pixels: Option<Mp4Pixels>,
+) -> Result<FrameType, NotCarried> {
+    let frame = match pixels {
         Some(pixels) if pixels.bit_depth > 8 && pixels.chroma == Mp4Chroma::Gray => {
             FrameType::values(Dtype::U16, &[height, width])
         }

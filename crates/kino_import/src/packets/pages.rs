@@ -24,11 +24,13 @@ const PAGE_BYTES: u64 = 256 << 10;
 
 /// Where the frames of a file are.
 #[derive(Debug)]
-pub(super) struct Groups {
+pub(crate) struct Groups {
     /// For each frame, in presentation order: its time and its packet's position in decode order.
     shown: Vec<(i64, u32)>,
     /// For each access point, in order: its packet, and the number of the first frame that it is needed for.
     points: Vec<Point>,
+    /// The packets, in order, from which another configuration is valid: a page has one.
+    parts: Vec<usize>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -43,16 +45,16 @@ struct Point {
 pub(crate) struct PagePlan {
     /// The frames that it shows, counted from the first of the episode.
     pub(crate) frames: Range<u64>,
-    pub(super) packets: Vec<PlannedPacket>,
+    pub(crate) packets: Vec<PlannedPacket>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct PlannedPacket {
+pub(crate) struct PlannedPacket {
     /// Its position in decode order in the file.
-    pub(super) sample: usize,
+    pub(crate) sample: usize,
     /// The frame of the page that it shows.
-    pub(super) frame: Option<usize>,
-    pub(super) starts_group: bool,
+    pub(crate) frame: Option<usize>,
+    pub(crate) starts_group: bool,
 }
 
 impl PagePlan {
@@ -66,7 +68,7 @@ impl PagePlan {
 
 impl Groups {
     /// `points` are the packets at which decoding can begin, in decode order.
-    pub(super) fn new(samples: &[Mp4Sample], points: Vec<usize>) -> Result<Self, String> {
+    pub(crate) fn new(samples: &[Mp4Sample], points: Vec<usize>) -> Result<Self, String> {
         let mut shown: Vec<(i64, u32)> = Vec::new();
         for (sample, position) in samples.iter().zip(0..) {
             if sample.rank.is_some() {
@@ -91,7 +93,16 @@ impl Groups {
         if points.is_empty() {
             return Err("has no frame at which decoding can begin".to_owned());
         }
-        Ok(Self { shown, points })
+        Ok(Self {
+            shown,
+            points,
+            parts: Vec::new(),
+        })
+    }
+
+    /// Ends a page before each of these packets, which are in order.
+    pub(crate) fn with_parts(self, parts: Vec<usize>) -> Self {
+        Self { parts, ..self }
     }
 
     /// The first packet that can be decoded.
@@ -105,7 +116,7 @@ impl Groups {
     }
 
     /// The pages of a range of frames.
-    pub(super) fn pages(
+    pub(crate) fn pages(
         &self,
         samples: &[Mp4Sample],
         frame: &FrameType,
@@ -161,7 +172,8 @@ impl Groups {
             bytes += packets.iter().map(|one| u64::from(one.size)).sum::<u64>();
             end = group_end;
             let is_full = end - frames.start >= PAGE_FRAMES || bytes >= PAGE_BYTES;
-            if end == frames.end || (is_full && end > frames.start) {
+            let is_last = next.is_some_and(|next| self.parts.binary_search(&next.sample).is_ok());
+            if end == frames.end || ((is_full || is_last) && end > frames.start) {
                 break;
             }
         }

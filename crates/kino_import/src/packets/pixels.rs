@@ -1,12 +1,12 @@
-//! Pixels of a video file for a plan that asks for another codec: decoded page by page, one frame at a time.
+//! Pixels of a video for a plan that asks for another codec: decoded page by page, one frame at a time.
 
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use kino_codec::{CodecError, VideoCursor};
 use kino_sync::Mutex;
 
-use super::PacketFile;
+use super::Packets;
 use crate::error::{ImportError, Result};
 
 /// Decoders in the middle of a stream: enough for one per reading thread on any machine.
@@ -19,7 +19,8 @@ pub(crate) struct PixelReaders(Mutex<Vec<Waiting>>);
 #[derive(Debug)]
 struct Waiting {
     path: PathBuf,
-    /// The episode's frames in the file, and the next of them.
+    name: String,
+    /// The episode's frames in the video, and the next of them.
     frames: Range<u64>,
     next: u64,
     cursor: VideoCursor,
@@ -28,27 +29,27 @@ struct Waiting {
 }
 
 impl PixelReaders {
-    /// Appends `wanted` of the episode's `frames`, both counted in the file.
+    /// Appends `wanted` of the episode's `frames`, both counted in the video.
     pub(crate) fn read(
         &self,
-        file: &PacketFile,
+        video: &dyn Packets,
         frames: &Range<u64>,
         wanted: Range<u64>,
         out: &mut Vec<u8>,
     ) -> Result<()> {
-        let frame_bytes = file.frame().as_values().map_or(0, |ty| ty.frame_bytes());
-        let mut waiting = self.take(&file.path, frames, wanted.start);
+        let frame_bytes = video.frame().as_values().map_or(0, |ty| ty.frame_bytes());
+        let mut waiting = self.take(video, frames, wanted.start);
         for frame in wanted {
             let mut at = match waiting.take().filter(|at| at.next < at.page_end) {
                 Some(at) => at,
-                None => begin(file, frames, frame)?,
+                None => begin(video, frames, frame)?,
             };
             let start = out.len();
             // Going to the first wanted frame overwrites the ones before it.
             while at.next <= frame {
                 out.resize(start + frame_bytes, 0);
                 let decoded = at.cursor.next(&mut out[start..]);
-                decoded.map_err(|error| damaged(&file.path, at.next, error))?;
+                decoded.map_err(|error| damaged(video, at.next, error))?;
                 at.next += 1;
             }
             waiting = Some(at);
@@ -59,9 +60,13 @@ impl PixelReaders {
         Ok(())
     }
 
-    fn take(&self, path: &Path, frames: &Range<u64>, next: u64) -> Option<Waiting> {
+    fn take(&self, video: &dyn Packets, frames: &Range<u64>, next: u64) -> Option<Waiting> {
         let mut waiting = self.0.lock();
-        let is_it = |one: &Waiting| (one.next, &one.frames) == (next, frames) && one.path == path;
+        let is_it = |one: &Waiting| {
+            (one.next, &one.frames) == (next, frames)
+                && one.path == video.path()
+                && one.name == video.name()
+        };
         let found = waiting.iter().position(is_it)?;
         Some(waiting.remove(found))
     }
@@ -79,34 +84,35 @@ impl PixelReaders {
 }
 
 /// A decoder of the page that shows a frame of the episode.
-fn begin(file: &PacketFile, frames: &Range<u64>, frame: u64) -> Result<Waiting> {
-    let corrupt = |what: String| ImportError::corrupt(&file.path, "video", what);
-    let pages = file.pages(frames).map_err(corrupt)?;
+fn begin(video: &dyn Packets, frames: &Range<u64>, frame: u64) -> Result<Waiting> {
+    let corrupt = |what: String| ImportError::corrupt(video.path(), video.name(), what);
+    let pages = video.pages(frames).map_err(corrupt)?;
     let number = frame - frames.start;
     let page = pages.iter().find(|page| page.frames.contains(&number));
     let page = page.ok_or_else(|| corrupt(format!("has no frame {frame}")))?;
     let count = usize::try_from(page.frames.end - page.frames.start).unwrap_or(usize::MAX);
     let next = frames.start + page.frames.start;
-    let bytes = file.page_bytes(page)?;
-    let cursor = VideoCursor::new(file.coding(), file.frame(), bytes, count);
+    let bytes = video.page_bytes(page)?;
+    let cursor = VideoCursor::new(video.coding(), video.frame(), bytes, count);
     Ok(Waiting {
-        path: file.path.to_path_buf(),
+        path: video.path().to_owned(),
+        name: video.name().to_owned(),
         frames: frames.clone(),
         next,
-        cursor: cursor.map_err(|error| damaged(&file.path, next, error))?,
+        cursor: cursor.map_err(|error| damaged(video, next, error))?,
         page_end: frames.start + page.frames.end,
     })
 }
 
 /// The error for a frame that cannot be decoded.
-fn damaged(path: &Path, frame: u64, error: CodecError) -> ImportError {
+fn damaged(video: &dyn Packets, frame: u64, error: CodecError) -> ImportError {
     let what = match error {
         CodecError::Corrupt { what, .. } => what,
         other => other.to_string(),
     };
     ImportError::corrupt(
-        path,
-        "video",
+        video.path(),
+        video.name(),
         format!("cannot be decoded at frame {frame}: {what}"),
     )
 }

@@ -93,7 +93,9 @@ fn gather(stream: &Stream) -> Result<Film> {
             packets: Vec::new(),
         });
         if (film.config.as_slice(), film.color) != (page.config, page.color) {
-            return Err(invalid_page("its pages come from different videos"));
+            return Err(invalid_page(
+                "its pages come from different videos; export it with --cameras images",
+            ));
         }
         film.add(frames.start, &page);
         Ok(())

@@ -2,6 +2,7 @@
 //!
 //! | frames | message |
 //! |---|---|
+//! | packets of video, in the order in which they are shown | `foxglove_msgs/msg/CompressedVideo` (`video.rs`) |
 //! | image files | `sensor_msgs/msg/CompressedImage`: the stored JPEG file, or PNG |
 //! | depth in float32 | `sensor_msgs/msg/Image`, `32FC1` |
 //! | numeric | `std_msgs/msg/Float64MultiArray` and the like for each dtype; bool as `UInt8MultiArray` |
@@ -10,13 +11,15 @@
 //! The arrays keep every bit and the shape (`layout`). A `JointState` would hold float64 only, and three lists of one
 //! length; JSON has no NaN. What an array has no field for, such as element names and unit, is in the metadata.
 
-use kino_codec::{Dtype, FrameType};
+use kino_codec::{Dtype, FrameType, VideoCoding};
 use kino_dataset::Kind;
 
+use super::video;
 use crate::export::{ImageForm, StreamOutline};
 
 /// The message type of a stream's frames.
 pub(super) enum Message {
+    Video(VideoCoding),
     Files(ImageForm),
     /// Raw images of float32: height and width.
     Raw(u32, u32),
@@ -32,6 +35,9 @@ pub(super) enum Message {
 impl Message {
     /// The message type of a stream's frames, or why no message can hold them.
     pub(super) fn of(stream: &StreamOutline) -> Result<Self, &'static str> {
+        if let Some(coding) = stream.video {
+            return Ok(Self::Video(coding));
+        }
         if let Some(form) = stream.image_form() {
             return Ok(Self::Files(form));
         }
@@ -96,6 +102,14 @@ impl Message {
             ("builtin_interfaces/Time", TIME),
         ];
         match self {
+            Self::Video(_) => {
+                let own = "builtin_interfaces/Time timestamp\nstring frame_id\nuint8[] data\nstring format";
+                let time = [("builtin_interfaces/Time", TIME)];
+                (
+                    "foxglove_msgs/msg/CompressedVideo".to_owned(),
+                    with(own, &time),
+                )
+            }
             Self::Files(_) => {
                 let own = "std_msgs/Header header\nstring format\nuint8[] data";
                 (
@@ -122,7 +136,7 @@ impl Message {
         }
     }
 
-    /// A frame as a message: values, a file or text.
+    /// A frame as a message: values, a file, video or text.
     pub(super) fn encode(&self, topic: &str, time_ns: u64, frame: &[u8]) -> Vec<u8> {
         let mut cdr = Cdr::new();
         match self {
@@ -131,6 +145,13 @@ impl Message {
                 cdr.u32(length(frame.len() + 1));
                 cdr.0.extend_from_slice(frame);
                 cdr.0.push(0);
+                return cdr.0;
+            }
+            Self::Video(coding) => {
+                cdr.header(topic, time_ns);
+                cdr.u32(length(frame.len()));
+                cdr.0.extend_from_slice(frame);
+                cdr.text(video::format(*coding).unwrap_or_default());
                 return cdr.0;
             }
             Self::Files(form) => {

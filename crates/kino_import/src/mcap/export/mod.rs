@@ -14,6 +14,7 @@
 
 mod file;
 mod messages;
+mod video;
 
 use std::fs;
 use std::path::Path;
@@ -38,8 +39,10 @@ pub(crate) fn prepare(outline: &mut Outline) -> Result<()> {
     for episode in &mut outline.episodes {
         let source = outline.dataset.find(&episode.id)?;
         let mut kept = Vec::new();
-        for stream in std::mem::take(&mut episode.streams) {
-            let first = source.stream(&stream.source)?.clock()?.time_ns(0);
+        for mut stream in std::mem::take(&mut episode.streams) {
+            let frames = source.stream(&stream.source)?;
+            video::settle(&mut stream, &frames, &outline.cameras, losses)?;
+            let first = frames.clock()?.time_ns(0);
             let what = match (first, Message::of(&stream)) {
                 (None, _) => "has no frames",
                 (Some(..0), _) => "has timestamps before zero, which messages cannot hold",
@@ -203,6 +206,12 @@ impl<'a> Cursor<'a> {
     /// Reads frames from the next one on.
     fn read(&self, reader: &mut FrameReader<'_>) -> Result<Vec<Vec<u8>>> {
         Ok(match &self.message {
+            Message::Video(coding) => {
+                let frames = video::messages(&self.source, *coding, self.next)?;
+                let bytes = self.stream.raw_bytes() / self.times.len().max(1) as u64;
+                reader.add_bytes(bytes * frames.len() as u64)?;
+                frames
+            }
             Message::Text => {
                 let texts = reader.texts(&self.source)?.into_iter();
                 texts.map(String::into_bytes).collect()
