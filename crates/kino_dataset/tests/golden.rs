@@ -120,3 +120,15 @@ fn every_golden_dataset_is_readable() {
     }
     assert!(count >= PLANS.len());
 }
+
+/// Two episodes of one AV1 file, whose packets are stored as they are; the second begins inside a group. The frames are those
+/// of FFmpeg.
+#[test]
+fn the_golden_video_is_readable() {
+    let path = golden().join("v1/video.kino");
+    let text = std::fs::read_to_string(path.with_extension("json")).unwrap();
+    let expected: BTreeMap<String, Hash> = serde_json::from_str(&text).unwrap();
+    assert_eq!(hashes(&path), expected);
+    let report = verify(&path, Level::Decode, &mut |_, _| {}).unwrap();
+    assert_eq!(report.damage, []);
+}
