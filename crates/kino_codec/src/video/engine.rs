@@ -88,9 +88,8 @@ impl Engine {
             Self::Av1(library, _) => {
                 library.flush();
                 // The sequence header, which packets need not repeat.
-                match config.get(AV1_HEADER..) {
-                    Some(units @ [_, ..]) => library.send(units).map_err(of_video)?,
-                    _ => {}
+                if let Some(units @ [_, ..]) = config.get(AV1_HEADER..) {
+                    library.send(units).map_err(of_video)?;
                 }
             }
             Self::H264(decoder) => decoder.reset()?,

@@ -305,11 +305,13 @@ impl Decoder for VideoDecoder {
     ) -> Result<()> {
         let mut state: Box<State> = scratch.take();
         let begun = state.begun.take();
-        let continued = begun.filter(|begun| begun.leads_to(self, page, &range));
-        if continued.is_some() || (range.start == 0 && range.end < page.frames) {
-            self.decode_on(continued, page, range, dest, &mut state)?;
-        } else {
-            self.decode_alone(page, range, dest, &mut state)?;
+        match begun.filter(|begun| begun.leads_to(self, page, &range)) {
+            Some(cursor) => self.decode_on(cursor, range, dest, &mut state)?,
+            None if range.start == 0 && range.end < page.frames => {
+                let cursor = self.begin(page, &mut state)?;
+                self.decode_on(cursor, range, dest, &mut state)?;
+            }
+            None => self.decode_alone(page, range, dest, &mut state)?,
         }
         scratch.keep(state);
         Ok(())
@@ -317,23 +319,21 @@ impl Decoder for VideoDecoder {
 }
 
 impl VideoDecoder {
+    /// Begins a page that will be decoded in pieces.
+    fn begin(&self, page: Page<'_>, state: &mut State) -> Result<VideoCursor> {
+        let config = VideoPage::parse(page.bytes, page.frames)?.config;
+        let kept = self.engine(config, state)?;
+        VideoCursor::begin(*self, kept, page.bytes.to_vec(), page.frames)
+    }
+
     /// Decodes frames, and keeps the decoder where it is for those after them.
     fn decode_on(
         &self,
-        continued: Option<VideoCursor>,
-        page: Page<'_>,
+        mut cursor: VideoCursor,
         range: Range<usize>,
         dest: &mut [u8],
         state: &mut State,
     ) -> Result<()> {
-        let mut cursor = match continued {
-            Some(cursor) => cursor,
-            None => {
-                let config = VideoPage::parse(page.bytes, page.frames)?.config;
-                let kept = self.engine(config, state)?;
-                VideoCursor::begin(*self, kept, page.bytes.to_vec(), page.frames)?
-            }
-        };
         while cursor.next_frame() < range.start {
             cursor.advance(None)?;
         }

@@ -229,10 +229,12 @@ mod tests {
         let color = VideoColor::default();
         let conversion = Conversion::new(color);
         for width in [1_usize, 2, 63, 64, 65, 127, 200] {
-            let y: Vec<u8> = (0..width).map(|x| (x * 7 % 256) as u8).collect();
-            let u: Vec<u8> = (0..width.div_ceil(2))
-                .map(|x| (x * 31 % 256) as u8)
+            let y: Vec<u8> = (0..=255_u8)
+                .map(|x| x.wrapping_mul(7))
+                .take(width)
                 .collect();
+            let u = (0..=255_u8).map(|x| x.wrapping_mul(31));
+            let u: Vec<u8> = u.take(width.div_ceil(2)).collect();
             let v: Vec<u8> = u.iter().map(|u| u.wrapping_mul(3)).collect();
             let mut halved = vec![0; 3 * width];
             let row = Row {

@@ -195,16 +195,16 @@ impl Groups {
         let last = last.unwrap_or(point.sample);
         let begins = samples[point.sample].pts;
         let mut packets: Vec<PlannedPacket> = Vec::new();
-        for sample in point.sample..=last {
+        let candidates = samples.iter().enumerate();
+        for (sample, found) in candidates.take(last + 1).skip(point.sample) {
             // What is shown before the point needs packets before it.
-            if samples[sample].pts < begins {
+            if found.pts < begins {
                 continue;
             }
-            let pts = samples[sample].pts;
-            let rank = shown.binary_search(&(pts, u32::try_from(sample).unwrap_or(u32::MAX)));
+            let place = (found.pts, u32::try_from(sample).unwrap_or(u32::MAX));
             packets.push(PlannedPacket {
                 sample,
-                frame: rank.ok(),
+                frame: shown.binary_search(&place).ok(),
                 starts_group: sample == point.sample,
             });
         }
