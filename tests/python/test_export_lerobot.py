@@ -42,7 +42,7 @@ def frames_of(rows, name, expected):
 @pytest.mark.parametrize("version", EXPECTED)
 def test_pyarrow_reads_an_export_like_lerobots_own_file(version, to, tmp_path):
     kinograph.pack(FIXTURES / version, tmp_path / "d.kino")
-    exported = kinograph.export(tmp_path / "d.kino", tmp_path / "out", to=to)
+    exported = kinograph.export(tmp_path / "d.kino", tmp_path / "out", to=to, cameras="images")
     assert not any(defect.lost for defect in exported.defects)
     info = json.loads((tmp_path / "out/meta/info.json").read_text("utf-8"))
     for number, expected in enumerate(EXPECTED[version]["episodes"]):

@@ -2,7 +2,8 @@
 //!
 //! No header is compiled: only functions whose signature is the same in FFmpeg 4 to 8 are used, options are set by name,
 //! and of each struct only fields at the beginning, which have not moved in those versions. The one exception, the
-//! colour fields of `AVFrame`, is found by its documented defaults ([`Functions::color_offset`]).
+//! colour fields of `AVFrame`, is found by its documented defaults ([`Functions::color_offset`]); one field behind them is
+//! where each version has it.
 //!
 //! ```text
 //! AVFrame   data[8] @0 │ linesize[8] @64 │ … │ width @104 │ height @108 │ … │ format @116 │ … │ pts @136
@@ -194,6 +195,19 @@ impl Functions {
         unsafe { (self.avcodec_version)() }
     }
 
+    /// Where `AVFrame` has `decode_error_flags`: behind the colour fields, the chroma location, a timestamp, what older
+    /// versions have there, and a pointer.
+    fn errors_offset(&self) -> Option<usize> {
+        let older = match self.major() {
+            58..=60 => 2,
+            61 => 1,
+            62 => 0,
+            _ => return None,
+        };
+        let timestamp = (self.color_offset + 6 * size_of::<c_int>()).next_multiple_of(8);
+        Some(timestamp + 8 * (1 + older + 1))
+    }
+
     /// The major version of libavcodec.
     pub(crate) fn major(&self) -> u32 {
         self.raw_version() >> 16
@@ -360,7 +374,18 @@ impl<'f> Frame<'f> {
                 .cast::<[c_int; 5]>()
                 .read_unaligned()
         };
-        (flags & FLAG_CORRUPT != 0, range, matrix)
+        let is_damaged = flags & FLAG_CORRUPT != 0 || self.decode_errors() != 0;
+        (is_damaged, range, matrix)
+    }
+
+    /// `decode_error_flags`: what the decoder had to conceal; 0 in versions of FFmpeg whose `AVFrame` is not known here.
+    fn decode_errors(&self) -> c_int {
+        let Some(offset) = self.1.errors_offset() else {
+            return 0;
+        };
+        let start = self.0.as_ptr().cast::<u8>().cast_const();
+        // SAFETY: in these versions the field is at this place behind those that `find_color` found, inside the frame.
+        unsafe { start.add(offset).cast::<c_int>().read_unaligned() }
     }
 }
 
