@@ -382,7 +382,8 @@ mod tests {
                 continue;
             }
             // A mapping is a file that the user names, and may well be a pipe.
-            if path.ends_with("files.rs") || path.ends_with("mapping.rs") {
+            let may_open = ["files.rs", "mapping.rs", "tests.rs"];
+            if may_open.iter().any(|name| path.ends_with(name)) {
                 continue;
             }
             let text = fs::read_to_string(&path).unwrap();
