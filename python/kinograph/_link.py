@@ -42,7 +42,8 @@ def link(  # noqa: PLR0913 (each is a keyword of its own)
 
     Vectors, text, index and checksums are written to ``target``. The images are read from the recording's own files when
     they are needed, so these must stay as they are: a file that was moved, removed or changed is an error that names it.
-    JPEG files in ACT (ALOHA) HDF5 files and in tars, and images in uncompressed HDF5 datasets, can be linked;
+    Videos of LeRobot datasets, JPEG files in ACT (ALOHA) HDF5 files and in tars, and images in uncompressed HDF5 datasets
+    can be linked;
     ``docs/guide/link.md`` has the details.
 
     >>> import pathlib

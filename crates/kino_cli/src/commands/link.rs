@@ -21,7 +21,8 @@ use crate::progress::Progress;
 /// Make a dataset whose camera images stay in the recording's own files.
 ///
 /// Vectors, text, index and checksums are written to TARGET; images are read from the files of SOURCE, which must stay as
-/// they are. JPEG files in ACT (ALOHA) HDF5 files and in tars, and uncompressed HDF5 images, can be linked. Every image
+/// they are. Videos of LeRobot datasets, JPEG files in ACT (ALOHA) HDF5 files and in tars, and uncompressed HDF5 images can
+/// be linked. Every image
 /// is read and decoded once to check it, or none with --trust. `kinograph pack TARGET COPY` makes a copy that needs no
 /// other files.
 ///
