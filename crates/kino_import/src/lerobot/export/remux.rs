@@ -191,11 +191,11 @@ fn color(color: VideoColor) -> Option<Mp4Color> {
     })
 }
 
-/// A rate as a fraction: the one with the smallest denominator that is within a ten-millionth of it.
+/// A rate as a fraction: the one with the smallest denominator that is within a billionth of it.
 fn fraction(rate_hz: f64) -> (u32, u32) {
     let near = |denominator: &u32| {
         let numerator = (rate_hz * f64::from(*denominator)).round();
-        (numerator / f64::from(*denominator) - rate_hz).abs() <= rate_hz * 1e-7
+        (numerator / f64::from(*denominator) - rate_hz).abs() <= rate_hz * 1e-9
     };
     let denominator = (1..=MAX_DENOMINATOR).find(near).unwrap_or(1000);
     let numerator = crate::values::to_whole((rate_hz * f64::from(denominator)).round());
