@@ -105,7 +105,7 @@ pub(crate) fn preload(mut files: Vec<PathBuf>) {
         files.retain(|file| {
             // SAFETY: initialisers of FFmpeg's libraries, and of those that it uses, have no preconditions.
             let library = unsafe { Library::new(file) };
-            library.map(|library| Box::leak(Box::new(library))).is_err()
+            library.map(std::mem::forget).is_err()
         });
     }
 }
@@ -126,8 +126,6 @@ macro_rules! functions {
                 let shown = file.display();
                 // SAFETY: initialisers of FFmpeg's libraries have no preconditions.
                 let library = unsafe { Library::new(file) }.map_err(|error| format!("{shown}: {error}"))?;
-                // Never unloaded: what is looked up here is used until the process ends.
-                let library: &'static Library = Box::leak(Box::new(library));
                 let mut functions = Self {
                     $($name: {
                         let symbol = concat!(stringify!($name), "\0");
@@ -138,6 +136,8 @@ macro_rules! functions {
                     },)*
                     color_offset: 0,
                 };
+                // Never unloaded: what was looked up is used until the process ends.
+                std::mem::forget(library);
                 functions.color_offset = functions
                     .find_color()
                     .ok_or_else(|| format!("{shown} is of an unknown version of FFmpeg"))?;
