@@ -18,6 +18,7 @@
 //! allocated before it has been compared with what the caller expects.
 
 mod av1;
+mod bit_reader;
 mod bit_writer;
 mod bound;
 mod camera;
@@ -53,6 +54,7 @@ mod zstd_frame;
 mod testing;
 
 pub use av1::av1_simd;
+pub use bit_reader::BitReader;
 pub use bound::{AbsBound, Bound};
 pub use codec::{Codec, Decoder, Encoded, EncodedPage, Page, RunEncoder, Scope};
 pub use describe::{Description, Files, Guarantee, Parameter, Speed};

@@ -8,3 +8,13 @@
 pub(crate) fn vectorised<R>(work: impl FnOnce() -> R) -> R {
     pulp::Arch::new().dispatch(work)
 }
+
+/// The values from `start` on, zero-padded: the rest of a row as a whole block.
+#[inline(always)]
+pub(crate) fn part<const N: usize>(values: &[u8], start: usize) -> [u8; N] {
+    let mut part = [0; N];
+    let there = &values[start.min(values.len())..];
+    let len = there.len().min(N);
+    part[..len].copy_from_slice(&there[..len]);
+    part
+}

@@ -8,7 +8,7 @@
     clippy::unwrap_used,
     clippy::cast_possible_truncation,
     clippy::disallowed_methods,
-    reason = "in a test an unexpected error is a failure, and the numbers are small; nobody else moves these folders"
+    reason = "in a test an unexpected error is a failure, and the numbers are small; nothing else moves these folders"
 )]
 
 mod common;
@@ -368,7 +368,7 @@ fn trusted_pages_get_their_checksum_when_they_are_first_read() {
     let text = read(&dataset, 0, "camera").unwrap_err().to_string();
     assert!(text.contains("after it was first read"), "{text}");
     read(&dataset, 1, "camera").unwrap();
-    // Without the file of checksums nobody knows, and nothing else breaks.
+    // Without the file of checksums the change is not seen, and nothing else breaks.
     drop(dataset);
     fs::remove_dir_all(path.join("links")).unwrap();
     read(&Dataset::open(&path).unwrap(), 0, "camera").unwrap();

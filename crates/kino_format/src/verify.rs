@@ -39,7 +39,7 @@ impl Shard {
         let mut errors = Vec::new();
         // One map for all pages: a million damaged ones must not cost a million walks.
         let owners = LazyCell::new(|| Owners::new(&index, self.schema()));
-        // Linked pages are elsewhere: whoever can read files checks them.
+        // Linked pages are elsewhere: a caller that can read files checks them.
         for page in 0..index.linked_pages().start {
             let record = index.page(page);
             let (start, end) = (record.offset(), record.offset() + u64::from(record.len));

@@ -13,6 +13,7 @@
 
 use std::ops::Range;
 
+use crate::bit_reader::BitReader;
 use crate::error::{Result, corrupt};
 use crate::varint;
 
@@ -181,7 +182,7 @@ fn obu<'a>(rest: &mut &'a [u8]) -> Result<(u8, &'a [u8])> {
 
 /// Reads a sequence header (section 5.5 of the AV1 specification); `None` if it is not allowed in a page.
 fn sequence(payload: &[u8]) -> Option<Sequence> {
-    let mut bits = Bits { payload, next: 0 };
+    let mut bits = BitReader::new(payload);
     let profile = bits.take(3)?;
     // No still image or its reduced header, no timing, no display delay, one operating point without layers.
     bits.zeros(2 + 1 + 1 + 5 + 12)?;
@@ -222,7 +223,7 @@ fn sequence(payload: &[u8]) -> Option<Sequence> {
 }
 
 /// The color config of a sequence header: 8 bits, full range, grey, 4:2:0 or 4:4:4.
-fn channels(bits: &mut Bits<'_>, profile: u32) -> Option<Planes> {
+fn channels(bits: &mut BitReader<'_>, profile: u32) -> Option<Planes> {
     // Eight bits.
     bits.zeros(1)?;
     let is_grey = match profile {
@@ -260,31 +261,6 @@ const MATRIX_IDENTITY: u32 = 0;
 
 /// Unspecified.
 const MATRIX_UNKNOWN: u32 = 2;
-
-/// A bit reader, most significant bit of each byte first.
-struct Bits<'a> {
-    payload: &'a [u8],
-    next: usize,
-}
-
-impl Bits<'_> {
-    /// The next `count` bits, up to 32, as an integer.
-    fn take(&mut self, count: u32) -> Option<u32> {
-        let mut value = 0;
-        for _ in 0..count {
-            let byte = self.payload.get(self.next / 8)?;
-            let bit = byte >> (7 - self.next % 8) & 1;
-            value = value << 1 | u32::from(bit);
-            self.next += 1;
-        }
-        Some(value)
-    }
-
-    /// Skips `count` bits, which must all be zero.
-    fn zeros(&mut self, count: u32) -> Option<()> {
-        (self.take(count)? == 0).then_some(())
-    }
-}
 
 #[cfg(test)]
 mod tests {

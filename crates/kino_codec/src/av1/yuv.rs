@@ -14,7 +14,7 @@
 //! Every step fits 16 bits, so that even the oldest SIMD instructions handle eight pixels at a time, and every
 //! machine produces the same pixels. A 2 × 2 square shares one chroma value, the mean of the four.
 
-use crate::simd::vectorised;
+use crate::simd::{part, vectorised};
 
 /// The plane layout of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,16 +122,6 @@ fn block_of_full(y: &[u8; BLOCK], u: &[u8; BLOCK], v: &[u8; BLOCK]) -> Block {
         }
     }
     block
-}
-
-/// The values from `start` on, zero-padded.
-#[inline(always)]
-fn part<const N: usize>(values: &[u8], start: usize) -> [u8; N] {
-    let mut part = [0; N];
-    let there = &values[start.min(values.len())..];
-    let len = there.len().min(N);
-    part[..len].copy_from_slice(&there[..len]);
-    part
 }
 
 #[inline(always)]

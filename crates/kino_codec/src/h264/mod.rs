@@ -11,9 +11,8 @@
 //!
 //! Nothing that is read is trusted: numbers of all headers are compared with the standard's ranges first, a picture is
 //! never larger than the caller allows, and at most 16 references and 17 images are kept. What the checks cannot see is
-//! damage inside of a slice's data: it gives other pixels, or an error, so whoever stores packets needs a checksum.
+//! damage inside of a slice's data: it gives other pixels, or an error, so packets must be stored with a checksum.
 
-mod bits;
 mod order;
 mod parameters;
 mod slice;

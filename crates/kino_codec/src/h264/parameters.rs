@@ -1,8 +1,8 @@
 //! Parameter sets: what a stream says about itself before its first picture, as far as it decides whether the stream is
 //! decoded here, and what is needed to check slice headers. All numbers are within the ranges of the standard.
 
-use super::bits::Bits;
 use super::{Refusal, damaged, foreign};
+use crate::bit_reader::BitReader;
 
 /// Profiles whose parameter sets say more about pixels.
 const HIGH_PROFILES: [u32; 13] = [100, 110, 122, 244, 44, 83, 86, 118, 128, 138, 139, 134, 135];
@@ -17,9 +17,9 @@ const MAX_SIDE: u32 = 1024;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Sequence {
     pub(super) id: u32,
-    /// Bits of `frame_num`.
+    /// BitReader of `frame_num`.
     pub(super) frame_num_bits: u32,
-    /// Bits of the picture order count; 0 if pictures are shown in the order in which they are decoded.
+    /// BitReader of the picture order count; 0 if pictures are shown in the order in which they are decoded.
     pub(super) order_bits: u32,
     pub(super) width_in_mbs: u32,
     pub(super) height_in_mbs: u32,
@@ -50,7 +50,7 @@ const CUT_SHORT: &str = "a parameter set is cut short or out of range";
 
 /// Reads a sequence parameter set. Refuses one whose pictures are not decoded exactly as FFmpeg decodes them.
 pub(super) fn sequence(rbsp: &[u8]) -> Result<Sequence, Refusal> {
-    let bits = &mut Bits::new(rbsp);
+    let bits = &mut BitReader::new(rbsp);
     let id = sequence_start(bits).ok_or_else(|| damaged(CUT_SHORT))?;
     let (profile, id) = id;
     if HIGH_PROFILES.contains(&profile) {
@@ -70,10 +70,10 @@ pub(super) fn sequence(rbsp: &[u8]) -> Result<Sequence, Refusal> {
 }
 
 /// The profile and the number of the set.
-fn sequence_start(bits: &mut Bits<'_>) -> Option<(u32, u32)> {
-    let profile = bits.bits(8)?;
+fn sequence_start(bits: &mut BitReader<'_>) -> Option<(u32, u32)> {
+    let profile = bits.take(8)?;
     // Constraints, then the level.
-    bits.bits(16)?;
+    bits.take(16)?;
     Some((profile, bits.up_to(31)?))
 }
 
@@ -83,7 +83,7 @@ struct PixelFormat {
     is_lossless: bool,
 }
 
-fn pixels(bits: &mut Bits<'_>) -> Option<PixelFormat> {
+fn pixels(bits: &mut BitReader<'_>) -> Option<PixelFormat> {
     let chroma = bits.up_to(3)?;
     if chroma == 3 {
         bits.flag()?;
@@ -125,7 +125,7 @@ struct SequenceRest {
 }
 
 impl SequenceRest {
-    fn parse(bits: &mut Bits<'_>) -> Option<Self> {
+    fn parse(bits: &mut BitReader<'_>) -> Option<Self> {
         let frame_num_bits = 4 + bits.up_to(12)?;
         let order_type = bits.up_to(2)?;
         let order_bits = match order_type {
@@ -197,19 +197,18 @@ impl SequenceRest {
 }
 
 /// The fields of `pic_order_cnt_type` 1.
-fn skip_order_cycle(bits: &mut Bits<'_>) -> Option<()> {
-    const ANY: (i64, i64) = (i64::MIN, i64::MAX);
+fn skip_order_cycle(bits: &mut BitReader<'_>) -> Option<()> {
     bits.flag()?;
-    bits.signed(ANY.0, ANY.1)?;
-    bits.signed(ANY.0, ANY.1)?;
+    bits.signed()?;
+    bits.signed()?;
     for _ in 0..bits.up_to(255)? {
-        bits.signed(ANY.0, ANY.1)?;
+        bits.signed()?;
     }
     Some(())
 }
 
 /// Scaling matrices, if there are any: six of 16 numbers, then others of 64.
-fn skip_scaling(bits: &mut Bits<'_>, lists: usize) -> Option<()> {
+fn skip_scaling(bits: &mut BitReader<'_>, lists: usize) -> Option<()> {
     if !bits.flag()? {
         return Some(());
     }
@@ -220,7 +219,7 @@ fn skip_scaling(bits: &mut Bits<'_>, lists: usize) -> Option<()> {
         let (mut last, mut next) = (8, 8);
         for _ in 0..if list < 6 { 16 } else { 64 } {
             if next != 0 {
-                next = (last + bits.signed(-128, 127)?).rem_euclid(256);
+                next = (last + bits.signed_between(-128, 127)?).rem_euclid(256);
             }
             last = if next == 0 { last } else { next };
         }
@@ -230,7 +229,7 @@ fn skip_scaling(bits: &mut Bits<'_>, lists: usize) -> Option<()> {
 
 /// Reads a picture parameter set of a sequence.
 pub(super) fn picture(rbsp: &[u8], sequence: &Sequence) -> Result<Picture, Refusal> {
-    let bits = &mut Bits::new(rbsp);
+    let bits = &mut BitReader::new(rbsp);
     let start = || {
         let (id, of) = (bits.up_to(255)?, bits.up_to(31)?);
         let (is_cabac, has_bottom_order) = (bits.flag()?, bits.flag()?);
@@ -270,14 +269,14 @@ struct PictureRest {
     is_redundant: bool,
 }
 
-fn picture_rest(bits: &mut Bits<'_>) -> Option<PictureRest> {
+fn picture_rest(bits: &mut BitReader<'_>) -> Option<PictureRest> {
     let references = [bits.up_to(31)?, bits.up_to(31)?];
     let is_weighted = bits.flag()?;
-    let bipred = bits.bits(2).filter(|idc| *idc < 3)?;
-    let qp = 26 + bits.signed(-26, 25)?;
+    let bipred = bits.take(2).filter(|idc| *idc < 3)?;
+    let qp = 26 + bits.signed_between(-26, 25)?;
     // QP of switching slices, offset of chroma.
-    bits.signed(-26, 25)?;
-    bits.signed(-12, 12)?;
+    bits.signed_between(-26, 25)?;
+    bits.signed_between(-12, 12)?;
     let has_deblocking = bits.flag()?;
     // `constrained_intra_pred_flag`
     bits.flag()?;
@@ -285,7 +284,7 @@ fn picture_rest(bits: &mut Bits<'_>) -> Option<PictureRest> {
     if bits.has_more() {
         let has_8x8 = bits.flag()?;
         skip_scaling(bits, if has_8x8 { 8 } else { 6 })?;
-        bits.signed(-12, 12)?;
+        bits.signed_between(-12, 12)?;
     }
     Some(PictureRest {
         references,

@@ -1,9 +1,9 @@
 //! Slice headers: every number is compared with the range that the standard gives it before the decoder sees the slice.
 //! The decoder itself trusts many of them; a single header could make it fill the memory.
 
-use super::bits::Bits;
 use super::parameters::{Picture, Sequence};
 use super::{Refusal, damaged, foreign};
+use crate::bit_reader::BitReader;
 
 /// The kind of a slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub(super) fn check(
     pictures: &[Picture],
 ) -> Result<Slice, Refusal> {
     let out_of_range = || damaged(OUT_OF_RANGE);
-    let mut bits = Bits::new(stored.rbsp);
+    let mut bits = BitReader::new(stored.rbsp);
     let first_macroblock = bits.up_to(sequence.macroblocks() - 1);
     let first_macroblock = first_macroblock.ok_or_else(out_of_range)?;
     let kind = match bits.up_to(9).ok_or_else(out_of_range)? % 5 {
@@ -67,7 +67,7 @@ pub(super) fn check(
 }
 
 struct Header<'a> {
-    bits: Bits<'a>,
+    bits: BitReader<'a>,
     stored: Stored<'a>,
     sequence: &'a Sequence,
     picture: &'a Picture,
@@ -76,14 +76,14 @@ struct Header<'a> {
 
 impl Header<'_> {
     fn check(&mut self) -> Option<()> {
-        self.bits.bits(self.sequence.frame_num_bits)?;
+        self.bits.take(self.sequence.frame_num_bits)?;
         if self.stored.is_idr {
             self.bits.up_to(0xffff)?;
         }
         if self.sequence.order_bits > 0 {
-            self.bits.bits(self.sequence.order_bits)?;
+            self.bits.take(self.sequence.order_bits)?;
             if self.picture.has_bottom_order {
-                self.bits.signed(-0xffff, 0xffff)?;
+                self.bits.signed_between(-0xffff, 0xffff)?;
             }
         }
         if self.kind == Kind::B {
@@ -147,7 +147,7 @@ impl Header<'_> {
             for planes in [1, 2] {
                 if self.bits.flag()? {
                     for _ in 0..2 * planes {
-                        self.bits.signed(-128, 127)?;
+                        self.bits.signed_between(-128, 127)?;
                     }
                 }
             }
@@ -161,7 +161,7 @@ impl Header<'_> {
             return Some(());
         }
         if self.stored.is_idr {
-            self.bits.bits(2)?;
+            self.bits.take(2)?;
             return Some(());
         }
         if !self.bits.flag()? {
@@ -190,10 +190,10 @@ impl Header<'_> {
             self.bits.up_to(2)?;
         }
         let qp = self.picture.qp;
-        self.bits.signed(-qp, 51 - qp)?;
+        self.bits.signed_between(-qp, 51 - qp)?;
         if self.picture.has_deblocking && self.bits.up_to(2)? != 1 {
-            self.bits.signed(-6, 6)?;
-            self.bits.signed(-6, 6)?;
+            self.bits.signed_between(-6, 6)?;
+            self.bits.signed_between(-6, 6)?;
         }
         Some(())
     }

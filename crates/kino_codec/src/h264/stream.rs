@@ -4,10 +4,10 @@ use kino_ffmpeg::{ColorRange, Matrix};
 use rust_h264::decoder::{ChromaFormat, Decoder, Frame};
 use rust_h264::nal::{NalUnit, NalUnitType, parse_avcc, parse_avcc_config, parse_sps_info};
 
-use super::bits::Bits;
 use super::parameters::{self, Picture, Sequence};
 use super::slice::{self, Kind, Stored};
 use super::{Refusal, damaged, foreign};
+use crate::bit_reader::BitReader;
 
 /// Most slices of a picture: the decoder copies the picture for each.
 const MAX_SLICES: usize = 64;
@@ -213,7 +213,7 @@ fn is_recovery_point(rbsp: &[u8]) -> bool {
             return false;
         };
         if kind == RECOVERY_POINT {
-            return Bits::new(payload).unsigned() == Some(0);
+            return BitReader::new(payload).unsigned() == Some(0);
         }
         rest = after;
     }

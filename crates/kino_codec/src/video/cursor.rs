@@ -91,11 +91,6 @@ impl VideoCursor {
                 .is_ok_and(|page| begins(page) <= self.next_packet)
     }
 
-    /// The next frame.
-    pub(super) fn next_frame(&self) -> usize {
-        self.next_frame
-    }
-
     /// Whether there is another frame.
     pub(super) fn has_more(&self) -> bool {
         self.next_frame < self.frames
@@ -111,12 +106,26 @@ impl VideoCursor {
         if dest.len() != self.decoder.size.bytes() {
             return Err(buffer("the destination does not have the size of a frame"));
         }
-        self.advance(Some(dest))
+        self.read(self.next_frame, dest)
     }
 
-    /// Passes the next frame, and writes it to `dest` if there is one.
-    pub(super) fn advance(&mut self, mut dest: Option<&mut [u8]>) -> Result<()> {
-        let page = VideoPage::parse(&self.page, self.frames)?;
+    /// Passes all frames before `first`, and writes those from there on to `dest`, which has room for some.
+    pub(super) fn read(&mut self, first: usize, dest: &mut [u8]) -> Result<()> {
+        // Taken out, so that its table is parsed once for all frames.
+        let bytes = std::mem::take(&mut self.page);
+        let read = VideoPage::parse(&bytes, self.frames).and_then(|page| {
+            while self.next_frame < first {
+                self.advance(&page, None)?;
+            }
+            let mut frames = dest.chunks_exact_mut(self.decoder.size.bytes());
+            frames.try_for_each(|frame| self.advance(&page, Some(frame)))
+        });
+        self.page = bytes;
+        read
+    }
+
+    /// Passes the next frame of its page, and writes it to `dest` if there is one.
+    fn advance(&mut self, page: &VideoPage<'_>, mut dest: Option<&mut [u8]>) -> Result<()> {
         let conversion = Conversion::new(page.color);
         let (is_done, decoder, order) = (Cell::new(false), &self.decoder, &mut self.order);
         let mut put = |number: usize, picture: &Picture<'_>| {

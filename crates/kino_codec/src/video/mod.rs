@@ -306,10 +306,10 @@ impl Decoder for VideoDecoder {
         let mut state: Box<State> = scratch.take();
         let begun = state.begun.take();
         match begun.filter(|begun| begun.leads_to(self, page, &range)) {
-            Some(cursor) => self.decode_on(cursor, range, dest, &mut state)?,
+            Some(cursor) => Self::decode_on(cursor, range.start, dest, &mut state)?,
             None if range.start == 0 && range.end < page.frames => {
                 let cursor = self.begin(page, &mut state)?;
-                self.decode_on(cursor, range, dest, &mut state)?;
+                Self::decode_on(cursor, range.start, dest, &mut state)?;
             }
             None => self.decode_alone(page, range, dest, &mut state)?,
         }
@@ -328,18 +328,12 @@ impl VideoDecoder {
 
     /// Decodes frames, and keeps the decoder where it is for those after them.
     fn decode_on(
-        &self,
         mut cursor: VideoCursor,
-        range: Range<usize>,
+        first: usize,
         dest: &mut [u8],
         state: &mut State,
     ) -> Result<()> {
-        while cursor.next_frame() < range.start {
-            cursor.advance(None)?;
-        }
-        for frame in dest.chunks_exact_mut(self.size.bytes()) {
-            cursor.next(frame)?;
-        }
+        cursor.read(first, dest)?;
         if cursor.has_more() {
             state.begun = Some(cursor);
         } else {

@@ -7,11 +7,11 @@
 //!     B = clamp(luma + blue)               blue   = (8 U − 1024) × bu >> 16
 //! ```
 //!
-//! This is the arithmetic of FFmpeg's default conversion on x86 processors, so that a policy sees the pixels that
+//! This is the arithmetic of FFmpeg's default conversion on x86 CPUs, so that a policy sees the pixels that
 //! LeRobot, PyAV or torchcodec would show it. It rounds down three times and is up to 3 below the exact value, on average
 //! 1. A square (4:2:0) or pair (4:2:2) of pixels shares its chroma.
 
-use crate::simd::vectorised;
+use crate::simd::{part, vectorised};
 
 use super::color::{VideoColor, VideoMatrix};
 
@@ -165,16 +165,6 @@ fn put_block<const C: usize>(
         out[3 * idx + 1] = block[1][idx];
         out[3 * idx + 2] = block[2][idx];
     }
-}
-
-/// The values from `start` on, zero-padded.
-#[inline(always)]
-fn part<const N: usize>(values: &[u8], start: usize) -> [u8; N] {
-    let mut part = [0; N];
-    let there = &values[start.min(values.len())..];
-    let len = there.len().min(N);
-    part[..len].copy_from_slice(&there[..len]);
-    part
 }
 
 #[cfg(test)]

@@ -4,8 +4,8 @@
 //! links/<shard>.<slot>.crc   "KCRC" | u32 pages | u32 × pages checksums | 1 bit × pages: known | u32 crc of all before
 //! ```
 //!
-//! The file is a memory, not a part of the dataset: it is written when an episode is closed, by whoever could write, and
-//! whoever loses it only forgets what the pages were. A damaged file counts as none. Of two processes that fill it in,
+//! The file is a memory, not a part of the dataset: it is written when an episode is closed, if the folder is writable. If
+//! it is lost, only what the pages were is forgotten. A damaged file counts as none. Of two processes that fill it in,
 //! the first to know a page is right.
 
 use std::fs;
@@ -97,7 +97,7 @@ impl Drop for Checksums {
         };
         let state = unchecked.state.lock();
         if state.is_changed {
-            // Whoever may not write here only remembers less.
+            // A reader that may not write here only remembers less.
             let _ = write(unchecked, &state.known);
         }
     }

@@ -6,8 +6,10 @@
 //! av1C     81 │ profile, level │ depth, chroma │ 0 │ sequence header
 //! ```
 
+use kino_codec::BitReader;
+
 use super::VideoHeader;
-use super::bits::{Bits, byte};
+use super::bits::byte;
 use crate::mp4::av1_pixels;
 
 /// A message with more is refused.
@@ -137,7 +139,7 @@ fn take(bytes: &[u8]) -> Option<(Obu<'_>, &[u8])> {
 
 /// Whether a frame is a key frame, and whether it is shown.
 fn frame(payload: &[u8]) -> Option<(bool, bool)> {
-    let bits = &mut Bits::new(payload);
+    let bits = &mut BitReader::new(payload);
     // An earlier frame is shown again.
     if bits.flag()? {
         return Some((false, true));
@@ -192,7 +194,7 @@ impl Sequence {
 
 /// Reads a sequence header (section 5.5 of the AV1 specification) up to its colors.
 fn sequence(payload: &[u8]) -> Option<Sequence> {
-    let bits = &mut Bits::new(payload);
+    let bits = &mut BitReader::new(payload);
     let mut found = Sequence {
         profile: bits.take(3)?,
         ..Sequence::default()
@@ -209,7 +211,7 @@ fn sequence(payload: &[u8]) -> Option<Sequence> {
     found.width = bits.take(width_bits)? + 1;
     found.height = bits.take(height_bits)? + 1;
     if !found.is_still && bits.flag()? {
-        // Bits of frame numbers.
+        // BitReader of frame numbers.
         bits.take(4 + 3)?;
     }
     // 128 × 128 blocks, filtered intra, intra edges.
@@ -224,7 +226,7 @@ fn sequence(payload: &[u8]) -> Option<Sequence> {
 }
 
 /// Timing, and the first operating point.
-fn operating_points(bits: &mut Bits<'_>, found: &mut Sequence) -> Option<()> {
+fn operating_points(bits: &mut BitReader<'_>, found: &mut Sequence) -> Option<()> {
     let mut delay_bits = None;
     if bits.flag()? {
         // Units of time.
@@ -259,7 +261,7 @@ fn operating_points(bits: &mut Bits<'_>, found: &mut Sequence) -> Option<()> {
     Some(())
 }
 
-fn skip_tools(bits: &mut Bits<'_>) -> Option<()> {
+fn skip_tools(bits: &mut BitReader<'_>) -> Option<()> {
     // Inter-intra, masks, warps, dual filters.
     bits.take(4)?;
     let has_order = bits.flag()?;
@@ -278,7 +280,7 @@ fn skip_tools(bits: &mut Bits<'_>) -> Option<()> {
 }
 
 /// Reads the color config.
-fn color(bits: &mut Bits<'_>, profile: u32) -> Option<Color> {
+fn color(bits: &mut BitReader<'_>, profile: u32) -> Option<Color> {
     const UNSPECIFIED: (u32, u32, u32) = (2, 2, 2);
     const SRGB: (u32, u32, u32) = (1, 13, 0);
     let mut found = Color {

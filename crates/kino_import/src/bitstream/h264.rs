@@ -5,7 +5,8 @@
 //!                                                                    each after a u16 length   not in older profiles
 //! ```
 
-use super::bits::Bits;
+use kino_codec::BitReader;
+
 use super::nal::{put_sets, take_sets, unescape};
 use super::{Count, Slice, VideoHeader};
 use crate::mp4::h264_pixels;
@@ -32,7 +33,7 @@ struct Sequence {
     has_separate_planes: bool,
     frame_num_bits: u32,
     may_skip_numbers: bool,
-    /// Bits of the picture order count; 0 if it is not of type 0.
+    /// BitReader of the picture order count; 0 if it is not of type 0.
     order_bits: u32,
     is_progressive: bool,
     height: u32,
@@ -102,7 +103,7 @@ impl Sets {
     pub(super) fn slice(&self, slice: &[u8]) -> Option<Slice> {
         let bytes = unescape(slice, SLICE_BYTES);
         let (&first, rest) = bytes.split_first()?;
-        let bits = &mut Bits::new(rest);
+        let bits = &mut BitReader::new(rest);
         // The first macroblock, and the type of the slice.
         bits.unsigned()?;
         bits.up_to(9)?;
@@ -112,7 +113,7 @@ impl Sets {
         if sequence.has_separate_planes {
             bits.skip(2)?;
         }
-        let count = |bits: &mut Bits<'_>, len: u32| {
+        let count = |bits: &mut BitReader<'_>, len: u32| {
             let value = bits.take(len)?;
             Some(Count { value, bits: len })
         };
@@ -147,13 +148,13 @@ impl Sets {
 /// Reads a picture parameter set: its number, and its sequence's.
 fn picture(set: &[u8]) -> Option<(u32, u32)> {
     let bytes = unescape(set.get(1..)?, SLICE_BYTES);
-    let bits = &mut Bits::new(&bytes);
+    let bits = &mut BitReader::new(&bytes);
     Some((bits.up_to(255)?, bits.up_to(31)?))
 }
 
 fn sequence(set: &[u8]) -> Option<Sequence> {
     let bytes = unescape(set.get(1..)?, usize::from(u16::MAX));
-    let bits = &mut Bits::new(&bytes);
+    let bits = &mut BitReader::new(&bytes);
     let profile = bits.take(8)?;
     // Constraints, then the level.
     bits.take(16)?;
@@ -185,7 +186,7 @@ fn sequence(set: &[u8]) -> Option<Sequence> {
 
 impl Sequence {
     /// Reads the size: whole macroblocks, less what is cropped.
-    fn size(&mut self, bits: &mut Bits<'_>) -> Option<()> {
+    fn size(&mut self, bits: &mut BitReader<'_>) -> Option<()> {
         let (width, height) = (16 * (1 + bits.up_to(4096)?), 16 * (1 + bits.up_to(4096)?));
         self.is_progressive = bits.flag()?;
         if !self.is_progressive {
@@ -214,7 +215,7 @@ impl Sequence {
 }
 
 /// The fields of `pic_order_cnt_type` 1.
-fn skip_order_cycle(bits: &mut Bits<'_>) -> Option<()> {
+fn skip_order_cycle(bits: &mut BitReader<'_>) -> Option<()> {
     bits.flag()?;
     bits.signed()?;
     bits.signed()?;
@@ -225,7 +226,7 @@ fn skip_order_cycle(bits: &mut Bits<'_>) -> Option<()> {
 }
 
 /// Scaling matrices, if there are any: six of 16 numbers, then others of 64.
-fn skip_scaling(bits: &mut Bits<'_>, lists: usize) -> Option<()> {
+fn skip_scaling(bits: &mut BitReader<'_>, lists: usize) -> Option<()> {
     if !bits.flag()? {
         return Some(());
     }

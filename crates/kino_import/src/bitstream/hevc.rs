@@ -5,7 +5,9 @@
 //! array = kind │ u16 count │ sets, each after a u16 length
 //! ```
 
-use super::bits::{Bits, byte};
+use kino_codec::BitReader;
+
+use super::bits::byte;
 use super::nal::{put_sets, take_sets, unescape};
 use super::{Count, Slice, VideoHeader};
 use crate::mp4::hevc_pixels;
@@ -134,7 +136,7 @@ impl Sets {
     pub(super) fn slice(&self, slice: &[u8]) -> Option<Slice> {
         let slice = unescape(slice, SLICE_BYTES);
         let kind = slice.first()? >> 1 & 0x3f;
-        let bits = &mut Bits::new(slice.get(HEAD_BYTES..)?);
+        let bits = &mut BitReader::new(slice.get(HEAD_BYTES..)?);
         // The first slice of its image.
         bits.flag().filter(|is_first| *is_first)?;
         if (16..=23).contains(&kind) {
@@ -179,7 +181,7 @@ pub(super) fn begins_image(slice: &[u8]) -> bool {
 
 fn picture(set: &[u8]) -> Option<Picture> {
     let bytes = unescape(set.get(HEAD_BYTES..)?, SLICE_BYTES);
-    let bits = &mut Bits::new(&bytes);
+    let bits = &mut BitReader::new(&bytes);
     let (id, sequence) = (bits.up_to(63)?, bits.up_to(15)?);
     // Whether slices may depend on others.
     bits.flag()?;
@@ -193,7 +195,7 @@ fn picture(set: &[u8]) -> Option<Picture> {
 
 fn sequence(set: &[u8]) -> Option<Sequence> {
     let bytes = unescape(set.get(HEAD_BYTES..)?, usize::from(u16::MAX));
-    let bits = &mut Bits::new(&bytes);
+    let bits = &mut BitReader::new(&bytes);
     // The video parameter set.
     bits.take(4)?;
     let sub_layers = bits.take(3)?;
@@ -230,7 +232,7 @@ fn sequence(set: &[u8]) -> Option<Sequence> {
 }
 
 /// Profiles and levels of the layers below the last.
-fn skip_sub_layers(bits: &mut Bits<'_>, count: u32) -> Option<()> {
+fn skip_sub_layers(bits: &mut BitReader<'_>, count: u32) -> Option<()> {
     let mut present = Vec::new();
     for _ in 0..count {
         present.push((bits.flag()?, bits.flag()?));

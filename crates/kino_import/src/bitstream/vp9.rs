@@ -4,8 +4,9 @@
 //! superframe = frames … │ marker │ sizes │ marker        marker: 110, bytes per size − 1, frames − 1
 //! ```
 
+use kino_codec::BitReader;
+
 use super::VideoHeader;
-use super::bits::Bits;
 use crate::mp4::{Mp4Chroma, Mp4Pixels};
 
 const SYNC_CODE: u32 = 0x49_83_42;
@@ -70,7 +71,7 @@ fn sizes(message: &[u8]) -> Option<Vec<usize>> {
 
 /// Reads the start of an uncompressed header (section 6.2 of the VP9 specification).
 fn frame(bytes: &[u8]) -> Option<Frame> {
-    let bits = &mut Bits::new(bytes);
+    let bits = &mut BitReader::new(bytes);
     bits.take(2).filter(|marker| *marker == 2)?;
     let profile = bits.take(1)? | bits.take(1)? << 1;
     if profile == 3 {
@@ -95,7 +96,7 @@ fn frame(bytes: &[u8]) -> Option<Frame> {
     Some(Frame { is_shown, header })
 }
 
-fn header(bits: &mut Bits<'_>, profile: u32) -> Option<VideoHeader> {
+fn header(bits: &mut BitReader<'_>, profile: u32) -> Option<VideoHeader> {
     bits.take(24).filter(|code| *code == SYNC_CODE)?;
     let bit_depth = match profile {
         0 | 1 => 8,

@@ -13,7 +13,7 @@ use crate::files::{self, ReadingPath, cannot_read};
 use crate::link::LinkOptions;
 use crate::source_file::SourceFile;
 
-/// One file, behind a lock of its own: it is hashed by whoever needs it first, and only others that need it wait.
+/// One file, behind a lock of its own: the first thread that needs it hashes it, and only others that need it wait.
 type Entry = Arc<Mutex<Option<Arc<LinkedFile>>>>;
 
 /// The files that pages are linked to.

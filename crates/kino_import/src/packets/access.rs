@@ -13,8 +13,9 @@ use kino_codec::VideoCoding;
 
 use crate::mp4::{Mp4Sample, Mp4Track};
 
-/// At most this much of a packet is read to find its first picture: parameter sets and messages come before it.
-const LOOKED_AT: u64 = 64 << 10;
+/// This much of a packet is read to find its first picture, and the second number where parameter sets and messages come
+/// before it. A file may have a key frame every second frame: more would be to read all of it.
+const LOOKED_AT: [u64; 2] = [256, 64 << 10];
 
 /// The positions, in decode order, of packets at which decoding can begin.
 pub(super) fn access_points(
@@ -33,11 +34,19 @@ pub(super) fn access_points(
     let mut found = Vec::new();
     let mut start = Vec::new();
     for (position, sample) in keys(track) {
-        start.clear();
-        file.seek(SeekFrom::Start(sample.offset))?;
-        let len = u64::from(sample.size).min(LOOKED_AT);
-        (&mut *file).take(len).read_to_end(&mut start)?;
-        if is_point(&start) == Some(true) {
+        let mut is_found = None;
+        for most in LOOKED_AT {
+            start.clear();
+            file.seek(SeekFrom::Start(sample.offset))?;
+            (&mut *file)
+                .take(most.min(sample.size.into()))
+                .read_to_end(&mut start)?;
+            is_found = is_point(&start);
+            if is_found.is_some() {
+                break;
+            }
+        }
+        if is_found == Some(true) {
             found.push(position);
         }
     }
@@ -72,7 +81,7 @@ fn first_picture(packet: &[u8], length_bytes: usize, coding: VideoCoding) -> Opt
     }
 }
 
-/// Whether decoding can begin with the NAL unit that has this first byte; `None` if it is no picture.
+/// Whether decoding can begin with the NAL unit that has this first byte; `None` if it does not begin a picture.
 pub(crate) fn starts_group(coding: VideoCoding, byte: u8) -> Option<bool> {
     match coding {
         VideoCoding::H264 => h264(byte),
@@ -81,7 +90,7 @@ pub(crate) fn starts_group(coding: VideoCoding, byte: u8) -> Option<bool> {
     }
 }
 
-/// Whether the first byte of an H.264 NAL unit begins an IDR picture; `None` if it is no picture.
+/// Whether the first byte of an H.264 NAL unit begins an IDR picture; `None` if it does not begin a picture.
 fn h264(byte: u8) -> Option<bool> {
     match byte & 0x1f {
         5 => Some(true),
@@ -90,7 +99,7 @@ fn h264(byte: u8) -> Option<bool> {
     }
 }
 
-/// Whether the first byte of an HEVC NAL unit begins an IDR, BLA or CRA picture; `None` if it is no picture.
+/// Whether the first byte of an HEVC NAL unit begins an IDR, BLA or CRA picture; `None` if it does not begin a picture.
 fn hevc(byte: u8) -> Option<bool> {
     match byte >> 1 & 0x3f {
         16..=21 => Some(true),
