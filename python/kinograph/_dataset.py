@@ -368,6 +368,8 @@ class StreamSummary:
     psnr_db: float | None
     #: Bytes of its pages that are linked instead of stored.
     linked_bytes: int
+    #: The libraries outside Kinograph that encoded it, with their versions.
+    encoders: tuple[str, ...]
 
     @property
     def ratio(self) -> float:
@@ -378,7 +380,7 @@ class StreamSummary:
     def _from_json(cls, stream: dict[str, Any]) -> StreamSummary:
         fields = {field.name: stream[field.name] for field in dataclasses.fields(cls)}
         fields |= {"dtype": to_dtype(stream["dtype"])}
-        fields |= {"shape": tuple(stream["shape"]), "codecs": tuple(stream["codecs"])}
+        fields |= {name: tuple(stream[name]) for name in ("shape", "codecs", "encoders")}
         return cls(**fields)
 
 

@@ -95,6 +95,11 @@ pub trait Codec: Debug + Send + Sync {
         Ok(())
     }
 
+    /// The library outside this crate that makes new pages, with its version: other versions may make other bytes.
+    fn encoder(&self) -> Option<String> {
+        None
+    }
+
     /// Fails if this process cannot decode pages of such frames, because of a library that is missing.
     fn check_decoder(&self, _frame: &FrameType) -> Result<()> {
         Ok(())

@@ -52,6 +52,11 @@ pub(crate) trait PageCodec: Debug + Send + Sync + Sized + 'static {
         Ok(())
     }
 
+    /// The library outside this crate that encodes; see [`Codec::encoder`].
+    fn encoder(&self) -> Option<String> {
+        None
+    }
+
     /// The decoder of such frames; an error if the codec cannot store them.
     fn decoder(&self, frame: &FrameType) -> Result<Self::Decoder>;
 
@@ -100,6 +105,10 @@ impl<C: PageCodec> Codec for Pages<C> {
 
     fn check_encoder(&self) -> Result<()> {
         self.codec.check_encoder()
+    }
+
+    fn encoder(&self) -> Option<String> {
+        self.codec.encoder()
     }
 
     fn encode(

@@ -103,6 +103,7 @@ impl Assembler {
             pages.linked.push(page);
         }
         pages.error.merge(packed.error);
+        pages.encoder = packed.encoder.or(pages.encoder.take());
         pages.encode_time += packed.encode_time;
         pages.decode_time += packed.decode_time;
         match (&mut pages.stats, packed.stats) {

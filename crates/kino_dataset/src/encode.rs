@@ -175,6 +175,8 @@ pub(crate) struct Packed {
     pub(crate) linked: Vec<LinkedPage>,
     pub(crate) stats: Option<StatsPart>,
     pub(crate) error: Distortion,
+    /// The library that made the pages, if it is not part of Kinograph.
+    pub(crate) encoder: Option<String>,
     pub(crate) encode_time: Duration,
     pub(crate) decode_time: Duration,
 }
@@ -238,6 +240,7 @@ fn pack_with(block: &Block, scratch: &mut Scratch) -> Result<Packed, CodecError>
         linked: Vec::new(),
         stats: None,
         error: Distortion::default(),
+        encoder: block.codec.encoder(),
         encode_time,
         decode_time: Duration::ZERO,
     };

@@ -104,6 +104,9 @@ pub struct StreamSummary {
     /// Bytes of its pages that are not in the dataset but in linked files.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub linked_bytes: u64,
+    /// The libraries outside Kinograph that encoded it, with their versions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub encoders: Vec<String>,
 }
 
 impl StreamSummary {
@@ -412,6 +415,7 @@ mod tests {
             stored_values: 14,
             protected_frames: 0,
             linked_bytes: 0,
+            encoders: vec!["libsvtav1, libavcodec 62.28.102".to_owned()],
         });
         manifest
     }

@@ -278,6 +278,7 @@ impl Packed {
             linked: Vec::new(),
             stats: None,
             error: Distortion::default(),
+            encoder: None,
             encode_time: Duration::ZERO,
             decode_time: Duration::ZERO,
         }

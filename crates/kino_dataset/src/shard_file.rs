@@ -75,6 +75,7 @@ pub(crate) struct RunPages {
     pub(crate) linked: Vec<LinkedPage>,
     pub(crate) error: Distortion,
     pub(crate) stats: Option<StatsPart>,
+    pub(crate) encoder: Option<String>,
     pub(crate) encode_time: Duration,
     pub(crate) decode_time: Duration,
 }
@@ -91,6 +92,7 @@ impl Default for RunPages {
             linked: Vec::new(),
             error: Distortion::default(),
             stats: None,
+            encoder: None,
             encode_time: Duration::ZERO,
             decode_time: Duration::ZERO,
         }
@@ -302,6 +304,7 @@ impl ShardFile {
             used.encode_time += pages.encode_time;
             used.decode_time += pages.decode_time;
             used.protected_frames += stream.protected_frames;
+            used.add_encoders(pages.encoder);
             used.trial = used.trial.take().or_else(|| stream.trial.clone());
         });
         if let Some(stats) = pages.stats {

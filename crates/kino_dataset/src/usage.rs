@@ -43,6 +43,9 @@ pub struct StreamUsage {
     /// Bytes of its pages that are linked instead of stored.
     #[serde(default)]
     pub linked_bytes: u64,
+    /// The libraries outside Kinograph that encoded it, with their versions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub encoders: Vec<String>,
     /// Time spent encoding, over all threads.
     pub encode_time: Duration,
     /// Time spent decoding for verification, over all threads.
@@ -65,6 +68,7 @@ impl StreamUsage {
             stored_values: 0,
             protected_frames: 0,
             linked_bytes: 0,
+            encoders: Vec::new(),
             encode_time: Duration::ZERO,
             decode_time: Duration::ZERO,
             trial: None,
@@ -87,6 +91,11 @@ impl StreamUsage {
         psnr_db(self.sum_squared_error, self.stored_values).filter(|_| is_image)
     }
 
+    /// Adds the libraries that are not known yet.
+    pub(crate) fn add_encoders(&mut self, encoders: impl IntoIterator<Item = String>) {
+        add_new(&mut self.encoders, encoders);
+    }
+
     fn merge(&mut self, other: &Self) {
         self.episodes = self.episodes.saturating_add(other.episodes);
         self.frames = self.frames.saturating_add(other.frames);
@@ -97,6 +106,7 @@ impl StreamUsage {
         self.stored_values = self.stored_values.saturating_add(other.stored_values);
         self.protected_frames = self.protected_frames.saturating_add(other.protected_frames);
         self.linked_bytes = self.linked_bytes.saturating_add(other.linked_bytes);
+        self.add_encoders(other.encoders.iter().cloned());
         self.encode_time += other.encode_time;
         self.decode_time += other.decode_time;
         self.trial = self.trial.take().or_else(|| other.trial.clone());
@@ -181,13 +191,13 @@ impl StreamSummary {
             stored_values: 0,
             protected_frames: 0,
             linked_bytes: 0,
+            encoders: Vec::new(),
         }
     }
 
     fn add(&mut self, usage: &StreamUsage) {
-        if !self.codecs.contains(&usage.schema.codec) {
-            self.codecs.push(usage.schema.codec.clone());
-        }
+        add_new(&mut self.codecs, [usage.schema.codec.clone()]);
+        add_new(&mut self.encoders, usage.encoders.iter().cloned());
         self.episodes = self.episodes.saturating_add(usage.episodes);
         self.frames = self.frames.saturating_add(usage.frames);
         self.raw_bytes = self.raw_bytes.saturating_add(usage.raw_bytes);
@@ -197,6 +207,14 @@ impl StreamSummary {
         self.stored_values = self.stored_values.saturating_add(usage.stored_values);
         self.protected_frames = self.protected_frames.saturating_add(usage.protected_frames);
         self.linked_bytes = self.linked_bytes.saturating_add(usage.linked_bytes);
+    }
+}
+
+fn add_new(known: &mut Vec<String>, more: impl IntoIterator<Item = String>) {
+    for name in more {
+        if !known.contains(&name) {
+            known.push(name);
+        }
     }
 }
 

@@ -260,6 +260,7 @@ fn to_json(args: &Args, dataset: &Dataset) -> Result<Value> {
             "psnr_db": stream.psnr_db(),
             "protected_frames": stream.protected_frames,
             "linked_bytes": stream.linked_bytes,
+            "encoders": stream.encoders,
         })
     });
     let mut value = json!({

@@ -56,6 +56,12 @@ pub(super) fn check_encoder() -> Result<()> {
     })
 }
 
+/// The encoder and the version of the library that calls it.
+pub(super) fn encoder_name() -> Option<String> {
+    let version = kino_ffmpeg::version().ok()?;
+    Some(format!("{ENCODER}, libavcodec {version}"))
+}
+
 impl Group<'_> {
     /// The first `count` frames, if that is a group in which frames are predicted from each other.
     pub(super) fn head(&self, count: usize) -> Option<Self> {

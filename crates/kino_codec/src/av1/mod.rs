@@ -198,6 +198,10 @@ impl PageCodec for Av1 {
         self.group.min(most)
     }
 
+    fn encoder(&self) -> Option<String> {
+        encode::encoder_name()
+    }
+
     fn check_encoder(&self) -> Result<()> {
         if self.planes == Planes::Full {
             let what = "SVT-AV1 encodes only `sub=420`; for full chroma use `jpeg:q=95,sub=444`";

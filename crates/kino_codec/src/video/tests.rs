@@ -172,3 +172,72 @@ fn frames_that_no_video_has_are_refused() {
     assert_eq!(coding, Some(VideoCoding::Hevc));
     assert_eq!(VideoCoding::of_codec("av1:q=3"), None);
 }
+
+/// All planes of the frames of a page, in the order in which they are shown.
+fn planes(mut engine: Engine, page: &VideoPage<'_>, size: Size) -> Vec<u8> {
+    let mut all = Vec::new();
+    let mut put = |_: usize, picture: &Picture<'_>| {
+        assert_eq!((picture.height, picture.width), (size.height, size.width));
+        let (height, width) = (size.height, size.width);
+        let chroma = match picture.layout {
+            Layout::Gray => (0, 0),
+            Layout::Yuv420 => (height.div_ceil(2), width.div_ceil(2)),
+            Layout::Yuv422 => (height, width.div_ceil(2)),
+            Layout::Yuv444 => (height, width),
+        };
+        for (plane, (rows, columns)) in [(height, width), chroma, chroma].into_iter().enumerate() {
+            (0..rows).for_each(|y| all.extend_from_slice(picture.row(plane, y, columns)));
+        }
+        Ok(())
+    };
+    engine.decode(page.config, &page.packets, &mut put).unwrap();
+    all
+}
+
+/// Every page of AV1 in `tests/golden`; to compare other videos, make such files of them.
+#[test]
+fn the_planes_are_those_of_ffmpegs_decoder() {
+    let name = VideoCoding::Av1.ffmpeg_decoder();
+    if !kino_ffmpeg::has_decoder(name) {
+        println!("skipped: there is no FFmpeg with {name}; set KINOGRAPH_FFMPEG to its folder");
+        return;
+    }
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden");
+    let (mut files, mut bytes) = (0, 0);
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if !path.to_string_lossy().contains("video-av1") {
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).unwrap();
+        let field = |name: &str| {
+            text.lines()
+                .find_map(|line| line.strip_prefix(name))
+                .unwrap()
+        };
+        let shape: Vec<usize> = field("shape ")
+            .split(',')
+            .map(|side| side.parse().unwrap())
+            .collect();
+        let size = Size::new(&FrameType::values(Dtype::U8, &shape).unwrap()).unwrap();
+        let (frames, page) = field("page ").split_once(' ').unwrap();
+        let page = from_hex(page);
+        let page = VideoPage::parse(&page, frames.parse().unwrap()).unwrap();
+        let ours = planes(
+            Engine::new(VideoCoding::Av1, page.config, size).unwrap(),
+            &page,
+            size,
+        );
+        let pixels = (size.height * size.width) as u64 * 4;
+        let ffmpeg = kino_ffmpeg::Decoder::new(name, page.config, pixels).unwrap();
+        assert!(
+            ours == planes(Engine::Ffmpeg(ffmpeg), &page, size),
+            "{}",
+            path.display()
+        );
+        assert!(!ours.is_empty());
+        (files, bytes) = (files + 1, bytes + ours.len());
+    }
+    assert!(files > 0);
+    println!("{files} pages, {bytes} bytes of planes");
+}
