@@ -50,6 +50,7 @@ from kinograph._link import link
 from kinograph._loader_options import Images
 from kinograph._order import Order, Source
 from kinograph._pack import pack
+from kinograph._plan import PlanChoice, plan
 from kinograph._profile import Profile, profile
 from kinograph._samples import Samples, Window
 from kinograph._shuffle import Shuffle
@@ -73,6 +74,7 @@ __all__ = [
     "LengthOrder",
     "NotFoundError",
     "Order",
+    "PlanChoice",
     "Profile",
     "Samples",
     "Shuffle",
@@ -89,6 +91,7 @@ __all__ = [
     "link",
     "open",
     "pack",
+    "plan",
     "profile",
     "verify",
 ]

@@ -30,7 +30,14 @@ __all__ = [
     "lerobot_request",
     "loader_options",
     "pack",
+    "pack_sample",
     "parse_bytes",
+    "plan",
+    "plan_html",
+    "plan_text",
+    "plan_toml",
+    "plan_verify",
+    "plan_what_if",
     "report_html",
     "robomimic_request",
     "run_cli",
@@ -211,6 +218,28 @@ def doctor(
 ) -> str: ...
 def doctor_html(found: str) -> str: ...
 def doctor_text(found: str) -> str: ...
+
+_Whole: TypeAlias = tuple[str, int, int, dict[str, int]]
+
+def pack_sample(
+    source: str | PathLike[str], target: str | PathLike[str], max_bytes: int, plan: str
+) -> _Whole: ...
+def plan(
+    order: Order,
+    windows: list[list[Samples]],
+    options: str,
+    how: PlanArgs,
+) -> str: ...
+def plan_html(found: str, is_page: bool) -> str: ...
+def plan_text(found: str) -> str: ...
+def plan_toml(found: str, number: int) -> str: ...
+def plan_verify(
+    order: Order,
+    windows: list[list[Samples]],
+    options: str,
+    how: VerifyArgs,
+) -> str: ...
+def plan_what_if(found: str, how: PlanArgs) -> str: ...
 def lerobot_request(dataset: Dataset, options: str) -> str: ...
 def robomimic_request(dataset: Dataset, options: str) -> str: ...
 def add_ffmpeg_folder(folder: str | PathLike[str]) -> None: ...
@@ -240,6 +269,26 @@ class DoctorArgs(TypedDict):
     step: float | Callable[[dict[str, Any]], object]
     target: float
     seconds: float
+
+@type_check_only
+class PlanArgs(TypedDict):
+    step_s: float
+    ranks: int
+    cores: int | None
+    host_memory: int | None
+    storage: str | None
+    bounds: str
+    max_bytes: int | None
+    max_pack_s: float | None
+    hours: float | None
+    gpu_price: float | None
+    seconds: float
+    whole: _Whole | None
+
+@type_check_only
+class VerifyArgs(TypedDict):
+    found: str
+    plan: int
 
 @type_check_only
 class PackArgs(TypedDict):

@@ -3,6 +3,7 @@
 //! ```text
 //! doctor/      a loader and a step → verdict, evidence, changes           diagnose, Diagnosis
 //! bench/       costs on this machine, and comparing two results        bench_loader, bench_au, bench_storage, compare
+//! planner/     data, storage, machine, step → the codec of every stream   choose_plan, Planned
 //! report.rs    what a loader and a training loop did → a report           Measured
 //! html/        data → one HTML report with tables and plots
 //! workload.rs  what a training loop requests, in a short form             Workload
@@ -14,6 +15,7 @@ mod doctor;
 mod error;
 mod html;
 mod machine;
+mod planner;
 mod report;
 mod workload;
 
@@ -22,5 +24,10 @@ pub use bench::{
 };
 pub use doctor::{Cause, Diagnosis, DoctorOptions, Emulated, Host, Remedy, Subject, diagnose};
 pub use error::{AdvisorError, Result};
+pub use planner::{
+    Answers, CandidatePlan, CodecOption, HostNeeds, Limits, LoaderCost, Measurements, MemoryFit,
+    Planned, PlannerOptions, Prediction, Question, StorageCost, StreamOptions, Verified, Whole,
+    choose_plan,
+};
 pub use report::Measured;
 pub use workload::Workload;

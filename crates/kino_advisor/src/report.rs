@@ -95,6 +95,11 @@ pub struct Measured {
 }
 
 impl Measured {
+    /// The median time of a step without waiting, if any step was timed.
+    pub fn step_s(&self) -> Option<f64> {
+        Some(self.training.compute.p50_s).filter(|&seconds| seconds > 0.0)
+    }
+
     /// The HTML report as a file.
     pub fn to_html(&self) -> String {
         self.html_report().to_html()

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use clap::{Parser, Subcommand};
 use kino_import::Videos;
 
-use commands::{bench, cat, doctor, export, gc, info, link, pack, verify};
+use commands::{bench, cat, doctor, export, gc, info, link, pack, plan, verify};
 
 /// The outcome of a command, which becomes its exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +56,7 @@ enum Command {
     /// Measure codecs, loaders and storage on this machine
     Bench(bench::Args),
     Doctor(doctor::Args),
+    Plan(plan::Args),
 }
 
 /// The version, with a note if this build is slow.
@@ -92,6 +93,7 @@ pub fn run(args: Vec<OsString>, videos: Option<Arc<dyn Videos>>) -> u8 {
         Command::Gc(args) => gc::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Plan(args) => plan::run(&args, videos),
     };
     match result {
         Ok(Outcome::Done) => 0,

@@ -14,32 +14,45 @@ use crate::open_args::RootArg;
 /// Samples per batch if nothing is given.
 const BATCH_SIZE: u64 = 64;
 
-/// What a training loop asks for.
+/// A dataset, and what a training loop asks for.
 #[derive(Debug, clap::Args)]
 pub(crate) struct LoadArgs {
     /// The dataset's folder
     pub(crate) dataset: PathBuf,
-    /// Frames of a stream, counted from its frame at the anchor, end not included: wrist=-9:1. May be repeated. Without
-    /// it, every stream's frame at the anchor
-    #[arg(long, value_name = "STREAM=FROM:TO", value_parser = window)]
-    window: Vec<(String, Range<i32>)>,
+    #[command(flatten)]
+    workload: WorkloadArgs,
     #[command(flatten)]
     root: RootArg,
-    #[command(flatten)]
-    options: OptionArgs,
 }
 
 impl LoadArgs {
     /// The loader that is asked for.
     pub(crate) fn subject(&self) -> Result<Subject> {
         let dataset = self.root.open(&self.dataset, None)?;
-        let workload = Workload {
+        Ok(self.workload.read()?.subject(&dataset)?)
+    }
+}
+
+/// What a training loop asks for.
+#[derive(Debug, clap::Args)]
+pub(crate) struct WorkloadArgs {
+    /// Frames of a stream, counted from its frame at the anchor, end not included: wrist=-9:1. May be repeated. Without
+    /// it, every stream's frame at the anchor
+    #[arg(long, value_name = "STREAM=FROM:TO", value_parser = window)]
+    window: Vec<(String, Range<i32>)>,
+    #[command(flatten)]
+    options: OptionArgs,
+}
+
+impl WorkloadArgs {
+    /// The workload that is asked for.
+    pub(crate) fn read(&self) -> Result<Workload> {
+        Ok(Workload {
             windows: self.window.clone(),
             order: self.options.order.clone(),
             options: serde_json::from_value(self.options.loader.clone())
                 .context("the options of the loader")?,
-        };
-        Ok(workload.subject(&dataset)?)
+        })
     }
 }
 

@@ -69,7 +69,7 @@ pub use commit::{Committed, SourceRecord};
 pub use copy::{Copied, CopyProgress, copy};
 pub use costs::{
     Cost, CostRecord, CostSample, Effort, Measured, candidates, carriers, classic, comparable,
-    cpu_name, measure,
+    cpu_name, measure, measure_stored,
 };
 pub use dataset::{Dataset, OpenOptions};
 pub use durable::create_folder;

@@ -61,6 +61,7 @@ mod progress;
 mod read_ahead;
 mod recent;
 mod rlds;
+mod sample;
 mod shift;
 mod shuffle;
 mod source;
@@ -92,6 +93,7 @@ pub use pack::{PackOptions, Packed, pack};
 pub use part::Part;
 pub use preview::{Preview, StreamPreview, preview};
 pub use progress::Progress;
+pub use sample::{Sampled, pack_sample};
 pub use shift::is_shift;
 pub use source::{
     ClockSpec, EpisodeSpec, FrameBuf, MAX_IMPORTED_FRAME_BYTES, ReadFrames, Source, SourceInfo,

@@ -41,13 +41,7 @@ pub(crate) fn doctor(
     options: &str,
     how: DoctorArgs,
 ) -> PyResult<String> {
-    let inner =
-        |windows: Vec<PyRef<'_, Samples>>| windows.iter().map(|one| one.inner.clone()).collect();
-    let subject = Subject {
-        order: order.inner.clone(),
-        windows: windows.into_iter().map(inner).collect(),
-        options: to_options(options)?,
-    };
+    let subject = to_subject(&order, windows, options)?;
     let step_s = match &how.step {
         Step::Seconds(seconds) => Some(*seconds),
         Step::Function(_) => None,
@@ -70,6 +64,21 @@ pub(crate) fn doctor(
         (Some(raised), _) => Err(raised),
         (None, found) => to_json(&found.map_err(advisor_to_py)?),
     }
+}
+
+/// A loader as it would be started; `options` are its options, as JSON.
+pub(crate) fn to_subject(
+    order: &Order,
+    windows: Vec<Vec<PyRef<'_, Samples>>>,
+    options: &str,
+) -> PyResult<Subject> {
+    let inner =
+        |windows: Vec<PyRef<'_, Samples>>| windows.iter().map(|one| one.inner.clone()).collect();
+    Ok(Subject {
+        order: order.inner.clone(),
+        windows: windows.into_iter().map(inner).collect(),
+        options: to_options(options)?,
+    })
 }
 
 /// The HTML page of a diagnosis given as JSON.

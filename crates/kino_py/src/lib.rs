@@ -10,6 +10,7 @@
 //! kinograph.pack    ─▶ _core.pack      pack.rs
 //! kinograph.export  ─▶ _core.export    export.rs
 //! kinograph.doctor  ─▶ _core.doctor    doctor.rs
+//! kinograph.plan    ─▶ _core.plan      plan.rs
 //! kinograph.gc      ─▶ _core.gc        gc.rs
 //! an error          ─▶ an exception    errors.rs
 //! ```
@@ -29,6 +30,7 @@ mod lengths;
 mod loader;
 mod order;
 mod pack;
+mod plan;
 mod samples;
 mod stream;
 mod table;
@@ -58,6 +60,10 @@ mod _core {
     use crate::order::Order;
     #[pymodule_export]
     use crate::pack::pack;
+    #[pymodule_export]
+    use crate::plan::{
+        pack_sample, plan, plan_html, plan_text, plan_toml, plan_verify, plan_what_if,
+    };
     #[pymodule_export]
     use crate::samples::{Samples, lerobot_request, robomimic_request};
     #[pymodule_export]

@@ -24,6 +24,7 @@ pub use au::{AuOptions, bench_au};
 pub use compare::{Comparison, compare};
 pub use loader::bench_loader;
 pub use storage::bench_storage;
+pub(crate) use storage::{Reads, read_blocks};
 
 use crate::doctor::Subject;
 use crate::machine::Machine;

@@ -28,17 +28,6 @@ pub fn bench_storage(dataset: &Dataset, seconds: f64, host: &mut dyn Host) -> Re
     let rows = BLOCKS.len() * THREADS.len();
     let time = Duration::try_from_secs_f64(seconds / rows as f64)
         .map_err(|_| invalid("the measuring time (`seconds`) must be positive"))?;
-    let sizes: Vec<u64> = dataset
-        .manifest()
-        .shards
-        .iter()
-        .map(|shard| shard.bytes)
-        .collect();
-    if sizes.iter().all(|&bytes| bytes == 0) {
-        return Err(invalid(
-            "the dataset has no data to read; pack or write an episode first",
-        ));
-    }
     let mut result = BenchResult::new("storage", Some(dataset));
     result.set("seconds", seconds);
     for (block, block_name) in BLOCKS {
@@ -46,7 +35,7 @@ pub fn bench_storage(dataset: &Dataset, seconds: f64, host: &mut dyn Host) -> Re
             host.look_up()?;
             host.begins(&format!("{block_name}, {threads} in flight"));
             dataset.forget_cached()?;
-            let row = measure(dataset, &sizes, block, threads, time)?;
+            let row = read_blocks(dataset, block, threads, time)?;
             let name = format!("{block_name}, {threads} in flight");
             let mb_s = row.bytes as f64 / 1e6 / row.seconds;
             result.add(&format!("{name}: bandwidth"), mb_s, "MB/s", Better::More);
@@ -62,19 +51,31 @@ pub fn bench_storage(dataset: &Dataset, seconds: f64, host: &mut dyn Host) -> Re
     Ok(result)
 }
 
-struct Reads {
-    seconds: f64,
-    bytes: u64,
-    latencies_s: Vec<f64>,
+/// Reads at random offsets.
+pub(crate) struct Reads {
+    /// How long they took together.
+    pub(crate) seconds: f64,
+    /// Their bytes.
+    pub(crate) bytes: u64,
+    /// How long each took.
+    pub(crate) latencies_s: Vec<f64>,
 }
 
-fn measure(
+/// Reads blocks of this size at random offsets in the shards, with so many reads in flight.
+pub(crate) fn read_blocks(
     dataset: &Dataset,
-    sizes: &[u64],
     block: u64,
     threads: usize,
     time: Duration,
 ) -> Result<Reads> {
+    let shards = dataset.manifest().shards.iter();
+    let sizes: Vec<u64> = shards.map(|shard| shard.bytes).collect();
+    let sizes = sizes.as_slice();
+    if sizes.iter().all(|&bytes| bytes == 0) {
+        return Err(invalid(
+            "the dataset has no data to read; pack or write an episode first",
+        ));
+    }
     let began = Instant::now();
     let parts: Vec<Result<(u64, Vec<f64>)>> = std::thread::scope(|scope| {
         let spawn = |thread: usize| {

@@ -114,6 +114,12 @@ pub struct FreeRun {
     pub decode_bytes: f64,
     /// Decoded bytes ÷ the bytes decoded if every frame is decoded once per epoch; 0 once all frames stay cached.
     pub decode_excess: f64,
+    /// Reads per batch.
+    #[serde(default)]
+    pub reads: f64,
+    /// CPU seconds per batch of the whole process; 0 if unknown.
+    #[serde(default)]
+    pub cpu_s: f64,
     /// Whether the warm-up lasted until the cache was full.
     pub is_steady: bool,
 }

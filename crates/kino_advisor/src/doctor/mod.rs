@@ -39,9 +39,11 @@ pub use run::{Emulated, Host, Subject};
 pub use verdict::Cause;
 
 use changes::{Change, changes};
-use evidence::{Differences, Evidence, FreeRun, Setting, StreamCosts};
+pub(crate) use evidence::FreeRun;
+use evidence::{Differences, Evidence, Setting, StreamCosts};
 pub(crate) use fed::fed;
 use fed::{rounds, step_alone};
+pub(crate) use model::compute_ratio;
 pub(crate) use run::{BusyCore, Length, free};
 pub(crate) use text::quantile;
 use verdict::{Verdict, judge};

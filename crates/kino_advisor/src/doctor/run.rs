@@ -14,6 +14,7 @@ use kino_loader::{Batch, Loader, LoaderOptions, Next, Order, Report, Run, Shuffl
 
 use super::evidence::FreeRun;
 use crate::error::{Result, invalid};
+use crate::machine::cpu_s;
 
 /// The host is asked at least this often whether to continue.
 const LOOK_UP: Duration = Duration::from_millis(50);
@@ -137,10 +138,15 @@ impl Subject {
             && self.decoded_bytes() > self.options.memory_bytes()
     }
 
+    /// Samples of one epoch.
+    pub(crate) fn samples(&self) -> u64 {
+        let first = self.windows.iter().filter_map(|variants| variants.first());
+        first.map(Samples::len).sum()
+    }
+
     /// Decoded bytes per sample, if every frame is decoded once per epoch.
     fn once_bytes(&self) -> f64 {
-        let first = self.windows.iter().filter_map(|variants| variants.first());
-        let samples: u64 = first.map(Samples::len).sum();
+        let samples = self.samples();
         let variants = self.windows.first().map_or(1, Vec::len).max(1);
         self.decoded_bytes() as f64 / variants as f64 / samples.max(1) as f64
     }
@@ -219,7 +225,7 @@ pub(crate) fn free(subject: &Subject, length: Length, host: &mut dyn Host) -> Re
         }
         is_steady = warm.ends(&loader.report());
     }
-    let (before, began) = (loader.report(), Instant::now());
+    let (before, began, cpu) = (loader.report(), Instant::now(), cpu_s());
     let (mut each_s, mut last) = (Vec::new(), began);
     let mut batches = 0_usize;
     while began.elapsed() < length.counted || batches < LEAST {
@@ -237,7 +243,11 @@ pub(crate) fn free(subject: &Subject, length: Length, host: &mut dyn Host) -> Re
         return Err(too_short());
     }
     let seconds = last.duration_since(began).as_secs_f64();
+    let cpu = cpu
+        .zip(cpu_s())
+        .map_or(0.0, |(before, after)| after - before);
     let mut run = per_batch(&before, &loader.report(), batches);
+    run.cpu_s = cpu / batches as f64;
     run.taken = warm.taken + batches;
     run.batch_s = seconds / batches as f64;
     run.each_s = each_s;
@@ -252,13 +262,21 @@ fn per_batch(before: &Report, after: &Report, batches: usize) -> FreeRun {
     let each = batches.max(1) as f64;
     let find = |report: &Report, stage: Stage| {
         let found = report.stages.iter().find(|one| one.stage == stage);
-        found.map_or((0.0, 0.0), |one| (one.busy_s, one.bytes as f64))
+        found.map_or((0.0, 0.0, 0.0), |one| {
+            (one.busy_s, one.bytes as f64, one.tasks as f64)
+        })
     };
     let spent = |stage| {
         let (before, after) = (find(before, stage), find(after, stage));
-        ((after.0 - before.0) / each, (after.1 - before.1) / each)
+        let per_batch = |before: f64, after: f64| (after - before) / each;
+        (
+            per_batch(before.0, after.0),
+            per_batch(before.1, after.1),
+            per_batch(before.2, after.2),
+        )
     };
     FreeRun {
+        reads: spent(Stage::Fetch).2,
         batches,
         schedule_s: spent(Stage::Schedule).0,
         fetch_s: spent(Stage::Fetch).0,

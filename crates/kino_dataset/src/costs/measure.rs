@@ -16,7 +16,7 @@ use super::reader::Reader;
 use super::record::Cost;
 
 /// Frames of a window.
-const WINDOW: usize = 100;
+pub(super) const WINDOW: usize = 100;
 
 /// How much to measure.
 #[derive(Debug, Clone, Copy)]

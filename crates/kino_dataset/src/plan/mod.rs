@@ -20,6 +20,7 @@
 //! detect = "transition"
 //! ```
 
+mod allowed;
 mod bound;
 mod choice;
 mod glob;

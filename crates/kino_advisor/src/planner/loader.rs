@@ -1,0 +1,155 @@
+//! The loader on the sample: how much CPU time a batch takes with and without decoding, and how often it decodes.
+
+use std::time::Duration;
+
+use kino_dataset::ByteSize;
+use kino_loader::ShuffleQuality;
+use serde::{Deserialize, Serialize};
+
+use super::streams::StreamOptions;
+use super::{PlannerOptions, Whole};
+use crate::doctor::{FreeRun, Host, Length, Subject, free};
+use crate::error::{Result, invalid};
+
+/// What the loader costs beside the codecs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LoaderCost {
+    /// Samples per batch of one rank.
+    pub batch: f64,
+    /// Samples of the whole recording.
+    pub samples: f64,
+    /// Decoded bytes of everything that is loaded, as it is requested.
+    pub decoded_bytes: f64,
+    /// How often a frame is decoded per epoch, after the first; 0 if all decoded frames stay in memory.
+    pub decodes: f64,
+    /// How often a frame was decoded per epoch while the loader was measured.
+    pub measured_decodes: f64,
+    /// Whether frames are decoded for one sample at a time, so that a frame costs as much as one read at random.
+    pub is_random: bool,
+    /// CPU seconds per batch, and the same without decoding.
+    pub cpu_s: f64,
+    /// CPU seconds per batch without decoding.
+    pub rest_cpu_s: f64,
+    /// CPU seconds of scheduling and reading per batch, which do not run on the decoding threads.
+    pub aside_cpu_s: f64,
+    /// Stored bytes and reads per batch, as it was measured.
+    pub bytes: f64,
+    /// Reads per batch, as it was measured.
+    pub reads: f64,
+    /// Coefficient of variation of the time of a batch.
+    pub variation: f64,
+    /// Memory for decoded frames.
+    pub memory_bytes: u64,
+    /// Threads that decode and collate.
+    pub threads: usize,
+    /// What the shuffle gives and needs.
+    pub shuffle: ShuffleQuality,
+}
+
+/// Runs the loader on the sample.
+pub(super) fn measure_loader(
+    subject: &Subject,
+    whole: &Whole,
+    streams: &[StreamOptions],
+    options: &PlannerOptions,
+    host: &mut dyn Host,
+) -> Result<LoaderCost> {
+    let scale = scale(subject, whole);
+    let loader_bytes = loader_bytes(subject, scale, options)?;
+    let mut subject = subject.clone();
+    // The sample must fit into memory as badly as the whole recording would.
+    subject.options.memory = Some(to_size(loader_bytes as f64 / scale));
+    let counted = Duration::try_from_secs_f64(options.seconds)
+        .map_err(|_| invalid("the measuring time (`seconds`) must be positive"))?;
+    let length = Length {
+        counted,
+        batches: None,
+    };
+    host.begins("the loader");
+    let all = free(&subject, length, host)?;
+    host.begins("the loader without decoding");
+    let rest = free(&subject.without(true, false), length, host)?;
+    let shuffle = ShuffleQuality::of(
+        &subject.order,
+        &subject.windows,
+        &subject.options.images,
+        subject.options.memory_bytes(),
+    )?;
+    let fits = shuffle.memory_for_all <= subject.options.memory_bytes();
+    let decodes = match (fits, all.is_steady) {
+        (true, _) => 0.0,
+        (false, true) => all.decode_excess,
+        (false, false) => shuffle.decodes_per_frame,
+    };
+    let settings = subject.order.settings();
+    let batch = f64::from(settings.batch_size) / f64::from(subject.options.world_size.max(1));
+    let samples = subject.samples() as f64 * scale;
+    Ok(LoaderCost {
+        batch,
+        samples,
+        decoded_bytes: subject.decoded_bytes() as f64 * scale,
+        decodes,
+        measured_decodes: all.decode_excess,
+        is_random: subject.reads_anew() && streams.iter().any(|stream| stream.window > 0.0),
+        cpu_s: cpu_s(&all),
+        rest_cpu_s: cpu_s(&rest),
+        aside_cpu_s: rest.schedule_s + rest.fetch_s.min(rest.schedule_s.max(cpu_s(&rest) / 4.0)),
+        bytes: all.fetch_bytes,
+        reads: all.reads,
+        variation: all.variation(),
+        memory_bytes: loader_bytes,
+        threads: subject.options.decode_threads(),
+        shuffle,
+    })
+}
+
+/// The memory of the loader on the whole recording: as given, or as a loader chooses it.
+fn loader_bytes(subject: &Subject, scale: f64, options: &PlannerOptions) -> Result<u64> {
+    if subject.options.memory.is_some() {
+        return Ok(subject.options.memory_bytes());
+    }
+    let sample = ShuffleQuality::of(
+        &subject.order,
+        &subject.windows,
+        &subject.options.images,
+        u64::MAX,
+    )?;
+    let whole = ShuffleQuality {
+        memory_needed: to_size(sample.memory_needed as f64 * scale).bytes(),
+        memory_for_all: to_size(sample.memory_for_all as f64 * scale).bytes(),
+        ..sample
+    };
+    let ranks = u32::try_from(options.ranks).unwrap_or(u32::MAX);
+    Ok(whole.default_memory(options.memory_bytes, ranks))
+}
+
+pub(super) fn to_size(bytes: f64) -> ByteSize {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "not negative, and `as` saturates"
+    )]
+    let bytes = bytes.max(1.0) as u64;
+    ByteSize::new(bytes)
+}
+
+/// CPU seconds per batch; where the system does not count them, the times of the stages.
+fn cpu_s(run: &FreeRun) -> f64 {
+    if run.cpu_s > 0.0 {
+        run.cpu_s
+    } else {
+        run.schedule_s + run.fetch_s + run.decode_s + run.collate_s
+    }
+}
+
+/// How many times the frames of the sample the whole recording has.
+pub(super) fn scale(subject: &Subject, whole: &Whole) -> f64 {
+    let samples = subject.windows.first().and_then(|all| all.first());
+    let Some(samples) = samples else {
+        return 1.0;
+    };
+    let streams = samples.dataset().manifest().streams.iter();
+    let here: u64 = streams.map(|stream| stream.frames).sum();
+    let all: u64 = whole.frames.values().sum();
+    (all as f64 / here.max(1) as f64).max(1.0)
+}

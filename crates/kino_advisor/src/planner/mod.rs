@@ -1,0 +1,289 @@
+//! The planner: which codec each stream should have, for this data, this storage, this machine and this model.
+//!
+//! ```text
+//! streams.rs   a sample of each stream × candidate codecs      bytes, decode and encode time, error
+//! loader.rs    the loader on the sample, with and without decoding   CPU per batch, reads, decodes per frame
+//! storage.rs   the storage, measured cold and warm, or given   bandwidth, latency
+//!        └──▶ predict.rs   a plan → batch time, compute ratio, cores, bytes, epoch     a pure function
+//!                └──▶ search.rs   candidate plans → Pareto front → the chosen one      a pure function
+//! verify.rs    a plan, packed and loaded → prediction beside measurement
+//! answers.rs   what follows: fits in memory, epochs per hour, what a GPU needs
+//! text.rs, html.rs, plan_file.rs   the choice for people, and the plan for `pack` and `repack`
+//! ```
+//!
+//! Nothing is lost unless the caller's bounds allow it. What lossy codecs would bring is shown all the same.
+
+mod answers;
+mod html;
+mod loader;
+mod plan_file;
+mod predict;
+mod search;
+mod storage;
+mod streams;
+#[cfg(test)]
+mod tests;
+mod text;
+mod verify;
+
+use std::collections::BTreeMap;
+
+use kino_dataset::{Plan, SlowStorage};
+use serde::{Deserialize, Serialize};
+
+pub use answers::{Answers, HostNeeds, MemoryFit};
+pub use loader::LoaderCost;
+pub use predict::Prediction;
+pub use search::CandidatePlan;
+pub use storage::StorageCost;
+pub use streams::{CodecOption, StreamOptions};
+pub use verify::Verified;
+
+use crate::doctor::{Host, Subject};
+use crate::error::{Result, invalid};
+use crate::machine::{cores, memory_bytes};
+
+/// The model, the host, the storage and the limits.
+#[derive(Debug, Clone)]
+pub struct PlannerOptions {
+    /// Seconds of a training step.
+    pub step_s: f64,
+    /// Training processes on the host, one per GPU; they share cores, storage and memory.
+    pub ranks: usize,
+    /// Cores of the host.
+    pub cores: usize,
+    /// Memory of the host.
+    pub memory_bytes: u64,
+    /// The storage; `None` measures the one that the sample is on.
+    pub storage: Option<SlowStorage>,
+    /// What may be lost: the bounds of its rules and its quality. Its codecs have no effect.
+    pub bounds: Plan,
+    /// Limits that the chosen plan must keep.
+    pub limits: Limits,
+    /// How long each run of the loader is measured, in seconds.
+    pub seconds: f64,
+    /// Decoded bytes of each stream to measure codecs on, at most.
+    pub sample_bytes: usize,
+    /// Price of a GPU hour, in any currency.
+    pub gpu_price: Option<f64>,
+    /// Hours of training, for the number of epochs.
+    pub hours: Option<f64>,
+}
+
+impl Default for PlannerOptions {
+    fn default() -> Self {
+        Self {
+            step_s: 0.1,
+            ranks: 1,
+            cores: cores(),
+            memory_bytes: memory_bytes(),
+            storage: None,
+            bounds: Plan::lossless(),
+            limits: Limits::default(),
+            seconds: 1.0,
+            sample_bytes: 16 << 20,
+            gpu_price: None,
+            hours: None,
+        }
+    }
+}
+
+/// Limits of the chosen plan; `None` sets none.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Limits {
+    /// Bytes of the dataset.
+    pub max_bytes: Option<u64>,
+    /// Seconds to pack it on this machine.
+    pub max_pack_s: Option<f64>,
+}
+
+/// The whole recording, of which the dataset at hand may be a sample.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Whole {
+    /// Its name, for people.
+    pub name: String,
+    /// Whether it is a dataset already, and no recording of another tool.
+    pub is_packed: bool,
+    /// Its bytes as the user has it; 0 if unknown.
+    pub source_bytes: u64,
+    /// Its episodes.
+    pub episodes: u64,
+    /// The frames of every stream.
+    pub frames: BTreeMap<String, u64>,
+}
+
+impl Whole {
+    /// A dataset that is no sample.
+    pub fn of(dataset: &kino_dataset::Dataset) -> Self {
+        let manifest = dataset.manifest();
+        let streams = manifest.streams.iter();
+        Self {
+            name: dataset.path().display().to_string(),
+            is_packed: true,
+            source_bytes: manifest.total_bytes(),
+            episodes: dataset.len() as u64,
+            frames: streams
+                .map(|stream| (stream.name.clone(), stream.frames))
+                .collect(),
+        }
+    }
+}
+
+/// The model, the host and the limits that a plan is chosen for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Question {
+    /// Seconds of a training step.
+    pub step_s: f64,
+    /// Training processes on the host.
+    pub ranks: usize,
+    /// Cores of the host.
+    pub cores: usize,
+    /// Memory of the host.
+    pub memory_bytes: u64,
+    /// Limits that the chosen plan must keep.
+    pub limits: Limits,
+    /// Price of a GPU hour.
+    pub gpu_price: Option<f64>,
+    /// Hours of training.
+    pub hours: Option<f64>,
+}
+
+/// Everything that was measured.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Measurements {
+    /// The recording.
+    pub whole: Whole,
+    /// Streams and steps of a sample, for people.
+    pub windows: Vec<String>,
+    /// The storage.
+    pub storage: StorageCost,
+    /// The loader.
+    pub loader: LoaderCost,
+    /// Every stream, with its candidate codecs.
+    pub streams: Vec<StreamOptions>,
+}
+
+/// What was measured, what follows for every candidate plan, and the choice.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Planned {
+    /// What was asked.
+    pub question: Question,
+    /// What was measured.
+    pub measured: Measurements,
+    /// Candidate plans, the smallest first.
+    pub plans: Vec<CandidatePlan>,
+    /// The number of the chosen one.
+    pub chosen: usize,
+    /// Whether it keeps the limits; otherwise none does, and the smallest was chosen.
+    pub is_within_limits: bool,
+    /// What follows for memory, time and money.
+    pub answers: Answers,
+    /// Plans whose predictions were compared with measurements.
+    #[serde(default)]
+    pub verified: Vec<Verified>,
+}
+
+/// Measures a sample, predicts what candidate plans would do, and chooses one.
+///
+/// `subject` is the loader of the training loop on the sample, a dataset; `whole` is what the sample stands for.
+pub fn choose_plan(
+    subject: &Subject,
+    whole: &Whole,
+    options: &PlannerOptions,
+    host: &mut dyn Host,
+) -> Result<Planned> {
+    check(options)?;
+    let windows = subject.windows.first().and_then(|all| all.first());
+    let windows = windows.ok_or_else(|| invalid("the training loop requests no stream"))?;
+    let dataset = windows.dataset();
+    let streams = streams::measure_streams(subject, whole, options, host)?;
+    host.begins("the storage");
+    let storage = storage::measure_storage(dataset, options, subject.options.run.readers)?;
+    let loader = loader::measure_loader(subject, whole, &streams, options, host)?;
+    let measured = Measurements {
+        whole: whole.clone(),
+        windows: shown_windows(windows),
+        storage,
+        loader,
+        streams,
+    };
+    let question = Question {
+        step_s: options.step_s,
+        ranks: options.ranks,
+        cores: options.cores,
+        memory_bytes: options.memory_bytes,
+        limits: options.limits,
+        gpu_price: options.gpu_price,
+        hours: options.hours,
+    };
+    Ok(Planned::of(measured, question))
+}
+
+impl Planned {
+    /// Predicts and chooses; nothing is measured.
+    fn of(measured: Measurements, question: Question) -> Self {
+        let predictor = predict::Predictor {
+            now: if measured.whole.is_packed {
+                "as it is"
+            } else {
+                "default"
+            },
+            measured: &measured,
+            question: &question,
+        };
+        let plans = search::candidate_plans(&predictor);
+        let (chosen, is_within_limits) = search::choose(&plans, &question.limits);
+        let answers = answers::answer(&predictor, &plans, chosen);
+        Self {
+            plans,
+            chosen,
+            is_within_limits,
+            answers,
+            measured,
+            question,
+            verified: Vec::new(),
+        }
+    }
+
+    /// The chosen plan.
+    pub fn choice(&self) -> Option<&CandidatePlan> {
+        self.plans.get(self.chosen)
+    }
+
+    /// The choice for another model, host, storage or limit, from the same measurements.
+    pub fn what_if(&self, question: Question, storage: Option<SlowStorage>) -> Self {
+        let mut measured = self.measured.clone();
+        if let Some(given) = storage {
+            measured.storage.set(given);
+        }
+        Self::of(measured, question)
+    }
+}
+
+fn shown_windows(windows: &kino_dataset::Samples) -> Vec<String> {
+    let all = windows.request().windows.iter();
+    all.map(|window| match window.len() {
+        Some(len) => format!("{} × {len}", window.key),
+        None => format!("{} × all", window.key),
+    })
+    .collect()
+}
+
+fn check(options: &PlannerOptions) -> Result<()> {
+    if !(options.step_s > 0.0 && options.step_s <= 3600.0) {
+        return Err(invalid(
+            "the step time must be above 0 and at most one hour",
+        ));
+    }
+    if options.ranks == 0 || options.cores == 0 {
+        return Err(invalid(
+            "a host has at least one core and one training process",
+        ));
+    }
+    if !(options.seconds > 0.0 && options.seconds <= 600.0) {
+        return Err(invalid(
+            "the measuring time (`seconds`) must be above 0 and at most 600",
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,215 @@
+//! Every stream, and what candidate codecs cost on a sample of it.
+//!
+//! The codec that a stream is stored with is timed on its own pages: carried video cannot be encoded again.
+
+use std::time::Duration;
+
+use kino_codec::Bound;
+use kino_dataset::{
+    CostSample, Dataset, Effort, Measured, Samples, StreamSummary, measure, measure_stored,
+};
+use serde::{Deserialize, Serialize};
+
+use super::{PlannerOptions, Whole};
+use crate::doctor::{Host, Subject};
+use crate::error::Result;
+
+/// Each figure of a codec is measured for this share of the time that the loader is measured…
+const EFFORT: f64 = 0.02;
+
+/// … and for a twentieth of that if the stream has less than one part in this many of the decoded bytes: it hardly matters.
+const SMALL_PART: u64 = 50;
+
+/// A stream, and the codecs that could store it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StreamOptions {
+    /// Its name.
+    pub name: String,
+    /// Its kind.
+    pub kind: String,
+    /// The type of its frames.
+    pub frame: String,
+    /// Bytes of a decoded frame, on average.
+    pub frame_bytes: f64,
+    /// Frames in the whole recording.
+    pub frames: f64,
+    /// Frames in a sample of the training loop; 0 if it is not loaded.
+    pub window: f64,
+    /// The codecs; the first is the one it is stored with now.
+    pub options: Vec<CodecOption>,
+    /// Codecs that could not be measured, and why.
+    pub failed: Vec<(String, String)>,
+}
+
+/// A codec, and what it costs for one frame of a stream, on one core of this machine.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CodecOption {
+    /// Name and parameters.
+    pub codec: String,
+    /// Stored bytes.
+    pub bytes: f64,
+    /// Nanoseconds to decode it after the frame before it.
+    pub decode_ns: f64,
+    /// Nanoseconds to decode it alone.
+    pub random_ns: f64,
+    /// Nanoseconds to encode it.
+    pub encode_ns: f64,
+    /// The largest difference from the original, in the stream's unit.
+    pub max_abs_error: f64,
+    /// The peak signal-to-noise ratio of lossy 8-bit images.
+    pub psnr_db: Option<f64>,
+    /// Whether every bit comes back.
+    pub is_lossless: bool,
+    /// Whether the bounds allow it.
+    pub is_allowed: bool,
+    /// Whether the stream is stored with it already, so that its pages can be copied.
+    pub is_stored: bool,
+}
+
+impl StreamOptions {
+    /// Stored bytes of the whole stream with this codec.
+    pub fn bytes(&self, option: &CodecOption) -> f64 {
+        self.frames * option.bytes
+    }
+}
+
+/// Measures every stream of the dataset.
+pub(super) fn measure_streams(
+    subject: &Subject,
+    whole: &Whole,
+    options: &PlannerOptions,
+    host: &mut dyn Host,
+) -> Result<Vec<StreamOptions>> {
+    let Some(samples) = subject.windows.first().and_then(|all| all.first()) else {
+        return Ok(Vec::new());
+    };
+    let dataset = samples.dataset();
+    let mut found = Vec::new();
+    for summary in &dataset.manifest().streams {
+        host.look_up()?;
+        host.begins(&format!("codecs of `{}`", summary.name));
+        let frames = whole.frames.get(&summary.name).copied().unwrap_or(0);
+        if let Some(mut stream) = measure_stream(dataset, summary, whole, options)? {
+            stream.frames = frames as f64;
+            stream.window = window(samples, &summary.name);
+            found.push(stream);
+        }
+    }
+    Ok(found)
+}
+
+/// Frames of a stream in one sample.
+fn window(samples: &Samples, stream: &str) -> f64 {
+    let all = samples.request().windows.iter();
+    let frames = all.filter(|window| window.stream == stream);
+    let mean = || samples.dataset().manifest().streams.iter();
+    let frames = frames.map(|window| match window.len() {
+        Some(len) => len as f64,
+        // A whole episode.
+        None => mean()
+            .find(|one| one.name == stream)
+            .map_or(0.0, |one| one.frames as f64 / one.episodes.max(1) as f64),
+    });
+    frames.sum()
+}
+
+fn measure_stream(
+    dataset: &Dataset,
+    summary: &StreamSummary,
+    whole: &Whole,
+    options: &PlannerOptions,
+) -> Result<Option<StreamOptions>> {
+    let all = dataset.manifest().streams.iter().map(|one| one.raw_bytes);
+    let is_small = summary.raw_bytes < all.sum::<u64>() / SMALL_PART;
+    let seconds = options.seconds * EFFORT / if is_small { 20.0 } else { 1.0 };
+    let effort = Effort {
+        budget: Duration::try_from_secs_f64(seconds).unwrap_or_default(),
+        page_frames: None,
+    };
+    let max_bytes = options.sample_bytes;
+    let name = &summary.name;
+    if summary.frames == 0 {
+        return Ok(None);
+    }
+    let stored = measure_stored(dataset, name, max_bytes, effort)?;
+    let sample = CostSample::of_dataset(dataset, name, max_bytes)?;
+    let Some(sample) = sample.into_iter().find(|sample| sample.name == *name) else {
+        return Ok(None);
+    };
+    let mut now = to_option(&stored, true);
+    now.is_stored = true;
+    // What is already lost is no new loss.
+    now.is_lossless &= summary.max_abs_error == 0.0;
+    let again = measure_again(&stored.codec, &sample, effort);
+    if let (Some(again), false) = (&again, whole.is_packed) {
+        now.encode_ns = again.encode_ns;
+    }
+    // A sample has longer runs than an episode, and other frames than the whole: its sizes are corrected by what is
+    // known of the codec at hand.
+    let bytes = summary.bytes as f64 / summary.frames as f64;
+    let correction = bytes
+        / again
+            .as_ref()
+            .map_or(now.bytes, |again| again.bytes)
+            .max(1e-9);
+    let correction = correction.clamp(0.25, 4.0);
+    now.bytes = bytes;
+    let mut found = StreamOptions {
+        name: name.clone(),
+        kind: summary.kind.name().to_owned(),
+        frame: stored.frame.clone(),
+        frame_bytes: summary.raw_bytes as f64 / summary.frames as f64,
+        frames: summary.frames as f64,
+        window: 0.0,
+        options: vec![now],
+        failed: Vec::new(),
+    };
+    for (text, is_allowed) in options.bounds.codecs_for(name, summary.kind, &sample.frame) {
+        if text == stored.codec {
+            continue;
+        }
+        let measured = kino_codec::codec(&text)
+            .map_err(|error| error.to_string())
+            .and_then(|codec| {
+                let measured = sample.with_frames(|frames| measure(&*codec, frames, effort));
+                measured.map_err(|error| error.to_string())
+            });
+        match measured {
+            Ok(measured) => {
+                let mut option = to_option(&measured, is_allowed);
+                option.bytes *= correction;
+                found.options.push(option);
+            }
+            Err(error) => found.failed.push((text, error)),
+        }
+    }
+    Ok(Some(found))
+}
+
+/// The codec at hand on the sample, as the others are measured; `None` for a bitstream that is stored as it is.
+fn measure_again(codec: &str, sample: &CostSample, effort: Effort) -> Option<CodecOption> {
+    let codec = kino_codec::codec(codec).ok()?;
+    if codec.carries().is_some() || codec.check_encoder().is_err() {
+        return None;
+    }
+    let measured = sample.with_frames(|frames| measure(&*codec, frames, effort));
+    measured.ok().map(|measured| to_option(&measured, true))
+}
+
+fn to_option(measured: &Measured, is_allowed: bool) -> CodecOption {
+    let frames = measured.frames.max(1) as f64;
+    let each = |time: Duration| time.as_secs_f64() * 1e9 / frames;
+    let bound = kino_codec::codec(&measured.codec).map(|codec| codec.bound());
+    CodecOption {
+        codec: measured.codec.clone(),
+        bytes: measured.bytes as f64 / frames,
+        decode_ns: each(measured.decode),
+        random_ns: measured.random.as_secs_f64() * 1e9,
+        encode_ns: each(measured.encode),
+        max_abs_error: measured.max_abs_error,
+        psnr_db: measured.psnr_db,
+        is_lossless: bound.is_ok_and(|bound| bound == Bound::Lossless),
+        is_allowed,
+        is_stored: false,
+    }
+}

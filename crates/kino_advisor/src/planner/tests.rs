@@ -1,0 +1,272 @@
+//! Choices from measurements made by hand: a camera and joints, three codecs, storage and steps of any speed.
+
+use kino_dataset::Plan;
+
+use super::streams::{CodecOption, StreamOptions};
+use super::*;
+
+/// A codec that keeps `bytes` of a frame and takes `decode_us` to decode it.
+fn codec(text: &str, bytes: f64, decode_us: f64) -> CodecOption {
+    CodecOption {
+        codec: text.to_owned(),
+        bytes,
+        decode_ns: 1e3 * decode_us,
+        random_ns: 1e3 * decode_us,
+        encode_ns: 1e4,
+        max_abs_error: 0.0,
+        psnr_db: None,
+        is_lossless: true,
+        is_allowed: true,
+        is_stored: false,
+    }
+}
+
+/// 10,000 frames of a camera; lossless small and slow, zstd, raw; JPEG is not allowed.
+fn measured() -> Measurements {
+    let mut now = codec("camera:level=3,group=4", 1e4, 400.0);
+    (now.is_stored, now.encode_ns) = (true, 0.0);
+    let mut jpeg = codec("jpeg:q=90,sub=420", 3e3, 100.0);
+    (jpeg.is_lossless, jpeg.is_allowed, jpeg.psnr_db) = (false, false, Some(35.0));
+    let camera = StreamOptions {
+        name: "wrist".to_owned(),
+        kind: "image".to_owned(),
+        frame: "uint8[100, 100, 3]".to_owned(),
+        frame_bytes: 3e4,
+        frames: 1e4,
+        window: 1.0,
+        options: vec![
+            now,
+            codec("zstd:level=3,shuffle=1", 2e4, 100.0),
+            codec("raw", 3e4, 5.0),
+            jpeg,
+        ],
+        failed: Vec::new(),
+    };
+    Measurements {
+        whole: Whole {
+            name: "lift.kino".to_owned(),
+            is_packed: true,
+            source_bytes: 100_000_000,
+            episodes: 100,
+            frames: [("wrist".to_owned(), 10_000)].into(),
+        },
+        windows: vec!["wrist × 1".to_owned()],
+        storage: StorageCost {
+            bytes_per_s: Some(1e9),
+            latency_s: 0.0,
+            readers: 8,
+            cpu_s_per_byte: 0.0,
+            page_cache_bytes: 0,
+            is_given: true,
+        },
+        loader: LoaderCost {
+            batch: 100.0,
+            samples: 1e4,
+            decoded_bytes: 3e8,
+            decodes: 1.0,
+            measured_decodes: 1.0,
+            is_random: false,
+            // 100 frames of 400 µs, and 1 ms of everything else.
+            cpu_s: 0.041,
+            rest_cpu_s: 0.001,
+            aside_cpu_s: 0.0,
+            bytes: 1e6,
+            reads: 1.0,
+            variation: 0.0,
+            memory_bytes: 1 << 28,
+            threads: 3,
+            shuffle: kino_loader::ShuffleQuality {
+                episodes_per_batch: 10.0,
+                vif: 1.0,
+                decodes_per_frame: 1.0,
+                memory_needed: 1 << 27,
+                memory_for_all: 300_000_000,
+            },
+        },
+        streams: vec![camera],
+    }
+}
+
+fn question(step_ms: f64) -> Question {
+    Question {
+        step_s: step_ms / 1e3,
+        ranks: 1,
+        cores: 4,
+        memory_bytes: 1 << 34,
+        limits: Limits::default(),
+        gpu_price: Some(2.0),
+        hours: Some(1.0),
+    }
+}
+
+fn chosen(measured: Measurements, question: Question) -> (String, f64) {
+    let planned = Planned::of(measured, question);
+    let plan = planned.choice().unwrap();
+    let option = &planned.measured.streams[0].options[plan.codecs[0]];
+    (option.codec.clone(), plan.prediction.compute_ratio)
+}
+
+#[test]
+fn a_slow_model_gets_the_smallest_plan_and_a_fast_one_the_fastest_to_decode() {
+    let (codec, ratio) = chosen(measured(), question(100.0));
+    assert_eq!((codec.as_str(), ratio), ("camera:level=3,group=4", 1.0));
+    // 41 ms of CPU time on three threads: 13.7 ms; zstd's 11 ms fit into a step of 10 ms, on three threads.
+    let (codec, ratio) = chosen(measured(), question(10.0));
+    assert_eq!((codec.as_str(), ratio), ("zstd:level=3,shuffle=1", 1.0));
+    let (codec, _) = chosen(measured(), question(3.5));
+    assert_eq!(codec, "raw");
+}
+
+#[test]
+fn slow_storage_gets_fewer_bytes() {
+    let mut slow = measured();
+    slow.storage.bytes_per_s = Some(1e8);
+    // raw: 30 ms of storage per batch; zstd: 20 ms; camera: 10 ms, and 13.7 ms of decoding.
+    let (codec, ratio) = chosen(slow.clone(), question(10.0));
+    assert_eq!(codec, "camera:level=3,group=4");
+    assert!((ratio - 0.73).abs() < 0.01, "{ratio}");
+    // In the page cache it does not matter.
+    slow.storage.page_cache_bytes = 1 << 40;
+    let (codec, ratio) = chosen(slow, question(10.0));
+    assert_eq!((codec.as_str(), ratio), ("zstd:level=3,shuffle=1", 1.0));
+}
+
+#[test]
+fn latency_counts_per_read_and_readers_share_it() {
+    let mut far = measured();
+    (far.storage.latency_s, far.loader.reads) = (0.08, 10.0);
+    // Ten reads of 80 ms by eight threads: 100 ms per batch of camera pages.
+    let planned = Planned::of(far, question(50.0));
+    let camera = planned
+        .plans
+        .iter()
+        .find(|plan| plan.codecs == [0])
+        .unwrap();
+    assert!((camera.prediction.fetch_s - 0.1).abs() < 1e-3);
+    assert!((camera.prediction.compute_ratio - 0.5).abs() < 1e-2);
+}
+
+#[test]
+fn ranks_share_cores_and_storage() {
+    let mut two = question(100.0);
+    (two.ranks, two.cores) = (2, 2);
+    let planned = Planned::of(measured(), two);
+    let camera = planned
+        .plans
+        .iter()
+        .find(|plan| plan.codecs == [0])
+        .unwrap();
+    // One core per rank: a step of 100 ms and 41 ms of loading share it.
+    assert!((camera.prediction.batch_s - 0.141).abs() < 1e-9);
+    assert!((camera.prediction.cores - 0.82).abs() < 1e-9);
+}
+
+#[test]
+fn loss_is_shown_but_not_chosen_unless_it_is_allowed() {
+    let planned = Planned::of(measured(), question(10.0));
+    let refused = planned.plans.iter().filter(|plan| !plan.is_allowed);
+    assert_eq!(refused.count(), 1);
+    assert!(
+        planned
+            .to_string()
+            .contains("which your bounds do not allow")
+    );
+    let mut allowed = measured();
+    allowed.streams[0].options[3].is_allowed = true;
+    let (codec, _) = chosen(allowed, question(10.0));
+    assert_eq!(codec, "jpeg:q=90,sub=420");
+}
+
+#[test]
+fn limits_are_kept_and_their_price_is_told() {
+    let mut small = question(10.0);
+    small.limits.max_bytes = Some(150_000_000);
+    let planned = Planned::of(measured(), small);
+    assert!(planned.is_within_limits);
+    assert_eq!(planned.choice().unwrap().codecs, [0]);
+    let (name, ratio, bytes) = &planned.answers.without_limit[0];
+    assert_eq!((name.as_str(), *ratio, *bytes), ("bytes", 1.0, 2e8));
+    let mut tiny = question(10.0);
+    tiny.limits.max_bytes = Some(1);
+    let planned = Planned::of(measured(), tiny);
+    assert!(!planned.is_within_limits);
+    assert_eq!(planned.choice().unwrap().codecs, [0], "the smallest");
+    let mut quick = question(10.0);
+    quick.limits.max_pack_s = Some(0.0);
+    let planned = Planned::of(measured(), quick);
+    assert_eq!(
+        planned.choice().unwrap().codecs,
+        [0],
+        "pages that exist take no time"
+    );
+}
+
+#[test]
+fn everything_decoded_in_memory_leaves_only_bytes_to_save() {
+    let mut kept = measured();
+    kept.loader.decodes = 0.0;
+    let planned = Planned::of(kept, question(1.5));
+    assert_eq!(planned.choice().unwrap().codecs, [0]);
+    assert!(planned.answers.memory.decoded_fits);
+    let prediction = &planned.choice().unwrap().prediction;
+    assert!(prediction.first_compute_ratio < prediction.compute_ratio);
+}
+
+#[test]
+fn the_answers_follow_from_the_choice() {
+    let planned = Planned::of(measured(), question(100.0));
+    let answers = &planned.answers;
+    assert_eq!(answers.idle_cost_per_day, Some(0.0));
+    // 100 batches of 100 ms are an epoch: 360 in an hour.
+    assert!((answers.epochs[planned.chosen] - 360.0).abs() < 1e-6);
+    let [now, faster] = &answers.needs[..] else {
+        panic!("one for this model and one for a faster one");
+    };
+    assert!((now.cores - 0.41).abs() < 1e-9 && (faster.cores - 0.82).abs() < 1e-9);
+    assert_eq!(now.cores_by_kind[0].0, "image");
+    assert!((now.read_bytes_per_s - 1e7).abs() < 1e-3);
+}
+
+#[test]
+fn what_if_asks_again_without_measuring() {
+    let planned = Planned::of(measured(), question(100.0));
+    let again = planned.what_if(question(10.0), Some("100MB/s".parse().unwrap()));
+    assert_eq!(again.measured.storage.bytes_per_s, Some(1e8));
+    assert_eq!(again.measured.streams, planned.measured.streams);
+    assert!(again.choice().unwrap().prediction.compute_ratio < 0.8);
+}
+
+#[test]
+fn the_plan_is_one_that_pack_reads() {
+    let planned = Planned::of(measured(), question(10.0));
+    let plan = Plan::from_toml(&planned.to_toml()).unwrap();
+    assert_eq!(plan.rules.len(), 1);
+    assert_eq!(
+        plan.rules[0].codec.as_deref(),
+        Some("zstd:level=3,shuffle=1")
+    );
+    let kept = Planned::of(measured(), question(100.0));
+    assert!(Plan::from_toml(&kept.to_toml()).unwrap().rules.is_empty());
+    let mut odd = measured();
+    odd.streams[0].name = "a\"*\n[[stream]]".to_owned();
+    odd.whole.name = "x\ny = 1".to_owned();
+    let plan = Plan::from_toml(&Planned::of(odd, question(10.0)).to_toml()).unwrap();
+    assert!(kino_dataset::matches_pattern(
+        plan.rules[0].pattern.as_deref().unwrap(),
+        "a\"*\n[[stream]]"
+    ));
+}
+
+#[test]
+fn text_json_and_html_show_the_choice() {
+    let planned = Planned::of(measured(), question(10.0));
+    let text = planned.to_string();
+    for words in ["zstd:level=3,shuffle=1", "chosen", "as it is", "100.0 %"] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    let json = serde_json::to_string(&planned).unwrap();
+    assert_eq!(serde_json::from_str::<Planned>(&json).unwrap(), planned);
+    let html = planned.to_html();
+    assert!(html.contains("<svg") && html.contains("Bytes and throughput"));
+    assert!(planned.to_fragment().starts_with("<div"));
+}

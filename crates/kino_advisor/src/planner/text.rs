@@ -1,0 +1,371 @@
+//! The choice as text: what was chosen and why, the plans side by side, the streams, and what follows.
+
+use std::fmt;
+
+use super::{CandidatePlan, Planned};
+use crate::html::to_quantity;
+
+impl fmt::Display for Planned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for sentence in self.explanation() {
+            writeln!(f, "{sentence}")?;
+        }
+        writeln!(f)?;
+        for line in self.setting() {
+            writeln!(f, "{line}")?;
+        }
+        writeln!(f)?;
+        write_table(f, &self.plan_rows())?;
+        writeln!(f)?;
+        write_table(f, &self.stream_rows())?;
+        let answers = self.answer_lines();
+        if !answers.is_empty() {
+            writeln!(f)?;
+        }
+        answers.iter().try_for_each(|line| writeln!(f, "{line}"))
+    }
+}
+
+impl Planned {
+    /// Why this plan, in a few sentences.
+    pub fn explanation(&self) -> Vec<String> {
+        let Some(choice) = self.choice() else {
+            return vec!["There is nothing to plan: no stream has a frame.".to_owned()];
+        };
+        let prediction = &choice.prediction;
+        let mut lines = vec![format!(
+            "{} With steps of {}, the loop would compute {:.1} % of the time: {}, {} per epoch, {} to pack.",
+            self.chosen_codecs(choice),
+            to_quantity(self.question.step_s, "s"),
+            100.0 * prediction.compute_ratio,
+            to_quantity(prediction.bytes, "B"),
+            to_quantity(prediction.epoch_s, "s"),
+            to_quantity(prediction.pack_s, "s"),
+        )];
+        lines.push(self.binding(choice));
+        if !self.is_within_limits {
+            lines.push("No plan keeps the limits; this is the smallest.".to_owned());
+        }
+        if let Some(line) = self.lossy_gain(choice) {
+            lines.push(line);
+        }
+        lines
+    }
+
+    fn chosen_codecs(&self, choice: &CandidatePlan) -> String {
+        let streams = self.measured.streams.iter().zip(&choice.codecs);
+        let kept = streams
+            .filter(|(stream, idx)| stream.options.get(**idx).is_some_and(|one| one.is_stored))
+            .count();
+        let all = self.measured.streams.len();
+        match all - kept {
+            0 if self.measured.whole.is_packed => "Keep every stream as it is.".to_owned(),
+            0 => "The default codec of every stream is best.".to_owned(),
+            changed => format!("Another codec for {changed} of {all} streams."),
+        }
+    }
+
+    /// Which resource limits the chosen plan.
+    fn binding(&self, choice: &CandidatePlan) -> String {
+        let prediction = &choice.prediction;
+        let step_s = self.question.step_s;
+        if prediction.batch_s < 0.95 * step_s {
+            return format!(
+                "A batch takes {}, {:.0} % of a step, so the smallest such plan is best.",
+                to_quantity(prediction.batch_s, "s"),
+                100.0 * prediction.batch_s / step_s
+            );
+        }
+        let what = if prediction.fetch_s >= prediction.batch_s {
+            "Storage is the limit: fewer bytes would help, or faster storage."
+        } else {
+            "The CPU is the limit: a codec that decodes faster would help, or more cores."
+        };
+        format!(
+            "A batch takes {}: {} of storage, {} of CPU time for decoding and {} for the rest. {what}",
+            to_quantity(prediction.batch_s, "s"),
+            to_quantity(prediction.fetch_s, "s"),
+            to_quantity(prediction.decode_s, "s"),
+            to_quantity(prediction.other_s, "s"),
+        )
+    }
+
+    /// What a lossy plan would bring that the bounds do not allow.
+    fn lossy_gain(&self, choice: &CandidatePlan) -> Option<String> {
+        let refused = self.plans.iter().filter(|plan| !plan.is_allowed);
+        let ratio = |plan: &CandidatePlan| plan.prediction.compute_ratio;
+        let better = refused.filter(|plan| {
+            ratio(plan) > ratio(choice) + 0.02
+                || plan.prediction.bytes < choice.prediction.bytes / 2.0
+        });
+        let best = better.max_by(|a, b| {
+            let by_ratio = (ratio(a) * 100.0)
+                .round()
+                .total_cmp(&(ratio(b) * 100.0).round());
+            by_ratio.then(b.prediction.bytes.total_cmp(&a.prediction.bytes))
+        })?;
+        Some(format!(
+            "With loss, which your bounds do not allow: {:.1} % in {}. Allow it with --bound or --quality if the policy can take it.",
+            100.0 * ratio(best),
+            to_quantity(best.prediction.bytes, "B"),
+        ))
+    }
+
+    pub(super) fn setting(&self) -> Vec<String> {
+        let (host, loader, storage) = (
+            &self.question,
+            &self.measured.loader,
+            &self.measured.storage,
+        );
+        let bandwidth = storage
+            .bytes_per_s
+            .map_or("no limit".to_owned(), |rate| to_quantity(rate, "B/s"));
+        vec![
+            format!(
+                "{}: {} episodes, batch size {:.0}: {}",
+                self.measured.whole.name,
+                self.measured.whole.episodes,
+                loader.batch,
+                self.measured.windows.join(", ")
+            ),
+            format!(
+                "{} cores and {} of memory for {} rank(s), {} of it for decoded frames: {}",
+                host.cores,
+                to_quantity(host.memory_bytes as f64, "B"),
+                host.ranks,
+                to_quantity(loader.memory_bytes as f64, "B"),
+                match loader.decodes {
+                    0.0 => "all frames stay decoded".to_owned(),
+                    decodes => format!("a frame is decoded {decodes:.2} times per epoch"),
+                }
+            ),
+            format!(
+                "storage, {}: {bandwidth}, {} per read",
+                if storage.is_given {
+                    "as given"
+                } else {
+                    "measured"
+                },
+                to_quantity(storage.latency_s, "s")
+            ),
+        ]
+    }
+
+    /// The plans, with a head.
+    pub(super) fn plan_rows(&self) -> Vec<Vec<String>> {
+        let head = [
+            "plan",
+            "bytes",
+            "compute",
+            "samples/s",
+            "cores",
+            "read",
+            "epoch",
+            "pack",
+            "",
+        ];
+        let mut rows = vec![head.map(str::to_owned).to_vec()];
+        for (idx, plan) in self.plans.iter().enumerate() {
+            let is_shown = idx == self.chosen
+                || plan.is_on_front
+                || !plan.name.is_empty()
+                || self.is_lossy_front(idx);
+            if is_shown {
+                rows.push(self.plan_row(idx, plan));
+            }
+        }
+        rows
+    }
+
+    fn plan_row(&self, idx: usize, plan: &CandidatePlan) -> Vec<String> {
+        let prediction = &plan.prediction;
+        let mut remarks = Vec::new();
+        if idx == self.chosen {
+            remarks.push("chosen");
+        }
+        if !plan.is_allowed {
+            remarks.push("loses more than allowed");
+        } else if !plan.is_lossless {
+            remarks.push("lossy");
+        }
+        if prediction.is_page_cached {
+            remarks.push("in page cache");
+        }
+        vec![
+            self.plan_name(plan),
+            to_quantity(prediction.bytes, "B"),
+            format!("{:.3}", prediction.compute_ratio),
+            format!("{:.0}", prediction.samples_per_s),
+            format!("{:.2}", prediction.cores),
+            to_quantity(prediction.read_bytes_per_s, "B/s"),
+            to_quantity(prediction.epoch_s, "s"),
+            to_quantity(prediction.pack_s, "s"),
+            remarks.join(", "),
+        ]
+    }
+
+    /// The name of a plan, or the codecs of its loaded image streams, or of the largest stream.
+    pub(super) fn plan_name(&self, plan: &CandidatePlan) -> String {
+        if !plan.name.is_empty() {
+            return plan.name.clone();
+        }
+        let streams = self.measured.streams.iter().zip(&plan.codecs);
+        let mut sized: Vec<(f64, &str)> = streams
+            .filter_map(|(stream, &idx)| {
+                let option = stream.options.get(idx)?;
+                Some((stream.frames * stream.frame_bytes, option.codec.as_str()))
+            })
+            .collect();
+        sized.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let mut codecs: Vec<&str> = Vec::new();
+        for (_, codec) in sized {
+            if !codecs.contains(&codec) {
+                codecs.push(codec);
+            }
+        }
+        codecs.truncate(2);
+        codecs.join(" + ")
+    }
+
+    /// Whether no other plan at all is both smaller and faster.
+    fn is_lossy_front(&self, idx: usize) -> bool {
+        let (Some(plan), all) = (self.plans.get(idx), self.plans.iter()) else {
+            return false;
+        };
+        let (bytes, ratio) = (plan.prediction.bytes, plan.prediction.compute_ratio);
+        !all.clone()
+            .any(|other| other.prediction.bytes < bytes && other.prediction.compute_ratio >= ratio)
+    }
+
+    /// The chosen codec of every stream, with a head.
+    pub(super) fn stream_rows(&self) -> Vec<Vec<String>> {
+        let head = ["stream", "codec", "smaller", "decode", "encode", "error"];
+        let mut rows = vec![head.map(str::to_owned).to_vec()];
+        let Some(choice) = self.choice() else {
+            return rows;
+        };
+        for (stream, &idx) in self.measured.streams.iter().zip(&choice.codecs) {
+            let Some(option) = stream.options.get(idx) else {
+                continue;
+            };
+            let error = match (option.is_lossless, option.psnr_db) {
+                (true, _) => "none".to_owned(),
+                (false, Some(psnr)) => format!("{psnr:.1} dB"),
+                (false, None) => format!("{:.2e}", option.max_abs_error),
+            };
+            rows.push(vec![
+                stream.name.clone(),
+                option.codec.clone(),
+                format!("{:.1}×", stream.frame_bytes / option.bytes.max(1e-9)),
+                to_quantity(option.decode_ns / 1e9, "s"),
+                if option.is_stored && self.measured.whole.is_packed {
+                    "as it is".to_owned()
+                } else {
+                    to_quantity(option.encode_ns / 1e9, "s")
+                },
+                error,
+            ]);
+        }
+        rows
+    }
+
+    /// What follows for memory, the host, time and money.
+    pub fn answer_lines(&self) -> Vec<String> {
+        let answers = &self.answers;
+        let memory = &answers.memory;
+        let mut lines = vec![format!(
+            "Memory: decoded, it is {}; {} for decoded frames, {} left for the page cache.{}",
+            to_quantity(memory.decoded_bytes, "B"),
+            to_quantity(memory.loader_bytes, "B"),
+            to_quantity(memory.page_cache_bytes, "B"),
+            match (memory.decoded_fits, memory.stored_fits) {
+                (true, _) => " It fits decoded: nothing is decoded after the first epoch.",
+                (false, true) =>
+                    " It fits as it is stored: nothing is read from storage after the first epoch.",
+                (false, false) => " It fits neither decoded nor as it is stored.",
+            }
+        )];
+        if let Some(plan) = memory.largest_that_fits.and_then(|idx| self.plans.get(idx)) {
+            lines.push(format!(
+                "The largest plan that stays in the page cache: {} ({}).",
+                self.plan_name(plan),
+                to_quantity(plan.prediction.bytes, "B")
+            ));
+        }
+        for needs in &answers.needs {
+            let kinds = needs.cores_by_kind.iter();
+            let kinds: Vec<String> = kinds
+                .filter(|(_, cores)| *cores >= 0.005)
+                .map(|(kind, cores)| format!("{kind} {cores:.2}"))
+                .collect();
+            lines.push(format!(
+                "A GPU with steps of {} needs {:.2} cores to load (decoding: {}), {} of storage and {} of memory.",
+                to_quantity(needs.step_s, "s"),
+                needs.cores,
+                if kinds.is_empty() { "none".to_owned() } else { kinds.join(", ") },
+                to_quantity(needs.read_bytes_per_s, "B/s"),
+                to_quantity(needs.memory_bytes, "B"),
+            ));
+        }
+        if let Some(epochs) = answers.epochs.get(self.chosen) {
+            lines.push(format!("In the time given: {epochs:.1} epochs."));
+        }
+        if let Some(share) = answers
+            .episodes_share
+            .get(self.chosen)
+            .filter(|share| **share < 1.0)
+        {
+            lines.push(format!(
+                "The limit on bytes holds {:.0} % of the episodes with this plan.",
+                100.0 * share
+            ));
+        }
+        for (name, ratio, bytes) in &answers.without_limit {
+            lines.push(format!(
+                "Without the limit on {name}: compute ratio {ratio:.3} in {}.",
+                to_quantity(*bytes, "B")
+            ));
+        }
+        for verified in &self.verified {
+            let name = self
+                .plans
+                .get(verified.plan)
+                .map(|plan| self.plan_name(plan));
+            lines.push(format!(
+                "Verified, {}: compute ratio {:.3} predicted, {:.3} measured; {} predicted, {} measured.",
+                name.unwrap_or_default(),
+                verified.predicted,
+                verified.measured,
+                to_quantity(verified.predicted_bytes, "B"),
+                to_quantity(verified.measured_bytes, "B"),
+            ));
+        }
+        if let Some(cost) = answers.idle_cost_per_day {
+            lines.push(format!("Waiting for data costs {cost:.2} per day."));
+        }
+        lines
+    }
+}
+
+/// Columns of equal width; the first is left-aligned, and so is the last.
+fn write_table(f: &mut fmt::Formatter<'_>, rows: &[Vec<String>]) -> fmt::Result {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    for row in rows {
+        let mut line = String::new();
+        for (column, cell) in row.iter().enumerate() {
+            let width = widths[column];
+            if column == 0 || column + 1 == columns {
+                line += &format!("{cell:width$}  ");
+            } else {
+                line += &format!("{cell:>width$}  ");
+            }
+        }
+        writeln!(f, "{}", line.trim_end())?;
+    }
+    Ok(())
+}

@@ -1,0 +1,107 @@
+//! Prediction beside measurement: the loop with an emulated step, on a sample that was packed with a plan.
+
+use std::time::Duration;
+
+use kino_dataset::{SlowStorage, Storage};
+use serde::{Deserialize, Serialize};
+
+use super::loader::{scale, to_size};
+use super::{Planned, StorageCost};
+use crate::doctor::{Emulated, Host, Length, Subject, fed};
+use crate::error::{Result, invalid};
+
+/// What was predicted for a plan, and what was measured.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Verified {
+    /// The number of the plan among the candidates.
+    pub plan: usize,
+    /// The predicted compute ratio.
+    pub predicted: f64,
+    /// The measured compute ratio.
+    pub measured: f64,
+    /// Predicted bytes of the whole recording.
+    pub predicted_bytes: f64,
+    /// Bytes of the sample, scaled to the whole recording.
+    pub measured_bytes: f64,
+}
+
+impl StorageCost {
+    /// The same storage, to be emulated; `None` if it is the one that the sample is on.
+    fn emulated(&self) -> Option<SlowStorage> {
+        self.is_given.then(|| SlowStorage {
+            bytes_per_s: self.bytes_per_s,
+            latency: Duration::try_from_secs_f64(self.latency_s).unwrap_or_default(),
+            stall: None,
+        })
+    }
+}
+
+impl Planned {
+    /// Runs a training loop with emulated steps on a sample that was packed with candidate plan `plan`.
+    ///
+    /// `subject` is the loader on that sample. Steps keep a core busy, as a training loop does.
+    pub fn verify(
+        &self,
+        plan: usize,
+        subject: &Subject,
+        seconds: f64,
+        host: &mut dyn Host,
+    ) -> Result<Verified> {
+        let candidate = self
+            .plans
+            .get(plan)
+            .ok_or_else(|| invalid(format!("there is no plan {plan}")))?;
+        let counted = Duration::try_from_secs_f64(seconds)
+            .map_err(|_| invalid("the measuring time (`seconds`) must be positive"))?;
+        let scale = scale(subject, &self.measured.whole);
+        let mut subject = subject.clone();
+        let memory = self.measured.loader.memory_bytes as f64 / scale;
+        subject.options.memory = Some(to_size(memory));
+        if let Some(slow) = self.measured.storage.emulated() {
+            subject = subject.on(Storage {
+                slow: Some(slow),
+                keep_bytes: 0,
+            })?;
+        }
+        let step_s = self.question.step_s;
+        let step = Duration::try_from_secs_f64(step_s).unwrap_or_default();
+        host.begins("the loop with its step");
+        let mut looping = Looping {
+            step: Emulated { step },
+            host,
+        };
+        let length = Length {
+            counted,
+            batches: None,
+        };
+        let run = fed(&subject, length, step_s, &mut looping)?;
+        let dataset = subject.windows.first().and_then(|all| all.first());
+        let bytes = dataset.map_or(0, |samples| {
+            let streams = samples.dataset().manifest().streams.iter();
+            streams.map(|stream| stream.bytes).sum::<u64>()
+        });
+        Ok(Verified {
+            plan,
+            predicted: candidate.prediction.compute_ratio,
+            measured: run.compute_ratio,
+            predicted_bytes: candidate.prediction.bytes,
+            measured_bytes: bytes as f64 * scale,
+        })
+    }
+}
+
+/// Emulated steps, which the host may interrupt.
+struct Looping<'h> {
+    step: Emulated,
+    host: &'h mut dyn Host,
+}
+
+impl Host for Looping<'_> {
+    fn step(&mut self, batch: kino_loader::Batch) -> Result<()> {
+        self.step.step(batch)
+    }
+
+    fn look_up(&mut self) -> Result<()> {
+        self.host.look_up()
+    }
+}

@@ -1,0 +1,143 @@
+//! Which codecs a plan's bounds allow for a stream, for programs that choose among them.
+
+use kino_codec::{Bound, Description, FrameType};
+use kino_format::Kind;
+
+use super::bound::keeps;
+use super::{Plan, checked};
+use crate::costs::candidates;
+
+/// Parameters that say how much a codec may lose: a bound replaces them.
+const LOSS: [&str; 3] = ["abs=", "psnr=", "q="];
+
+impl Plan {
+    /// The codecs worth trying on a stream, and whether this plan allows each: lossless ones always, others if they
+    /// keep the bound of the first rule that matches, or have the plan's quality.
+    pub fn codecs_for(&self, name: &str, kind: Kind, frame: &FrameType) -> Vec<(String, bool)> {
+        let rule = self.rules.iter().find(|rule| rule.matches(name, kind));
+        let bound = rule.and_then(|rule| rule.bound_of(frame));
+        let suitable = || kino_codec::codecs().filter(|codec| codec.suits(kind));
+        let mut found: Vec<(String, bool)> = Vec::new();
+        let mut add = |text: String, is_allowed: bool| {
+            let Ok(codec) = checked(&text, frame) else {
+                return;
+            };
+            let text = codec.spec().to_string();
+            match found.iter_mut().find(|(known, _)| *known == text) {
+                Some((_, known)) => *known |= is_allowed,
+                None if codec.check_encoder().is_ok() => found.push((text, is_allowed)),
+                None => {}
+            }
+        };
+        for text in candidates(kind, frame) {
+            let is_allowed = allows(&text, bound.as_ref(), frame);
+            add(text, is_allowed);
+        }
+        if let Some(parameter) = bound.as_ref().and_then(Bound::parameter) {
+            for codec in suitable() {
+                for text in bounded(codec, frame, &parameter) {
+                    let is_allowed = allows(&text, bound.as_ref(), frame);
+                    add(text, is_allowed);
+                }
+            }
+        }
+        if let Some(quality) = self.quality.filter(|_| bound.is_none()) {
+            for setting in suitable().filter_map(|codec| codec.quality) {
+                add(setting(quality), true);
+            }
+        }
+        found
+    }
+}
+
+/// Whether a codec loses no more than `bound` allows; without one, nothing.
+fn allows(codec: &str, bound: Option<&Bound>, frame: &FrameType) -> bool {
+    let elements = frame.as_values().map_or(1, |ty| ty.elements());
+    let wanted = bound.unwrap_or(&Bound::Lossless);
+    kino_codec::codec(codec).is_ok_and(|codec| keeps(&codec.bound(), wanted, elements))
+}
+
+/// The settings of a codec with this bound instead of their own.
+fn bounded(codec: &Description, frame: &FrameType, parameter: &str) -> Vec<String> {
+    let with_bound = |text: String| {
+        let (name, parameters) = text.split_once(':').unwrap_or((&text, ""));
+        let kept = parameters
+            .split(',')
+            .filter(|one| !one.is_empty() && !LOSS.iter().any(|loss| one.starts_with(loss)));
+        let parameters: Vec<&str> = kept.chain([parameter]).collect();
+        format!("{name}:{}", parameters.join(","))
+    };
+    (codec.settings)(frame)
+        .into_iter()
+        .map(with_bound)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kino_codec::Dtype;
+
+    fn allowed(plan: &str, kind: Kind, frame: &FrameType) -> Vec<String> {
+        let plan = Plan::from_toml(plan).unwrap();
+        let all = plan.codecs_for("wrist", kind, frame);
+        let allowed = all.into_iter().filter(|(_, is_allowed)| *is_allowed);
+        allowed.map(|(text, _)| text).collect()
+    }
+
+    fn has(all: &[String], start: &str) -> bool {
+        all.iter().any(|text| text.starts_with(start))
+    }
+
+    #[test]
+    fn nothing_is_lost_unless_a_bound_or_a_quality_allows_it() {
+        let image = FrameType::values(Dtype::U8, &[8, 8, 3]).unwrap();
+        let exact = allowed("", Kind::Image, &image);
+        let is_exact = |text: &String| kino_codec::codec(text).unwrap().bound() == Bound::Lossless;
+        assert!(exact.iter().all(is_exact) && has(&exact, "predict"));
+        let bounded = allowed("[[stream]]\nbound = \"psnr(38)\"", Kind::Image, &image);
+        assert!(has(&bounded, "predict"));
+        assert!(
+            bounded
+                .iter()
+                .any(|text| text.starts_with("jpeg") && text.contains("psnr=38")),
+            "{bounded:?}"
+        );
+        assert!(
+            !bounded.iter().any(|text| text.contains("q=")),
+            "{bounded:?}"
+        );
+        // A tighter bound than the one asked for is allowed too.
+        assert!(
+            bounded.iter().any(|text| text.contains("psnr=42")),
+            "{bounded:?}"
+        );
+        let quality = allowed("quality = 80", Kind::Image, &image);
+        assert!(
+            quality.iter().any(|text| text.contains("q=80")),
+            "{quality:?}"
+        );
+        let other = allowed(
+            "[[stream]]\nmatch = \"front\"\nbound = \"psnr(38)\"",
+            Kind::Image,
+            &image,
+        );
+        assert_eq!(other, exact);
+    }
+
+    #[test]
+    fn a_bound_on_values_reaches_the_codecs_that_take_it() {
+        let joints = FrameType::values(Dtype::F32, &[7]).unwrap();
+        let bounded = allowed("[[stream]]\nbound = \"abs(1e-4)\"", Kind::Vector, &joints);
+        assert!(has(&bounded, "vector:level=8,abs=1e-4"), "{bounded:?}");
+        let text = allowed(
+            "[[stream]]\nbound = \"lossless\"",
+            Kind::Text,
+            &FrameType::Text,
+        );
+        assert!(
+            matches!(&text[..], [only] if only.starts_with("text")),
+            "{text:?}"
+        );
+    }
+}

@@ -1,0 +1,229 @@
+//! The planner: measures a dataset or a sample of a recording, and returns what it found as JSON.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use kino_advisor::{
+    AdvisorError, Host, Limits, Planned, PlannerOptions, Question, Whole, choose_plan,
+};
+use kino_dataset::{Plan, SlowStorage};
+use kino_import::ImportOptions;
+use kino_loader::Batch;
+use pyo3::prelude::*;
+
+use crate::arguments::parse;
+use crate::doctor::to_subject;
+use crate::errors::{advisor_to_py, import_to_py, invalid, to_py};
+use crate::order::Order;
+use crate::samples::Samples;
+use crate::video::videos;
+
+/// How long a plan is verified, in seconds.
+const VERIFY_S: f64 = 4.0;
+
+/// What `kinograph.plan` was given.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct PlanArgs {
+    step_s: f64,
+    ranks: usize,
+    cores: Option<usize>,
+    host_memory: Option<u64>,
+    storage: Option<String>,
+    /// What streams may lose, as a plan in TOML.
+    bounds: String,
+    max_bytes: Option<u64>,
+    max_pack_s: Option<f64>,
+    hours: Option<f64>,
+    gpu_price: Option<f64>,
+    seconds: f64,
+    /// What the dataset is a sample of; `None` if it is no sample.
+    whole: Option<WholeParts>,
+}
+
+/// A choice, and which of its plans to verify.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct VerifyArgs {
+    found: String,
+    plan: usize,
+}
+
+/// The recording that a sample stands for: name, bytes, episodes, frames of every stream.
+type WholeParts = (String, u64, u64, BTreeMap<String, u64>);
+
+impl PlanArgs {
+    fn storage(&self) -> PyResult<Option<SlowStorage>> {
+        let given = self.storage.as_deref().map(str::parse);
+        given.transpose().map_err(to_py)
+    }
+
+    fn limits(&self) -> Limits {
+        Limits {
+            max_bytes: self.max_bytes,
+            max_pack_s: self.max_pack_s,
+        }
+    }
+
+    fn options(&self) -> PyResult<PlannerOptions> {
+        let defaults = PlannerOptions::default();
+        Ok(PlannerOptions {
+            step_s: self.step_s,
+            ranks: self.ranks,
+            cores: self.cores.unwrap_or(defaults.cores),
+            memory_bytes: self.host_memory.unwrap_or(defaults.memory_bytes),
+            storage: self.storage()?,
+            bounds: Plan::from_toml(&self.bounds).map_err(to_py)?,
+            limits: self.limits(),
+            seconds: self.seconds,
+            gpu_price: self.gpu_price,
+            hours: self.hours,
+            ..defaults
+        })
+    }
+}
+
+/// Packs a sample of a recording; the whole that it stands for.
+#[pyfunction]
+pub(crate) fn pack_sample(
+    py: Python<'_>,
+    source: PathBuf,
+    target: PathBuf,
+    max_bytes: u64,
+    plan: &str,
+) -> PyResult<WholeParts> {
+    let plan = Plan::from_toml(plan).map_err(to_py)?;
+    let options = ImportOptions {
+        videos: videos(),
+        ..ImportOptions::default()
+    };
+    let sampled =
+        py.detach(|| kino_import::pack_sample(&source, &options, &target, max_bytes, plan));
+    let sampled = sampled.map_err(import_to_py)?;
+    Ok((
+        source.display().to_string(),
+        sampled.source_bytes,
+        sampled.episodes,
+        sampled.frames,
+    ))
+}
+
+/// Chooses a plan for what a loader reads; `options` are the loader's, as JSON.
+#[pyfunction]
+pub(crate) fn plan(
+    py: Python<'_>,
+    order: PyRef<'_, Order>,
+    windows: Vec<Vec<PyRef<'_, Samples>>>,
+    options: &str,
+    how: PlanArgs,
+) -> PyResult<String> {
+    let subject = to_subject(&order, windows, options)?;
+    let first = subject.windows.first().and_then(|all| all.first());
+    let first = first.ok_or_else(|| invalid("the loader requests no stream"))?;
+    let whole = match &how.whole {
+        Some((name, source_bytes, episodes, frames)) => Whole {
+            name: name.clone(),
+            is_packed: false,
+            source_bytes: *source_bytes,
+            episodes: *episodes,
+            frames: frames.clone(),
+        },
+        None => Whole::of(first.dataset()),
+    };
+    let options = how.options()?;
+    let mut host = Signals { raised: None };
+    let found = py.detach(|| choose_plan(&subject, &whole, &options, &mut host));
+    match (host.raised, found) {
+        // The Python exception says more than `Interrupted`.
+        (Some(raised), _) => Err(raised),
+        (None, found) => to_json(&found.map_err(advisor_to_py)?),
+    }
+}
+
+/// Runs a training loop on a sample that was packed with a candidate plan; the choice with the result.
+#[pyfunction]
+pub(crate) fn plan_verify(
+    py: Python<'_>,
+    order: PyRef<'_, Order>,
+    windows: Vec<Vec<PyRef<'_, Samples>>>,
+    options: &str,
+    how: VerifyArgs,
+) -> PyResult<String> {
+    let mut found: Planned = parse("the plan", &how.found)?;
+    let subject = to_subject(&order, windows, options)?;
+    let mut host = Signals { raised: None };
+    let verified = py.detach(|| found.verify(how.plan, &subject, VERIFY_S, &mut host));
+    match (host.raised, verified) {
+        (Some(raised), _) => Err(raised),
+        (None, verified) => {
+            found.verified.push(verified.map_err(advisor_to_py)?);
+            to_json(&found)
+        }
+    }
+}
+
+/// The choice for another question, from the measurements of an earlier one.
+#[pyfunction]
+pub(crate) fn plan_what_if(found: &str, how: PlanArgs) -> PyResult<String> {
+    let found: Planned = parse("the plan", found)?;
+    let question = Question {
+        step_s: how.step_s,
+        ranks: how.ranks,
+        cores: how.cores.unwrap_or(found.question.cores),
+        memory_bytes: how.host_memory.unwrap_or(found.question.memory_bytes),
+        limits: how.limits(),
+        gpu_price: how.gpu_price,
+        hours: how.hours,
+    };
+    to_json(&found.what_if(question, how.storage()?))
+}
+
+/// The HTML page of a choice given as JSON, or a part of another page.
+#[pyfunction]
+pub(crate) fn plan_html(found: &str, is_page: bool) -> PyResult<String> {
+    let found: Planned = parse("the plan", found)?;
+    Ok(if is_page {
+        found.to_html()
+    } else {
+        found.to_fragment()
+    })
+}
+
+/// The text of a choice given as JSON.
+#[pyfunction]
+pub(crate) fn plan_text(found: &str) -> PyResult<String> {
+    let found: Planned = parse("the plan", found)?;
+    Ok(kino_dataset::escape(&found.to_string()).into_owned())
+}
+
+/// A candidate plan as TOML, by its number.
+#[pyfunction]
+pub(crate) fn plan_toml(found: &str, number: usize) -> PyResult<String> {
+    let found: Planned = parse("the plan", found)?;
+    let plan = found.plans.get(number);
+    let plan = plan.ok_or_else(|| invalid(format!("there is no plan {number}")))?;
+    Ok(found.plan_toml(plan))
+}
+
+fn to_json(found: &Planned) -> PyResult<String> {
+    serde_json::to_string(found).map_err(|error| invalid(format!("the plan: {error}")))
+}
+
+/// Lets Ctrl-C end the measurement.
+struct Signals {
+    raised: Option<PyErr>,
+}
+
+impl Host for Signals {
+    fn step(&mut self, batch: Batch) -> kino_advisor::Result<()> {
+        drop(batch);
+        Ok(())
+    }
+
+    fn look_up(&mut self) -> kino_advisor::Result<()> {
+        Python::attach(|py| py.check_signals()).map_err(|error| {
+            self.raised = Some(error);
+            AdvisorError::Interrupted
+        })
+    }
+}
