@@ -426,3 +426,27 @@ def test_a_missing_decoder_is_reported_when_a_dataset_is_opened(tmp_path):
     for text in (warning, error):
         assert CAMERA in text
         assert "pip install av" in text
+
+
+def test_codecs_and_the_planner_measure_carried_video_as_it_is_stored(tmp_path):
+    make_video(write_dataset(tmp_path / "source", [FRAMES]), "av1_lerobot")
+    kinograph.pack(tmp_path / "source", tmp_path / "carried.kino")
+    command = [sys.executable, "-m", "kinograph", "bench", "codecs", str(tmp_path / "carried.kino")]
+    command += [
+        "--stream",
+        CAMERA,
+        "--seconds",
+        "0.01",
+        "--max-size",
+        "1MB",
+        "--no-cache",
+        "--json",
+    ]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    figures = {row["name"]: row["value"] for row in json.loads(done.stdout)["figures"]}
+    stored = {name: value for name, value in figures.items() if "video:coding=av1" in name}
+    assert stored
+    assert not any("encode" in name for name in stored)
+    choice = kinograph.plan(tmp_path / "carried.kino", step_s=1.0, batch_size=4, seconds=0.1)
+    assert choice.codecs[CAMERA] == "video:coding=av1"
+    assert all(plan.is_allowed for plan in choice.plans if plan.codecs[CAMERA] == "raw")

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use kino_dataset::OpenOptions;
+use kino_dataset::{OpenOptions, Storage};
 use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -50,6 +50,16 @@ impl Dataset {
     #[getter]
     fn root(&self) -> Option<PathBuf> {
         self.inner.root().map(std::path::Path::to_owned)
+    }
+
+    /// The same dataset on emulated storage, such as `100MB/s,8ms`, for measurements.
+    fn on_storage(&self, py: Python<'_>, storage: &str) -> PyResult<Self> {
+        let storage = Storage {
+            slow: Some(storage.parse().map_err(to_py)?),
+            keep_bytes: 0,
+        };
+        let inner = py.detach(|| self.inner.on(storage)).map_err(to_py)?;
+        Ok(Self { inner })
     }
 
     /// The files that pages are linked to, as JSON; `None` if there are none.

@@ -9,7 +9,7 @@ use kino_advisor::{BenchResult, Better};
 use kino_codec::FrameType;
 use kino_dataset::{
     ByteSize, CostRecord, CostSample, Dataset, Effort, Kind, Measured, candidates, carriers,
-    classic, comparable, cpu_name, measure,
+    classic, comparable, cpu_name, measure, measure_stored,
 };
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ use crate::progress::Progress;
 
 /// Measure codecs: compression ratio, speed and error.
 ///
-/// Measures the streams of a dataset or a file of frames; without either, built-in samples of every kind. Times are
+/// Measures the streams of a dataset, among them carried JPEG files and video as they are stored, or a file of frames; without either, built-in samples of every kind. Times are
 /// for one thread, the best of several passes, and decoded frames are checked. The results are kept in the machine's
 /// cost record (in ~/.cache/kinograph), which `pack --dry-run` and `info` use to predict decoding costs.
 #[derive(Debug, clap::Args)]
@@ -95,6 +95,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
             }
             rows.push((text, measured.map_err(|error| format!("{error:#}"))));
         }
+        rows.extend(carried(args, sample, effort)?);
         done += sample.values.len().max(1);
         results.push((sample, rows));
     }
@@ -130,6 +131,29 @@ fn codecs_for(args: &Args, sample: &CostSample) -> Vec<String> {
         }
         given => given.to_vec(),
     }
+}
+
+/// The stream as it is stored, if it is a bitstream that no codec here could encode to the same bytes.
+fn carried(args: &Args, sample: &CostSample, effort: Effort) -> Result<Rows> {
+    let (Some(path), []) = (&args.dataset, &args.codec[..]) else {
+        return Ok(Rows::new());
+    };
+    let dataset = Dataset::open(path)?;
+    let stream = dataset.manifest().streams.iter();
+    let mut stream = stream.filter(|stream| stream.name == sample.name);
+    let codecs = stream.next().map_or(&[][..], |stream| &stream.codecs);
+    let is_carried =
+        |text: &String| kino_codec::codec(text).is_ok_and(|codec| codec.carries().is_some());
+    let [codec] = codecs else {
+        return Ok(Rows::new());
+    };
+    if !is_carried(codec) {
+        return Ok(Rows::new());
+    }
+    let max_bytes = usize::try_from(args.max_size.bytes()).unwrap_or(usize::MAX);
+    let measured = measure_stored(&dataset, &sample.name, max_bytes, effort);
+    let measured = measured.map_err(|error| format!("{error:#}"));
+    Ok(vec![(codec.clone(), measured)])
 }
 
 /// The codecs that can be stored, for the help text.
@@ -290,7 +314,11 @@ fn to_text(results: &[(&CostSample, Rows)]) -> String {
                 Ok(row) => vec![
                     format!("{}{}", row.codec, if row.is_stored() { "" } else { " *" }),
                     format!("{:.2}", row.ratio()),
-                    format!("{:.0}", row.mb_s(row.encode)),
+                    if row.encode.is_zero() {
+                        "as it is".to_owned()
+                    } else {
+                        format!("{:.0}", row.mb_s(row.encode))
+                    },
                     format!("{:.0}", row.mb_s(row.decode)),
                     micros(row.random.as_secs_f64()),
                     micros(row.window.as_secs_f64()),
@@ -324,7 +352,9 @@ fn to_json(args: &Args, results: &[(&CostSample, Rows)]) -> Result<Value> {
                 result.add(&name, value, unit, better);
             };
             add("ratio", row.ratio(), "×", Better::More);
-            add("encode", row.mb_s(row.encode), "MB/s", Better::More);
+            if !row.encode.is_zero() {
+                add("encode", row.mb_s(row.encode), "MB/s", Better::More);
+            }
             add("decode", row.mb_s(row.decode), "MB/s", Better::More);
             add("frame", row.random.as_secs_f64() * 1e6, "µs", Better::Less);
         }
@@ -334,7 +364,7 @@ fn to_json(args: &Args, results: &[(&CostSample, Rows)]) -> Result<Value> {
             Ok(row) => json!({
                 "codec": row.codec, "stored": row.is_stored(), "frames": row.frames, "raw_bytes": row.raw_bytes, "bytes": row.bytes,
                 "shared_bytes": row.shared_bytes, "page_frames": row.page_frames, "ratio": row.ratio(),
-                "encode_mb_s": row.mb_s(row.encode), "decode_mb_s": row.mb_s(row.decode),
+                "encode_mb_s": (!row.encode.is_zero()).then(|| row.mb_s(row.encode)), "decode_mb_s": row.mb_s(row.decode),
                 "frame_us": row.random.as_secs_f64() * 1e6, "window_us": row.window.as_secs_f64() * 1e6,
                 "window_frames": row.window_frames, "max_abs_error": row.max_abs_error, "psnr_db": row.psnr_db,
             }),
