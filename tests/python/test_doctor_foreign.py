@@ -11,7 +11,7 @@ from optional import optional
 
 import kinograph
 import kinograph.numpy
-from kinograph import _data_loader, _doctor_foreign
+from kinograph import _data_loader, _doctor_foreign, _profile
 
 torch = optional("torch")
 data = torch.utils.data
@@ -245,6 +245,34 @@ def test_kinograph_is_measured_in_the_same_loop(lift_path):
     moved = found.evidence["kinograph"]
     assert (moved["batch"], moved["is_step_emulated"]) == (8, False)
     assert {torch.Tensor, dict} <= set(seen)
+
+
+def test_a_gpu_is_timed_by_its_own_clock(monkeypatch):
+    class Gpu:
+        name = "cuda"
+
+        def __init__(self):
+            self.asked = 0
+
+        def mark(self):
+            return time.perf_counter()
+
+        def is_past(self, mark):
+            # A mark is never past at once.
+            self.asked += 1
+            return self.asked % 3 == 0
+
+        def seconds(self, start, end):
+            return end - start
+
+    monkeypatch.setattr(_profile, "_to_clock", lambda device: Gpu() if device else None)
+    found = examine(data.DataLoader(Demos(decode_s=0.005), batch_size=2), device="cuda")
+    assert found.evidence["setting"]["clock"] == "cuda"
+    fed = found.evidence["fed"]
+    assert 0 < fed["compute_ratio"] < 1
+    # All marks were waited for.
+    assert fed["step_s"] >= STEP_S
+    assert found.evidence["without"]["pinned"]["steps"] >= 4
 
 
 def test_what_is_not_a_loader_is_refused(lift_path):
