@@ -166,11 +166,13 @@ class _Examiner:
         # The first batch of each worker is made, however ready the rest is.
         warm = round_ * (2 if trial.ready else 1)
         counted: list[Made] = []
+        samples: list[int] = []
         with contextlib.closing(self._subject.batches(trial)) as batches:
             _skip(batches, warm, None)
 
             def counting() -> Iterator[None]:
-                for _, made in batches:
+                for batch, made in batches:
+                    samples.append(_len(batch) or 0)
                     if made is not None:
                         counted.append(made)
                     yield None
@@ -180,7 +182,9 @@ class _Examiner:
             cpu_s = time.process_time() - cpu_s
         if trial.ready is None and trial.batches is None:
             self._next = max(self._next, trial.first + warm + report.steps)
-        return _free_run(report, counted, cpu_s), warm + report.steps
+        # A batch whose arrays do not agree has an unknown number of samples.
+        mean = statistics.fmean(samples) if samples and all(samples) else 0.0
+        return _free_run(report, counted, cpu_s) | {"samples": mean}, warm + report.steps
 
     def _looped(self, report: LoopReport, step_s: float) -> dict[str, Any]:
         """Describe a loop; a GPU's own clock knows best whether it waited."""

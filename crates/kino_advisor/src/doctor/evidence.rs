@@ -98,6 +98,8 @@ pub struct FreeRun {
     pub batches: usize,
     /// Batches taken, including those of the warm-up.
     pub taken: usize,
+    /// Mean samples per batch; 0 if not counted.
+    pub samples: f64,
     /// Seconds per batch.
     pub batch_s: f64,
     /// Seconds of each batch.

@@ -13,6 +13,7 @@ fn run(batch_ms: f64, blocked: f64) -> FreeRun {
         each_s: vec![batch_ms / 1e3; 100],
         fetch_s: blocked,
         decode_s: 1.0 - blocked,
+        collate_s: 1.0,
         fetch_bytes: 1e6,
         ..FreeRun::default()
     }
@@ -78,13 +79,8 @@ fn computing() -> ForeignEvidence {
     evidence(0.1, [99.0, 20.0, 5.0])
 }
 
+/// Loops that wait.
 fn cases() -> Vec<(Cause, ForeignEvidence)> {
-    let met = |ratio: f64| {
-        move |one: &mut ForeignEvidence| {
-            one.fed = fed(ratio);
-            one.without = None;
-        }
-    };
     vec![
         (Cause::Decode, computing()),
         // Cores are left for the workers that help.
@@ -93,8 +89,8 @@ fn cases() -> Vec<(Cause, ForeignEvidence)> {
             with(computing(), |one| one.setting.cores = 8),
         ),
         (Cause::Storage, evidence(0.9, [99.0, 20.0, 5.0])),
-        // A second pass is much faster, although a part of the first one computed.
-        (Cause::Storage, evidence(0.4, [30.0, 20.0, 5.0])),
+        // Another process delayed the first pass: what computes does not wait for storage.
+        (Cause::Decode, evidence(0.1, [30.0, 20.0, 5.0])),
         // More workers help, and are the first change, but they are not the cause.
         (
             Cause::Storage,
@@ -103,7 +99,17 @@ fn cases() -> Vec<(Cause, ForeignEvidence)> {
             }),
         ),
         (Cause::Collate, evidence(0.1, [99.0, 90.0, 5.0])),
-        (Cause::Transfer, evidence(0.1, [99.0, 98.0, 95.0])),
+        // Workers that make batches all the time are not held up by passing them.
+        (Cause::Decode, evidence(0.1, [99.0, 60.0, 59.0])),
+        // Runs that differ by chance: the workers know that they hardly did anything.
+        (
+            Cause::Transfer,
+            with(evidence(0.1, [99.0, 50.0, 40.0]), |one| {
+                one.whole.fetch_s = 0.0;
+                one.whole.decode_s = 1e-4;
+                one.whole.collate_s = 1e-4;
+            }),
+        ),
         (
             Cause::Jitter,
             with(computing(), |one| one.whole = run(15.0, 0.1)),
@@ -131,6 +137,18 @@ fn cases() -> Vec<(Cause, ForeignEvidence)> {
             Cause::Loader,
             with(computing(), |one| one.setting.kind = LoaderKind::Batches),
         ),
+    ]
+}
+
+/// Loops that meet the target.
+fn met_cases() -> Vec<(Cause, ForeignEvidence)> {
+    let met = |ratio: f64| {
+        move |one: &mut ForeignEvidence| {
+            one.fed = fed(ratio);
+            one.without = None;
+        }
+    };
+    vec![
         (
             Cause::Nothing,
             with(computing(), |one| {
@@ -159,7 +177,7 @@ fn cases() -> Vec<(Cause, ForeignEvidence)> {
 
 #[test]
 fn every_cause_follows_from_its_figures() {
-    for (cause, evidence) in cases() {
+    for (cause, evidence) in cases().into_iter().chain(met_cases()) {
         let found = examine(evidence, GpuPrice::new(2.5, 8).ok());
         assert_eq!(found.verdict.cause, cause, "{}", found.verdict.sentence);
         assert!(found.verdict.sentence.ends_with('.') && found.verdict.sentence.contains('%'));

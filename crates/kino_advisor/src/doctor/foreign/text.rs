@@ -93,7 +93,13 @@ impl ForeignDiagnosis {
     pub(super) fn sides(&self) -> Option<Vec<[String; 4]>> {
         let (evidence, moved) = (&self.evidence, self.evidence.kinograph.as_ref()?);
         let side = |name: &str, batch: u64, run: &FreeRun, ratio: f64| {
-            let (batch, known) = (batch as f64, batch > 0);
+            // The last batch of an epoch may be smaller.
+            let batch = if run.samples > 0.0 {
+                run.samples
+            } else {
+                batch as f64
+            };
+            let known = batch > 0.0;
             let figure = |value: String| if known { value } else { "unknown".to_owned() };
             [
                 name.to_owned(),

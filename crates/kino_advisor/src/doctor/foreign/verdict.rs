@@ -28,29 +28,31 @@ pub(super) struct Stages {
 }
 
 impl Stages {
-    /// The differences between the runs; what `__getitem__` costs is divided by how long it was blocked.
+    /// The differences between the runs, but no more than was measured inside the workers; what `__getitem__` costs is
+    /// divided by how long it was blocked.
     ///
-    /// Medians are compared, because runs are short, and one batch that another process delays would decide.
+    /// Runs are short, and other processes delay some batches. So medians are compared, and a difference between two runs
+    /// alone does not make a stage expensive. Nor does a fast second pass: what the page cache saves is blocked time.
     pub(super) fn of(evidence: &ForeignEvidence, without: &ForeignDifferences) -> Option<Self> {
         let typical = |run: &FreeRun| evidence.typical_s(run);
         let whole = typical(&evidence.whole);
         // Runs vary: one with less to do does not cost more.
         let items = typical(without.without_dataset.as_ref()?).min(whole);
         let ready = typical(without.without_collate.as_ref()?).min(items);
-        let dataset = whole - items;
         let run = &evidence.whole;
+        let workers = evidence.setting.num_workers.max(1) as f64;
+        let dataset = (whole - items).min((run.fetch_s + run.decode_s) / workers);
+        let collate = (items - ready).min(run.collate_s / workers);
+        // Passing runs beside the making: it can only cost the time in which workers were not making batches.
+        let idle = (whole - run.made_s() / workers).max(0.0);
         let blocked = run.fetch_s / (run.fetch_s + run.decode_s).max(f64::MIN_POSITIVE);
-        let reread = without.without_fetch.as_ref().map(typical);
-        let saved = reread.filter(|&batch_s| batch_s <= whole * WARM);
-        let saved = saved.map_or(0.0, |batch_s| whole - batch_s);
-        let storage = (blocked * dataset).max(saved).min(dataset);
         // Of the mean, which counts for the throughput.
         let scale = run.batch_s / whole.max(f64::MIN_POSITIVE);
         Some(Self {
-            storage: storage * scale,
-            decode: (dataset - storage) * scale,
-            collate: (items - ready) * scale,
-            transfer: ready * scale,
+            storage: blocked * dataset * scale,
+            decode: (1.0 - blocked) * dataset * scale,
+            collate: collate * scale,
+            transfer: ready.min(idle) * scale,
         })
     }
 
