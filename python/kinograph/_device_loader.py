@@ -25,9 +25,9 @@ class DeviceLoader(BaseLoader[Any, _Device]):
     _ahead: Ahead | None = None
     _finalizer: weakref.finalize[..., Any] | None = None
 
-    def report(self) -> Report:
-        """Say where the time went since the loader started."""
-        report = super().report()
+    def report(self, *, gpu_price: float | None = None, gpus: int = 1) -> Report:
+        """Say where the time went since the loader started; the price of a GPU shows what waiting costs."""
+        report = super().report(gpu_price=gpu_price, gpus=gpus)
         if self._ahead is None:
             return report
         # The core saw only the thread that copies wait for it.

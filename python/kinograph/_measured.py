@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from kinograph import _core
 from kinograph._arguments import to_number
 from kinograph._errors import InvalidArgumentError
+from kinograph._idle import GpuPrice
 from kinograph._live import Live, status
 from kinograph._loop import Clock, Loop
 from kinograph._quality import ShuffleQuality
@@ -29,12 +30,24 @@ class Measured:
         self._loop = Loop(self._to_clock())
         self._tracing: Tracing | None = None
 
-    def report(self) -> Report:
-        """Return where the time went since the loader started."""
+    def report(self, *, gpu_price: float | None = None, gpus: int = 1) -> Report:
+        """Return where the time went since the loader started.
+
+        >>> loader = kinograph.numpy.Loader(ds, windows={"actions": [0]}, batch_size=8)
+        >>> for batch in loader:
+        ...     pass
+        >>> report = loader.report(gpu_price=2.50, gpus=8)
+        >>> report.idle.cost.idle_gpu_hours_per_day <= 8 * 24
+        True
+
+        :param gpu_price: What a GPU costs per hour, in any currency, to show what waiting costs per day
+        :param gpus: How many GPUs wait
+        """
+        price = GpuPrice.of(gpu_price, gpus)
         # Another thread may call this while the loader is being closed.
         core = self._core
         done = json.loads(core.report()) if core is not None else {}
-        return Report.of(done, self._loop.report(), self._quality)
+        return Report.of(done, self._loop.report(), self._quality, price)
 
     def compute(self) -> contextlib.AbstractContextManager[None]:
         """Mark the body of a ``with`` block as compute, so that the report can show accelerator utilisation.

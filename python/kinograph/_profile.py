@@ -18,6 +18,7 @@ from typing import Any, Generic, TypeVar
 
 from kinograph._arguments import to_whole
 from kinograph._errors import InvalidArgumentError
+from kinograph._idle import GpuPrice, Idle
 from kinograph._loop import Clock, Loop, LoopReport
 from kinograph._report import Shown, _waited, table_of
 
@@ -40,10 +41,19 @@ class Profile(Shown, Generic[_Batch]):
     A step lasts from the request for a batch to the request for the next. Creating the iterator (and with it the
     workers of a ``DataLoader``) counts as part of the wait for the first batch. With ``device="cuda"``, compute marks
     are timed with CUDA events. Other attributes are forwarded to the iterable: ``len``, ``dataset``, ``sampler``.
+    ``gpu_price`` is what one of the ``gpus`` costs per hour: it shows what waiting costs per day.
     """
 
-    def __init__(self, batches: Iterable[_Batch], *, device: object = None) -> None:
+    def __init__(
+        self,
+        batches: Iterable[_Batch],
+        *,
+        device: object = None,
+        gpu_price: float | None = None,
+        gpus: int = 1,
+    ) -> None:
         self._batches = batches
+        self._price = GpuPrice.of(gpu_price, gpus)
         self._loop = Loop(_to_clock(device))
 
     def __iter__(self) -> Iterator[_Batch]:
@@ -107,6 +117,11 @@ class Profile(Shown, Generic[_Batch]):
         return self.report().utilisation
 
     @property
+    def idle(self) -> Idle:
+        """Whether the loop waits so much that it is an alarm, and what that costs if there is a price."""
+        return self._price.idle(self.report())
+
+    @property
     def verdict(self) -> str:
         """The conclusion in one sentence."""
         return _verdict(self.report())
@@ -116,6 +131,7 @@ class Profile(Shown, Generic[_Batch]):
         return {
             "title": f"Training loop over {type(self._batches).__name__}",
             "verdict": _verdict(report),
+            "idle": self._price.idle(report).to_dict(),
             "loop": dataclasses.asdict(report),
             "loader": None,
         }
@@ -126,18 +142,21 @@ class Profile(Shown, Generic[_Batch]):
             f"{report.steps} steps in {report.elapsed_s:.2f} s; the loop waited {report.wait_s:.2f} s "
             f"(compute ratio {report.compute_ratio:.3f})"
         )
-        return "\n".join([head, *table_of(report), _verdict(report)])
+        idle = self._price.idle(report)
+        return "\n".join([head, *table_of(report), _verdict(report), *idle._lines])
 
     def __repr__(self) -> str:
         return f"Profile({self._batches!r}, {self.report().steps} steps)"
 
 
-def profile(
+def profile(  # noqa: PLR0913 (each is a keyword of its own)
     batches: Iterable[_Batch],
     step: Callable[[_Batch], object],
     *,
     steps: int | None = None,
     device: object = None,
+    gpu_price: float | None = None,
+    gpus: int = 1,
 ) -> Profile[_Batch]:
     """Run ``step`` on each batch and measure how long the loop waits and computes.
 
@@ -146,9 +165,10 @@ def profile(
 
     If ``steps`` exceeds the number of batches, the iterable is restarted; without ``steps``, it is iterated once. If
     ``step`` computes on a GPU, pass that ``device``: compute is then timed with CUDA events, without synchronising.
+    ``gpu_price`` and ``gpus`` are as for :class:`Profile`.
     """
     wanted = None if steps is None else to_whole("steps", steps, least=1)
-    measured = Profile(batches, device=device)
+    measured = Profile(batches, device=device, gpu_price=gpu_price, gpus=gpus)
     done = 0
     while True:
         before = done

@@ -15,6 +15,7 @@ import pathlib
 from typing import Any
 
 from kinograph import _core
+from kinograph._idle import GpuPrice, Idle
 from kinograph._loop import LoopReport
 from kinograph._quality import ShuffleQuality
 
@@ -69,6 +70,8 @@ class Report(Shown):
     ``quality`` is how well the shuffle mixes, and how often frames are expected to be decoded.
     ``waits`` and ``timeline`` are measured by the core. With a device, the core's caller is the thread that copies to
     it; ``loop`` always describes the training loop.
+    ``idle`` says whether the training loop waits so much that it is an alarm (a compute ratio below 0.85), and what
+    that costs if the report was given a price.
     """
 
     elapsed_s: float = 0.0
@@ -101,6 +104,7 @@ class Report(Shown):
     stages: tuple[Stage, ...] = ()
     loop: LoopReport = dataclasses.field(default_factory=LoopReport)
     quality: ShuffleQuality | None = None
+    idle: Idle = dataclasses.field(default_factory=Idle)
 
     @property
     def wait_s(self) -> float:
@@ -149,10 +153,14 @@ class Report(Shown):
 
     @classmethod
     def of(
-        cls, core: dict[str, Any], loop: LoopReport, quality: ShuffleQuality | None = None
+        cls,
+        core: dict[str, Any],
+        loop: LoopReport,
+        quality: ShuffleQuality | None = None,
+        price: GpuPrice | None = None,
     ) -> Report:
         """Combine the measurements of the core and the loop."""
-        names = {field.name for field in dataclasses.fields(cls)} - {"loop", "quality"}
+        names = {field.name for field in dataclasses.fields(cls)} - {"loop", "quality", "idle"}
         values = {name: value for name, value in core.items() if name in names}
         values["stages"] = tuple(
             Stage(stage["stage"], stage["busy_s"], stage["tasks"], stage["bytes"])
@@ -161,7 +169,8 @@ class Report(Shown):
         changes = core.get("prefetch_changes", [])
         values["prefetch_changes"] = tuple((batch, depth) for batch, depth in changes)
         values["timeline"] = tuple(core.get("timeline", []))
-        return cls(**values, loop=loop, quality=quality)
+        idle = (price or GpuPrice()).idle(loop)
+        return cls(**values, loop=loop, quality=quality, idle=idle)
 
     def _stage(self, name: str) -> Stage:
         found = (stage for stage in self.stages if stage.name == name)
@@ -173,11 +182,13 @@ class Report(Shown):
     def _measured(self) -> dict[str, Any]:
         loader = dataclasses.asdict(self)
         loop = loader.pop("loop")
+        del loader["idle"]
         for stage in loader["stages"]:
             stage["stage"] = stage.pop("name")
         return {
             "title": "Kinograph loader",
             "verdict": self.verdict,
+            "idle": self.idle.to_dict(),
             "loop": loop,
             "loader": loader,
         }
@@ -207,8 +218,7 @@ class Report(Shown):
         if self.quality is not None:
             lines.append(f"{self.quality.shuffle}: {self.quality}")
         lines += table_of(self.loop)
-        lines.append(self.verdict)
-        return "\n".join(lines)
+        return "\n".join([*lines, self.verdict, *self.idle._lines])
 
 
 def table_of(loop: LoopReport) -> list[str]:

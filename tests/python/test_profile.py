@@ -1,5 +1,6 @@
 """Profiling any iterable in a training loop: the measurements equal those of a stopwatch."""
 
+import json
 import time
 import weakref
 import xml.etree.ElementTree as ET
@@ -132,6 +133,32 @@ def test_a_profile_is_shown_as_a_table_as_html_and_as_json(clock, tmp_path):
     assert "Training loop over generator" in page
     assert ET.fromstring(profile._repr_html_()).get("class") == "kinograph"
     assert '"stalls": 2' in profile.to_json()
+
+
+def test_a_loop_that_waits_raises_an_alarm_and_has_a_price(clock):
+    def profile(wait):
+        waits = slow(clock, [1.0] + [wait] * 9)
+        return kinograph.profile(waits, lambda _: clock.work(3.0), gpu_price=2.50, gpus=8)
+
+    # The first wait does not count: a quarter of every later step is waiting.
+    late = profile(1.0)
+    assert late.idle.compute_ratio == pytest.approx(0.75)
+    assert late.idle.is_alarm
+    cost = late.idle.cost
+    assert (cost.idle_gpu_hours_per_day, cost.cost_per_day) == pytest.approx((48.0, 120.0))
+    assert "ALARM: the compute ratio 0.750 is below 0.85" in str(late)
+    assert "waiting costs 120.00 per day" in str(late)
+    page = late.to_html()
+    assert "ALARM" in page
+    assert "waiting costs 120.00 per day" in page
+    idle = json.loads(late.to_json())["idle"]
+    assert idle["cost"]["cost_per_day"] == cost.cost_per_day
+    on_time = profile(0.0)
+    assert "ALARM" not in str(on_time) + on_time.to_html()
+    assert on_time.idle.cost.cost_per_day == 0
+    assert kinograph.profile([1, 2], lambda _: None).idle.cost is None
+    with pytest.raises(kinograph.InvalidArgumentError, match="needs a price"):
+        kinograph.Profile([1], gpus=2)
 
 
 def test_a_loop_with_a_break_counts_the_steps_it_ran(clock):

@@ -54,6 +54,22 @@ def test_a_report_is_shown_as_a_table_as_html_and_as_json(lift, tmp_path):
     assert again["verdict"] == report.verdict
 
 
+def test_a_report_with_a_price_says_what_waiting_costs(lift):
+    loader = make(lift)
+    list(loader)
+    report = loader.report(gpu_price=3.0, gpus=2)
+    cost = report.idle.cost
+    hours = (1 - report.idle.compute_ratio) * 24 * 2
+    assert (cost.idle_gpu_hours_per_day, cost.cost_per_day) == pytest.approx((hours, 3 * hours))
+    for text in (str(report), report.to_html()):
+        assert f"waiting costs {cost.cost_per_day:.2f} per day" in text
+        assert ("ALARM" in text) == report.idle.is_alarm
+    assert json.loads(report.to_json())["idle"]["cost"]["gpus"] == 2
+    assert loader.report().idle.cost is None
+    with pytest.raises(kinograph.InvalidArgumentError, match="gpu_price"):
+        loader.report(gpu_price=0)
+
+
 def test_a_report_before_the_first_batch_can_be_shown(lift):
     report = make(lift).report()
     assert report.loop.steps == 0

@@ -2,6 +2,8 @@
 //!
 //! ```text
 //! doctor/      a loader and a step → verdict, evidence, changes           diagnose, Diagnosis
+//!   foreign/   the same for a loader that is not ours, measured in Python   examine, ForeignDiagnosis
+//! idle_cost.rs what idle GPUs cost, and when to raise an alarm            GpuPrice, Idle
 //! bench/       costs on this machine, and comparing two results        bench_loader, bench_au, bench_storage, compare
 //! planner/     data, storage, machine, step → the codec of every stream   choose_plan, Planned
 //! report.rs    what a loader and a training loop did → a report           Measured
@@ -14,6 +16,7 @@ mod bench;
 mod doctor;
 mod error;
 mod html;
+mod idle_cost;
 mod machine;
 mod planner;
 mod report;
@@ -22,8 +25,12 @@ mod workload;
 pub use bench::{
     AuOptions, BenchResult, Better, Comparison, bench_au, bench_loader, bench_storage, compare,
 };
-pub use doctor::{Cause, Diagnosis, DoctorOptions, Emulated, Host, Remedy, Subject, diagnose};
+pub use doctor::{
+    Cause, Diagnosis, DoctorOptions, Emulated, ForeignDiagnosis, ForeignEvidence, Found, Host,
+    Remedy, Subject, diagnose, examine,
+};
 pub use error::{AdvisorError, Result};
+pub use idle_cost::{ALARM_RATIO, GpuPrice, Idle, IdleCost};
 pub use planner::{
     Answers, CandidatePlan, CodecOption, HostNeeds, Limits, LoaderCost, Measurements, MemoryFit,
     Planned, PlannerOptions, Prediction, Question, StorageCost, StreamOptions, Verified, Whole,

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::html::{
     Axis, Bar, Bin, HtmlReport, Line, StackedBar, bars, histogram, lines, stacked_bars, to_quantity,
 };
+use crate::idle_cost::Idle;
 
 /// The distribution of a time over the steps.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
@@ -87,6 +88,8 @@ pub struct Measured {
     pub title: String,
     /// The conclusion, as a sentence.
     pub verdict: String,
+    /// How much the loop waits, and what that costs.
+    pub idle: Idle,
     /// The loop.
     #[serde(rename = "loop")]
     pub training: LoopReport,
@@ -95,6 +98,9 @@ pub struct Measured {
 }
 
 impl Measured {
+    /// What to do about an alarm in a report.
+    pub const NEXT: &str = "Find the stage that is slow with kinograph.doctor(loader, step=...), or `kinograph doctor`.";
+
     /// The median time of a step without waiting, if any step was timed.
     pub fn step_s(&self) -> Option<f64> {
         Some(self.training.compute.p50_s).filter(|&seconds| seconds > 0.0)
@@ -111,7 +117,14 @@ impl Measured {
     }
 
     fn html_report(&self) -> HtmlReport {
-        let report = self.with_loop(HtmlReport::new(&self.title).verdict(&self.verdict));
+        let mut report = HtmlReport::new(&self.title).verdict(&self.verdict);
+        if let Some(alarm) = self.idle.alarm(Self::NEXT) {
+            report = report.alarm(&alarm);
+        }
+        if let Some(cost) = &self.idle.cost {
+            report = report.text(&format!("In money, {cost}."));
+        }
+        let report = self.with_loop(report);
         match &self.loader {
             Some(loader) => with_loader(report, loader),
             None => report,

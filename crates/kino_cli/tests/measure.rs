@@ -62,6 +62,10 @@ fn the_exit_code_of_the_doctor_says_whether_the_target_is_met() {
         "actions=0:1",
         "--emulate-storage",
         "100ms",
+        "--gpu-price",
+        "2.5",
+        "--gpus",
+        "8",
         "--json",
     ];
     let output = run(&slow);
@@ -70,12 +74,20 @@ fn the_exit_code_of_the_doctor_says_whether_the_target_is_met() {
     assert_eq!(value["verdict"]["cause"], "storage", "{}", value["verdict"]);
     assert!(!value["changes"].as_array().unwrap().is_empty());
     assert_eq!(value["evidence"]["setting"]["emulated_storage"], "100ms");
+    let ratio = value["evidence"]["fed"]["compute_ratio"].as_f64().unwrap();
+    let cost = &value["idle"]["cost"];
+    assert!(
+        (cost["cost_per_day"].as_f64().unwrap() - (1.0 - ratio) * 24.0 * 8.0 * 2.5).abs() < 1e-6
+    );
+    assert_eq!(value["idle"]["is_alarm"], true);
 }
 
 #[test]
 fn the_doctor_explains_invalid_arguments() {
     let (_folder, path) = packed();
-    let cases: [(&[&str], &str, i32); 5] = [
+    let cases: [(&[&str], &str, i32); 7] = [
+        (&["--step-ms", "5", "--gpu-price", "0"], "above 0", 1),
+        (&["--step-ms", "5", "--gpus", "8"], "--gpu-price", 2),
         (&["--step-ms", "5", "--window", "nothing"], "wrist=-9:1", 2),
         (&["--step-ms", "5", "--window", "nothing=0:1"], "nothing", 1),
         (&["--step-ms", "5", "--target", "2"], "0.95", 1),

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use kino_advisor::{AdvisorError, Diagnosis, DoctorOptions, Emulated, Host, Subject, diagnose};
+use kino_advisor::{
+    AdvisorError, DoctorOptions, Emulated, ForeignEvidence, Found, Host, Subject, diagnose, examine,
+};
 use kino_dataset::CostRecord;
 use kino_loader::Batch;
 use pyo3::prelude::*;
@@ -10,6 +12,7 @@ use pyo3::types::PyDict;
 
 use crate::arguments::parse;
 use crate::errors::{advisor_to_py, invalid};
+use crate::idle::to_price;
 use crate::loader::{to_dict, to_options};
 use crate::order::Order;
 use crate::samples::Samples;
@@ -30,6 +33,9 @@ pub(crate) struct DoctorArgs {
     target: f64,
     /// How long to measure.
     seconds: f64,
+    /// What an hour of a GPU costs, if known.
+    gpu_price: Option<f64>,
+    gpus: u32,
 }
 
 /// Examines a loader; `options` are the loader's, as JSON.
@@ -51,6 +57,7 @@ pub(crate) fn doctor(
         target: how.target,
         seconds: how.seconds,
         costs: CostRecord::load(),
+        gpu_price: to_price(how.gpu_price, how.gpus)?,
         ..DoctorOptions::default()
     };
     let mut host = PyHost {
@@ -62,7 +69,7 @@ pub(crate) fn doctor(
     match (host.raised, found) {
         // The Python exception says more than `Interrupted`.
         (Some(raised), _) => Err(raised),
-        (None, found) => to_json(&found.map_err(advisor_to_py)?),
+        (None, found) => to_json(&Found::Ours(Box::new(found.map_err(advisor_to_py)?))),
     }
 }
 
@@ -81,21 +88,33 @@ pub(crate) fn to_subject(
     })
 }
 
+/// Judges what was measured of a loader that is not ours, given as JSON.
+#[pyfunction]
+pub(crate) fn doctor_foreign(
+    evidence: &str,
+    gpu_price: Option<f64>,
+    gpus: u32,
+) -> PyResult<String> {
+    let evidence: ForeignEvidence = parse("the evidence", evidence)?;
+    let found = examine(evidence, to_price(gpu_price, gpus)?);
+    to_json(&Found::Foreign(Box::new(found)))
+}
+
 /// The HTML page of a diagnosis given as JSON.
 #[pyfunction]
 pub(crate) fn doctor_html(found: &str) -> PyResult<String> {
-    let found: Diagnosis = parse("the diagnosis", found)?;
+    let found: Found = parse("the diagnosis", found)?;
     Ok(found.to_html())
 }
 
 /// The text of a diagnosis given as JSON.
 #[pyfunction]
 pub(crate) fn doctor_text(found: &str) -> PyResult<String> {
-    let found: Diagnosis = parse("the diagnosis", found)?;
+    let found: Found = parse("the diagnosis", found)?;
     Ok(kino_dataset::escape(&found.to_string()).into_owned())
 }
 
-fn to_json(found: &Diagnosis) -> PyResult<String> {
+fn to_json(found: &Found) -> PyResult<String> {
     serde_json::to_string(found).map_err(|error| invalid(format!("the diagnosis: {error}")))
 }
 

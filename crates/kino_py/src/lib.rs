@@ -26,6 +26,7 @@ mod doctor;
 mod errors;
 mod export;
 mod gc;
+mod idle;
 mod lengths;
 mod loader;
 mod order;
@@ -47,11 +48,13 @@ mod _core {
     #[pymodule_export]
     use crate::dataset::{Dataset, Episode};
     #[pymodule_export]
-    use crate::doctor::{doctor, doctor_html, doctor_text};
+    use crate::doctor::{doctor, doctor_foreign, doctor_html, doctor_text};
     #[pymodule_export]
     use crate::export::export;
     #[pymodule_export]
     use crate::gc::gc;
+    #[pymodule_export]
+    use crate::idle::idle;
     #[pymodule_export]
     use crate::lengths::LengthOrder;
     #[pymodule_export]

@@ -5,10 +5,10 @@
 
 use kino_dataset::Cost;
 use kino_loader::MAX_PREFETCH;
-use serde::{Deserialize, Serialize};
 
 use super::evidence::{Differences, Evidence, StreamCosts};
 use super::model::{compute_ratio, replay};
+use super::remedy::{Change, Remedy};
 use super::verdict::{Cause, Verdict};
 
 /// A change must bring at least this many times the steps per second to be listed.
@@ -23,58 +23,6 @@ const GROUP: u64 = 8;
 /// A float32 image has four times the bytes of a uint8 one, and so has an image of twice the width and height.
 const QUARTER: f64 = 4.0;
 
-/// A possible change.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Remedy {
-    /// This many decoding threads.
-    Threads(usize),
-    /// This prefetch depth; `None` lets the loader choose.
-    Prefetch(Option<usize>),
-    /// A budget for all decoded frames, in bytes.
-    Memory(u64),
-    /// Shuffling in groups of episodes of this many decoded bytes, instead of globally.
-    Pool(u64),
-    /// No CPU limit.
-    CpuShare,
-    /// Another codec for one stream.
-    Codec {
-        /// The stream.
-        stream: String,
-        /// The codec.
-        codec: String,
-    },
-    /// A copy on faster storage.
-    Staging,
-    /// Images as uint8, converted to floats on the GPU.
-    Bytes,
-    /// Images of half the width and height.
-    SmallerImages,
-    /// Decoding on the GPU.
-    GpuDecode,
-    /// Larger batches or fewer arrays, so fewer hand-overs per sample.
-    FewerHandOvers,
-    /// Nothing.
-    Nothing,
-}
-
-/// A change, and its predicted effect.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Change {
-    /// What to change.
-    pub remedy: Remedy,
-    /// How to change it, in words, with the option to use.
-    pub how: String,
-    /// Seconds per batch after the change.
-    pub batch_s: f64,
-    /// Compute ratio after the change.
-    pub compute_ratio: f64,
-    /// Steps per second after the change ÷ steps per second now.
-    pub gain: f64,
-    /// Whether this version of the library can do it.
-    pub is_available: bool,
-}
-
 /// The changes that would help, the best first; among equals, the least work first.
 pub(super) fn changes(evidence: &Evidence, verdict: &Verdict) -> Vec<Change> {
     let mut advice = Advice {
@@ -85,7 +33,15 @@ pub(super) fn changes(evidence: &Evidence, verdict: &Verdict) -> Vec<Change> {
         (None, _) | (_, Cause::Nothing | Cause::SlowStep) => {}
         (Some(without), cause) => advice.collect(without, cause),
     }
-    let mut found = advice.changes;
+    let mut found = ranked(advice.changes);
+    if found.is_empty() {
+        found.push(nothing(evidence, verdict));
+    }
+    found
+}
+
+/// The changes that are worth it, the best first.
+pub(super) fn ranked(mut found: Vec<Change>) -> Vec<Change> {
     found.retain(|change| change.gain >= WORTH);
     // Rounded, so that near-equals keep the order in which they were found: the least work first.
     let rank = |change: &Change| (!change.is_available, (-1e2 * change.compute_ratio).round());
@@ -93,9 +49,6 @@ pub(super) fn changes(evidence: &Evidence, verdict: &Verdict) -> Vec<Change> {
         let (a, b) = (rank(a), rank(b));
         a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
     });
-    if found.is_empty() {
-        found.push(nothing(evidence, verdict));
-    }
     found
 }
 
@@ -123,7 +76,12 @@ struct Advice<'e> {
 impl Advice<'_> {
     fn collect(&mut self, without: &Differences, cause: Cause) {
         match cause {
-            Cause::Nothing | Cause::SlowStep => {}
+            Cause::Nothing
+            | Cause::SlowStep
+            | Cause::Workers
+            | Cause::Transfer
+            | Cause::WorkerStart
+            | Cause::Loader => {}
             Cause::Jitter => self.jitter(without),
             Cause::CpuShare => {
                 let batch_s = without.without_cpu_limit.as_ref().map(|run| run.batch_s);

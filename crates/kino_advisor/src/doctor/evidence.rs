@@ -72,6 +72,7 @@ pub struct Setting {
 
 /// A training loop that takes a batch per step.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct FedRun {
     /// Steps counted: those after the warm-up, minus batches that were already ready when counting began.
     pub steps: usize,
@@ -91,11 +92,14 @@ pub struct FedRun {
 
 /// A loader that is drained as fast as it delivers.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct FreeRun {
     /// Batches counted.
     pub batches: usize,
     /// Batches taken, including those of the warm-up.
     pub taken: usize,
+    /// Mean samples per batch; 0 if not counted.
+    pub samples: f64,
     /// Seconds per batch.
     pub batch_s: f64,
     /// Seconds of each batch.
@@ -108,6 +112,9 @@ pub struct FreeRun {
     pub decode_s: f64,
     /// Seconds of collating per batch, over all threads.
     pub collate_s: f64,
+    /// CPU seconds per batch, over all threads and processes; 0 if not measured.
+    #[serde(default)]
+    pub cpu_s: f64,
     /// Stored bytes read per batch.
     pub fetch_bytes: f64,
     /// Decoded bytes per batch.
@@ -117,9 +124,6 @@ pub struct FreeRun {
     /// Reads per batch.
     #[serde(default)]
     pub reads: f64,
-    /// CPU seconds per batch of the whole process; 0 if unknown.
-    #[serde(default)]
-    pub cpu_s: f64,
     /// Whether the warm-up lasted until the cache was full.
     pub is_steady: bool,
 }
@@ -159,12 +163,25 @@ pub struct StreamCosts {
 impl FreeRun {
     /// Coefficient of variation of the batch times: std ÷ mean.
     pub fn variation(&self) -> f64 {
-        let count = self.each_s.len() as f64;
-        if count < 2.0 || self.batch_s <= 0.0 {
+        if self.batch_s <= 0.0 {
             return 0.0;
         }
-        let mean = self.each_s.iter().sum::<f64>() / count;
-        let squares = self.each_s.iter().map(|each| (each - mean).powi(2));
-        (squares.sum::<f64>() / count).sqrt() / mean.max(f64::MIN_POSITIVE)
+        variation(&self.each_s)
     }
+
+    /// Seconds of making a batch, over all threads.
+    pub(super) fn made_s(&self) -> f64 {
+        self.fetch_s + self.decode_s + self.collate_s
+    }
+}
+
+/// Coefficient of variation: std ÷ mean; 0 for fewer than two times.
+pub(super) fn variation(times_s: &[f64]) -> f64 {
+    let count = times_s.len() as f64;
+    if count < 2.0 {
+        return 0.0;
+    }
+    let mean = times_s.iter().sum::<f64>() / count;
+    let squares = times_s.iter().map(|each| (each - mean).powi(2));
+    (squares.sum::<f64>() / count).sqrt() / mean.max(f64::MIN_POSITIVE)
 }

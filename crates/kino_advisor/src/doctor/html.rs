@@ -1,9 +1,9 @@
 //! A diagnosis as an HTML report: where a step's time goes, the load of each stage, waits, prefetched batches, and
 //! codecs.
 
-use super::Diagnosis;
 use super::evidence::FedRun;
-use super::text::quantile;
+use super::text::{NEXT, quantile};
+use super::{Diagnosis, FreeRun};
 use crate::html::{
     Axis, Bar, Better, Bin, HtmlReport, Line, Plot, Point, Scatter, StackedBar, bars, histogram,
     lines, scatter, stacked_bars, to_quantity,
@@ -21,15 +21,15 @@ impl Diagnosis {
         let evidence = &self.evidence;
         let setting = &evidence.setting;
         let mut report = HtmlReport::new(&format!("kinograph doctor: {}", setting.dataset))
-            .verdict(&self.verdict.sentence)
-            .text(&format!(
-                "Batch size {}: {}. {} decoding threads and {} reading threads on {} cores.",
-                setting.batch,
-                setting.windows.join(", "),
-                setting.threads,
-                setting.readers,
-                setting.cores
-            ));
+            .verdict(&self.verdict.sentence);
+        report = self.with_idle(report).text(&format!(
+            "Batch size {}: {}. {} decoding threads and {} reading threads on {} cores.",
+            setting.batch,
+            setting.windows.join(", "),
+            setting.threads,
+            setting.readers,
+            setting.cores
+        ));
         if let Some(shuffle) = &setting.shuffle {
             report = report.text(&format!("{shuffle}."));
         }
@@ -44,7 +44,7 @@ impl Diagnosis {
                 "Time of a step: computing, and waiting for the batch.",
             )
             .figure(
-                self.takes(),
+                takes_plot(evidence.step_s, &self.runs()),
                 "Time to load a batch with all stages, and with one stage disabled at a time. The shorter the bar, the more that stage costs.",
             )
             .figure(
@@ -68,55 +68,12 @@ impl Diagnosis {
         report.to_html()
     }
 
-    fn with_changes(&self, report: HtmlReport) -> HtmlReport {
-        let rows = self.changes.iter().map(|change| {
-            vec![
-                change.how.clone(),
-                format!("{:.3}", change.compute_ratio),
-                format!("{:.2}×", change.gain),
-                to_quantity(change.batch_s, "s"),
-            ]
-        });
-        let rows: Vec<Vec<String>> = rows.collect();
-        report.table(
-            &[
-                "change",
-                "predicted compute ratio",
-                "speedup",
-                "time per batch",
-            ],
-            &rows,
-        )
-    }
-
     fn step(&self) -> Plot {
-        let evidence = &self.evidence;
-        let wait = |run: &FedRun| run.waits_s.iter().sum::<f64>() / run.waits_s.len().max(1) as f64;
-        let mut rows = vec![StackedBar::new(
-            "this loader",
-            &[evidence.fed.step_s, wait(&evidence.fed)],
-        )];
-        if let Some(without) = &evidence.without {
-            let nothing = &without.nothing;
-            rows.push(StackedBar::new(
-                "a loader that does no work",
-                &[nothing.step_s, wait(nothing)],
-            ));
+        let mut loops = vec![("this loader", &self.evidence.fed)];
+        if let Some(without) = &self.evidence.without {
+            loops.push(("a loader that does no work", &without.nothing));
         }
-        let axis = Axis::new("per step", "s");
-        stacked_bars(
-            "Where a step's time goes",
-            &axis,
-            &["compute", "wait"],
-            &rows,
-        )
-    }
-
-    fn takes(&self) -> Plot {
-        let mut rows = vec![Bar::new("training step", self.evidence.step_s)];
-        let runs = self.runs();
-        rows.extend(runs.iter().map(|(name, run)| Bar::new(name, run.batch_s)));
-        bars("Time to load a batch", &Axis::new("per batch", "s"), &rows)
+        step_plot(&loops)
     }
 
     fn load(&self) -> Plot {
@@ -156,7 +113,66 @@ impl Diagnosis {
     }
 }
 
-fn waits(run: &FedRun) -> Plot {
+impl<E> Diagnosis<E> {
+    /// An alarm, and what waiting costs.
+    pub(super) fn with_idle(&self, mut report: HtmlReport) -> HtmlReport {
+        if let Some(alarm) = self.idle.alarm(NEXT) {
+            report = report.alarm(&alarm);
+        }
+        match &self.idle.cost {
+            Some(cost) => report.text(&format!("In money, {cost}.")),
+            None => report,
+        }
+    }
+
+    pub(super) fn with_changes(&self, report: HtmlReport) -> HtmlReport {
+        let cost = self.idle.cost;
+        let rows = self.changes.iter().map(|change| {
+            let mut row = vec![
+                change.how.clone(),
+                format!("{:.3}", change.compute_ratio),
+                format!("{:.2}×", change.gain),
+                to_quantity(change.batch_s, "s"),
+            ];
+            row.extend(cost.map(|cost| format!("{:.2}", cost.saved_per_day(change.compute_ratio))));
+            row
+        });
+        let rows: Vec<Vec<String>> = rows.collect();
+        let mut head = vec![
+            "change",
+            "predicted compute ratio",
+            "speedup",
+            "time per batch",
+        ];
+        head.extend(cost.map(|_| "saved per day"));
+        report.table(&head, &rows)
+    }
+}
+
+/// Where the time of a step goes, in each of these loops.
+pub(super) fn step_plot(loops: &[(&str, &FedRun)]) -> Plot {
+    let wait = |run: &FedRun| run.waits_s.iter().sum::<f64>() / run.waits_s.len().max(1) as f64;
+    let rows: Vec<StackedBar> = loops
+        .iter()
+        .map(|(name, run)| StackedBar::new(name, &[run.step_s, wait(run)]))
+        .collect();
+    let axis = Axis::new("per step", "s");
+    stacked_bars(
+        "Where a step's time goes",
+        &axis,
+        &["compute", "wait"],
+        &rows,
+    )
+}
+
+/// How long a batch takes in each of these runs, beside a step.
+pub(super) fn takes_plot(step_s: f64, runs: &[(&str, &FreeRun)]) -> Plot {
+    let mut rows = vec![Bar::new("training step", step_s)];
+    rows.extend(runs.iter().map(|(name, run)| Bar::new(name, run.batch_s)));
+    bars("Time to load a batch", &Axis::new("per batch", "s"), &rows)
+}
+
+pub(super) fn waits(run: &FedRun) -> Plot {
     // A few slow steps would squeeze all others into the first bin; count them in the last.
     let end = quantile(&run.waits_s, 0.99).max(1e-6) * 1.05;
     let width = end / BINS as f64;

@@ -14,14 +14,17 @@
 //! |---|---|
 //! | `run.rs`, `fed.rs` | one run, without a step and with one, and what is counted |
 //! | `evidence.rs` | the measurements |
-//! | `verdict.rs`, `changes.rs`, `model.rs` | what follows from them |
+//! | `verdict.rs`, `changes.rs`, `remedy.rs`, `model.rs` | what follows from them |
 //! | `text.rs`, `html.rs` | the diagnosis as text and as HTML |
+//! | `foreign/` | all of this for a loader that is not ours |
 
 mod changes;
 mod evidence;
 mod fed;
+mod foreign;
 mod html;
 mod model;
+mod remedy;
 mod run;
 #[cfg(test)]
 mod tests;
@@ -34,21 +37,24 @@ use kino_dataset::{CostRecord, Storage, StreamSummary};
 use kino_loader::{ImageDtype, ShuffleQuality};
 use serde::{Deserialize, Serialize};
 
-pub use changes::Remedy;
+pub use foreign::{ForeignDiagnosis, ForeignEvidence, Found, examine};
+pub use remedy::Remedy;
 pub use run::{Emulated, Host, Subject};
 pub use verdict::Cause;
 
-use changes::{Change, changes};
+use changes::changes;
 pub(crate) use evidence::FreeRun;
 use evidence::{Differences, Evidence, Setting, StreamCosts};
 pub(crate) use fed::fed;
 use fed::{rounds, step_alone};
 pub(crate) use model::compute_ratio;
+use remedy::Change;
 pub(crate) use run::{BusyCore, Length, free};
 pub(crate) use text::quantile;
 use verdict::{Verdict, judge};
 
 use crate::error::{Result, invalid};
+use crate::idle_cost::{GpuPrice, Idle};
 use crate::machine::{cores, load, memory_bytes};
 
 /// How to run the doctor.
@@ -72,6 +78,8 @@ pub struct DoctorOptions {
     pub storage_words: Option<String>,
     /// What codecs cost on this machine.
     pub costs: CostRecord,
+    /// What a GPU costs, to give waiting a price.
+    pub gpu_price: Option<GpuPrice>,
 }
 
 impl Default for DoctorOptions {
@@ -86,28 +94,33 @@ impl Default for DoctorOptions {
             storage: Storage::default(),
             storage_words: None,
             costs: CostRecord::default(),
+            gpu_price: None,
         }
     }
 }
 
-/// What the doctor found.
+/// What the doctor found, from the evidence of our loader or of [another](ForeignEvidence).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Diagnosis {
+pub struct Diagnosis<E = Evidence> {
     /// The verdict.
     pub verdict: Verdict,
+    /// How much the loop waits, and what that costs.
+    #[serde(default)]
+    pub idle: Idle,
     /// What to change, the best first.
     pub changes: Vec<Change>,
     /// The measurements.
-    pub evidence: Evidence,
+    pub evidence: E,
 }
 
 impl Diagnosis {
     /// Derives the verdict and the changes from the evidence.
-    fn of(evidence: Evidence) -> Self {
+    fn of(evidence: Evidence, gpu_price: Option<GpuPrice>) -> Self {
         let verdict = judge(&evidence);
         Self {
             changes: changes(&evidence, &verdict),
             verdict,
+            idle: Idle::of(evidence.fed.compute_ratio, gpu_price),
             evidence,
         }
     }
@@ -164,7 +177,7 @@ pub fn diagnose(
     } else {
         None
     };
-    Ok(Diagnosis::of(Evidence {
+    let evidence = Evidence {
         step_s,
         target: options.target,
         setting: setting(&subject, options, load),
@@ -172,7 +185,8 @@ pub fn diagnose(
         whole,
         without,
         streams: stream_costs(&subject, &options.costs),
-    }))
+    };
+    Ok(Diagnosis::of(evidence, options.gpu_price))
 }
 
 fn check(options: &DoctorOptions) -> Result<Duration> {

@@ -152,10 +152,10 @@ fn cases() -> Vec<(Cause, Evidence)> {
 #[test]
 fn every_cause_follows_from_its_figures() {
     for (cause, evidence) in cases() {
-        let verdict = Diagnosis::of(evidence.clone()).verdict;
+        let verdict = Diagnosis::of(evidence.clone(), None).verdict;
         assert_eq!(verdict.cause, cause, "{}", verdict.sentence);
         assert!(verdict.sentence.ends_with('.') && verdict.sentence.contains('%'));
-        let found = Diagnosis::of(evidence);
+        let found = Diagnosis::of(evidence, None);
         assert!(!found.changes.is_empty());
         let text = serde_json::to_string(&found).unwrap();
         let read: Diagnosis = serde_json::from_str(&text).unwrap();
@@ -165,7 +165,7 @@ fn every_cause_follows_from_its_figures() {
 }
 
 fn advice(evidence: &Evidence) -> Vec<Change> {
-    Diagnosis::of(evidence.clone()).changes
+    Diagnosis::of(evidence.clone(), None).changes
 }
 
 #[test]

@@ -2,13 +2,17 @@
 
 use std::fmt;
 
+use super::evidence::FedRun;
 use super::{Diagnosis, FreeRun};
+
+/// What to do about an alarm, if the changes are listed below it.
+pub(super) const NEXT: &str = "Start with the first change below.";
 
 impl fmt::Display for Diagnosis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let evidence = &self.evidence;
         let setting = &evidence.setting;
-        writeln!(f, "{}\n", self.verdict.sentence)?;
+        self.write_verdict(f)?;
         writeln!(
             f,
             "{}, batch size {}: {}",
@@ -22,25 +26,8 @@ impl fmt::Display for Diagnosis {
         if let Some(emulated) = &setting.emulated_storage {
             writeln!(f, "storage was slowed down to {emulated}")?;
         }
-        if setting.load > setting.cores as f64 / 2.0 {
-            writeln!(
-                f,
-                "other processes were running ({:.1} on {} cores): expect better figures on an idle machine",
-                setting.load, setting.cores
-            )?;
-        }
-        let fed = &evidence.fed;
-        writeln!(
-            f,
-            "step {:.1} ms, {} steps: compute ratio {:.3}, utilisation {:.3}, wait p50 {:.2} ms, p99 {:.2} ms, prefetch depth {}\n",
-            evidence.step_s * 1e3,
-            fed.steps,
-            fed.compute_ratio,
-            fed.utilisation,
-            quantile(&fed.waits_s, 0.5) * 1e3,
-            quantile(&fed.waits_s, 0.99) * 1e3,
-            fed.prefetch
-        )?;
+        write_load(f, setting.load, setting.cores)?;
+        write_fed(f, evidence.step_s, &evidence.fed)?;
         writeln!(
             f,
             "{:28}{:>10}{:>10}{:>10}{:>10}{:>10}",
@@ -71,19 +58,67 @@ impl fmt::Display for Diagnosis {
                 evidence.whole.decode_excess
             )?;
         }
+        self.write_changes(f)
+    }
+}
+
+impl<E> Diagnosis<E> {
+    /// The verdict, an alarm, and what waiting costs.
+    pub(super) fn write_verdict(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.verdict.sentence)?;
+        if let Some(alarm) = self.idle.alarm(NEXT) {
+            writeln!(f, "{alarm}")?;
+        }
+        if let Some(cost) = &self.idle.cost {
+            writeln!(f, "{cost}")?;
+        }
+        writeln!(f)
+    }
+
+    /// What to change; with a price, also what that saves.
+    pub(super) fn write_changes(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "\nwhat to change, with the predicted compute ratio and speedup"
+            "\nwhat to change, with the predicted compute ratio and speedup{}",
+            self.idle
+                .cost
+                .map_or("", |_| ", and what a day would cost less")
         )?;
         for change in &self.changes {
-            writeln!(
-                f,
-                "  {:.3}  {:5.2}×  {}",
-                change.compute_ratio, change.gain, change.how
-            )?;
+            write!(f, "  {:.3}  {:5.2}×", change.compute_ratio, change.gain)?;
+            if let Some(cost) = &self.idle.cost {
+                write!(f, "  {:9.2}", cost.saved_per_day(change.compute_ratio))?;
+            }
+            writeln!(f, "  {}", change.how)?;
         }
         Ok(())
     }
+}
+
+/// A warning, if other processes distort the figures.
+pub(super) fn write_load(f: &mut fmt::Formatter<'_>, load: f64, cores: usize) -> fmt::Result {
+    if load <= cores as f64 / 2.0 {
+        return Ok(());
+    }
+    writeln!(
+        f,
+        "other processes were running ({load:.1} on {cores} cores): expect better figures on an idle machine"
+    )
+}
+
+/// The loop with its step.
+pub(super) fn write_fed(f: &mut fmt::Formatter<'_>, step_s: f64, fed: &FedRun) -> fmt::Result {
+    writeln!(
+        f,
+        "step {:.1} ms, {} steps: compute ratio {:.3}, utilisation {:.3}, wait p50 {:.2} ms, p99 {:.2} ms, prefetch depth {}\n",
+        step_s * 1e3,
+        fed.steps,
+        fed.compute_ratio,
+        fed.utilisation,
+        quantile(&fed.waits_s, 0.5) * 1e3,
+        quantile(&fed.waits_s, 0.99) * 1e3,
+        fed.prefetch
+    )
 }
 
 impl Diagnosis {

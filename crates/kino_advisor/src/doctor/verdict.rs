@@ -13,16 +13,16 @@ use serde::{Deserialize, Serialize};
 use super::evidence::{Differences, Evidence};
 
 /// Below this fraction of a step the loader is irrelevant.
-const IDLE: f64 = 1.0 / 3.0;
+pub(super) const IDLE: f64 = 1.0 / 3.0;
 
 /// Below this fraction of a step the loader is fast enough on average.
-const ENOUGH: f64 = 0.95;
+pub(super) const ENOUGH: f64 = 0.95;
 
 /// A limit binds if removing it brings a batch below this fraction of its time.
 const BINDS: f64 = 0.8;
 
 /// Handing over is to blame if at least this fraction of the waiting remains with all stages disabled.
-const MOST: f64 = 0.5;
+pub(super) const MOST: f64 = 0.5;
 
 /// Decoding a frame more often than this per epoch counts as repeated decoding.
 const AGAIN: f64 = 1.5;
@@ -49,6 +49,14 @@ pub enum Cause {
     Memory,
     /// The CPU limit of the loader.
     CpuShare,
+    /// Too few worker processes (another loader).
+    Workers,
+    /// Passing batches from worker processes to the training loop (another loader).
+    Transfer,
+    /// Starting worker processes for every epoch (another loader).
+    WorkerStart,
+    /// The loader, which cannot be taken apart from outside.
+    Loader,
 }
 
 /// The doctor's verdict.
@@ -161,7 +169,13 @@ fn sentence(evidence: &Evidence, cause: Cause) -> String {
         )
     };
     let why = match cause {
-        Cause::Nothing | Cause::SlowStep => return format!("Nothing to fix: {waits}."),
+        // The last four are causes of other loaders only.
+        Cause::Nothing
+        | Cause::SlowStep
+        | Cause::Workers
+        | Cause::Transfer
+        | Cause::WorkerStart
+        | Cause::Loader => return format!("Nothing to fix: {waits}."),
         Cause::Storage => format!(
             "Storage is the bottleneck: {}",
             timing("reading", without.without_fetch.batch_s)

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! HtmlReport::new(title)
-//!   .verdict(sentence)  .heading(text)  .text(text)
+//!   .verdict(sentence)  .alarm(sentence)  .heading(text)  .text(text)
 //!   .table(head, rows)
 //!   .figure(plot, caption)      plot: bars, stacked_bars, histogram, lines, scatter
 //!   .to_html()                  a file        .to_fragment()   part of another page, such as a notebook
@@ -69,6 +69,11 @@ impl HtmlReport {
     /// Adds the conclusion, for a reader in a hurry.
     pub(crate) fn verdict(self, sentence: &str) -> Self {
         self.element("p class=\"verdict\"", sentence)
+    }
+
+    /// Adds a warning that must not be overlooked.
+    pub(crate) fn alarm(self, sentence: &str) -> Self {
+        self.element("p class=\"verdict alarm\"", sentence)
     }
 
     /// Adds a heading.
@@ -156,6 +161,7 @@ mod tests {
     fn a_full_report_is_well_formed_and_self_contained() {
         let page = HtmlReport::new(NASTY)
             .verdict(NASTY)
+            .alarm(NASTY)
             .heading(NASTY)
             .text(NASTY)
             .table(

@@ -16,6 +16,7 @@ font:16px/1.5 system-ui,sans-serif;color-scheme:light dark}\
 .kinograph h2{font-size:1.2rem;margin:2rem 0 .5rem}\
 .kinograph h3{font-size:1rem;margin:0 0 .5rem}\
 .kinograph .verdict{background:var(--note);border-left:4px solid var(--s0);padding:.75rem 1rem;margin:1rem 0;font-weight:600}\
+.kinograph .alarm{border-left-color:var(--s1)}\
 .kinograph figure{margin:1.5rem 0}\
 .kinograph figcaption{color:var(--soft);font-size:.875rem}\
 .kinograph .wide{overflow-x:auto}\

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::predict::Predictor;
 use super::search::{CandidatePlan, choose};
 use super::{Limits, Question};
+use crate::idle_cost::{GpuPrice, IdleCost};
 
 /// What follows from the predictions.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -19,8 +20,8 @@ pub struct Answers {
     pub episodes_share: Vec<f64>,
     /// What each limit costs: its name, and the compute ratio and bytes of the choice without it.
     pub without_limit: Vec<(String, f64, f64)>,
-    /// Money per day that the GPUs of this host cost while they wait for data; `None` without a price.
-    pub idle_cost_per_day: Option<f64>,
+    /// What the GPUs of this host cost while they wait for data; `None` without a price.
+    pub idle_cost: Option<IdleCost>,
 }
 
 /// Whether everything fits in memory.
@@ -69,10 +70,10 @@ pub(super) fn answer(predictor: &Predictor<'_>, plans: &[CandidatePlan], chosen:
         let share = |plan: &CandidatePlan| (most as f64 / plan.prediction.bytes.max(1.0)).min(1.0);
         plans.iter().map(share).collect()
     });
-    let idle = 1.0 - choice.prediction.compute_ratio;
-    let idle_cost = question
+    let gpus = u32::try_from(question.ranks).unwrap_or(u32::MAX);
+    let price = question
         .gpu_price
-        .map(|price| price * 24.0 * question.ranks as f64 * idle);
+        .and_then(|price| GpuPrice::new(price, gpus).ok());
     Answers {
         memory: memory(predictor, plans, choice),
         needs: [1.0, 2.0]
@@ -81,7 +82,7 @@ pub(super) fn answer(predictor: &Predictor<'_>, plans: &[CandidatePlan], chosen:
         epochs: epochs.unwrap_or_default(),
         episodes_share: share.unwrap_or_default(),
         without_limit: without_limits(plans, limits),
-        idle_cost_per_day: idle_cost,
+        idle_cost: price.map(|price| price.idle_cost(choice.prediction.compute_ratio)),
     }
 }
 

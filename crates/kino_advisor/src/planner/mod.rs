@@ -41,6 +41,7 @@ pub use verify::Verified;
 
 use crate::doctor::{Host, Subject};
 use crate::error::{Result, invalid};
+use crate::idle_cost::GpuPrice;
 use crate::machine::{cores, memory_bytes};
 
 /// The model, the host, the storage and the limits.
@@ -285,5 +286,7 @@ fn check(options: &PlannerOptions) -> Result<()> {
             "the measuring time (`seconds`) must be above 0 and at most 600",
         ));
     }
-    Ok(())
+    let gpus = u32::try_from(options.ranks).unwrap_or(u32::MAX);
+    let price = options.gpu_price.map(|price| GpuPrice::new(price, gpus));
+    price.transpose().map(drop)
 }

@@ -216,7 +216,7 @@ fn everything_decoded_in_memory_leaves_only_bytes_to_save() {
 fn the_answers_follow_from_the_choice() {
     let planned = Planned::of(measured(), question(100.0));
     let answers = &planned.answers;
-    assert_eq!(answers.idle_cost_per_day, Some(0.0));
+    assert_eq!(answers.idle_cost.map(|cost| cost.cost_per_day), Some(0.0));
     // 100 batches of 100 ms are an epoch: 360 in an hour.
     assert!((answers.epochs[planned.chosen] - 360.0).abs() < 1e-6);
     let [now, faster] = &answers.needs[..] else {

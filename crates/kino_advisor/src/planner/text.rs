@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::{CandidatePlan, Planned};
 use crate::html::to_quantity;
+use crate::idle_cost::ALARM_RATIO;
 
 impl fmt::Display for Planned {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -43,6 +44,11 @@ impl Planned {
             to_quantity(prediction.pack_s, "s"),
         )];
         lines.push(self.binding(choice));
+        if prediction.compute_ratio < ALARM_RATIO {
+            lines.push(format!(
+                "That is below {ALARM_RATIO}: even the best plan leaves the GPU waiting for data."
+            ));
+        }
         if !self.is_within_limits {
             lines.push("No plan keeps the limits; this is the smallest.".to_owned());
         }
@@ -340,9 +346,11 @@ impl Planned {
                 to_quantity(verified.measured_bytes, "B"),
             ));
         }
-        if let Some(cost) = answers.idle_cost_per_day {
-            lines.push(format!("Waiting for data costs {cost:.2} per day."));
-        }
+        lines.extend(
+            answers
+                .idle_cost
+                .map(|cost| format!("In steady state, {cost}.")),
+        );
         lines
     }
 }

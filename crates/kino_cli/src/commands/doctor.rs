@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use kino_advisor::{Diagnosis, DoctorOptions, Emulated, Host, diagnose};
+use kino_advisor::{Diagnosis, DoctorOptions, Emulated, GpuPrice, Host, diagnose};
 use kino_dataset::{CostRecord, SlowStorage, Storage};
 use kino_loader::Batch;
 
@@ -35,6 +35,12 @@ pub(crate) struct Args {
     /// Emulate slower storage: bandwidth, latency, and stalls of one read in 64, for example 100MB/s,5ms,stall=200ms
     #[arg(long, value_name = "STORAGE")]
     emulate_storage: Option<String>,
+    /// What a GPU costs per hour, in any currency: shows what waiting costs per day, and what each change saves
+    #[arg(long, value_name = "PRICE")]
+    gpu_price: Option<f64>,
+    /// Number of GPUs that wait
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "gpu_price")]
+    gpus: u32,
     /// Write an HTML report with plots to this file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -58,6 +64,7 @@ impl Host for Shown {
 
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let subject = args.load.subject()?;
+    let price = args.gpu_price.map(|price| GpuPrice::new(price, args.gpus));
     let emulated = args.emulate_storage.as_deref();
     let slow: Option<SlowStorage> = emulated.map(str::parse).transpose()?;
     let options = DoctorOptions {
@@ -70,6 +77,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
         },
         storage_words: args.emulate_storage.clone(),
         costs: CostRecord::load(),
+        gpu_price: price.transpose()?,
         ..DoctorOptions::default()
     };
     let step = Duration::try_from_secs_f64(args.step_ms / 1e3).context("invalid --step-ms")?;
