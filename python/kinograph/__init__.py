@@ -51,6 +51,7 @@ from kinograph._loader_options import Images
 from kinograph._order import Order, Source
 from kinograph._pack import pack
 from kinograph._profile import Profile, profile
+from kinograph._repack import repack
 from kinograph._samples import Samples, Window
 from kinograph._shuffle import Shuffle
 from kinograph._stream import Stream
@@ -90,5 +91,6 @@ __all__ = [
     "open",
     "pack",
     "profile",
+    "repack",
     "verify",
 ]

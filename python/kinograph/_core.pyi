@@ -31,6 +31,7 @@ __all__ = [
     "loader_options",
     "pack",
     "parse_bytes",
+    "repack",
     "report_html",
     "robomimic_request",
     "run_cli",
@@ -184,6 +185,17 @@ class Writer:
     def abandon(self) -> None: ...
     def disown(self) -> None: ...
 
+# Name, what was done, codecs and bytes before and after, error of the codec, earlier lossy encodings, note.
+_RepackedStream: TypeAlias = tuple[
+    str,
+    Literal["copied", "encoded", "dropped"],
+    tuple[list[str], list[str]],
+    tuple[int, int],
+    tuple[float, float | None],
+    list[tuple[str, float | None, float | None]],
+    str | None,
+]
+
 _StagedWork: TypeAlias = tuple[
     str, Literal["at work", "can be resumed", "garbage"], int, int, dict[str, str]
 ]
@@ -197,6 +209,12 @@ def pack(
     options: PackArgs,
     progress: Callable[[int, int], object] | None,
 ) -> tuple[tuple[int, str, int], list[tuple[str, str, str | None, str, bool]]]: ...
+def repack(
+    dataset: str | PathLike[str],
+    target: str | PathLike[str] | None,
+    options: RepackArgs,
+    progress: Callable[[int, int], object] | None,
+) -> tuple[tuple[int, str, int], list[_RepackedStream]]: ...
 def export(
     dataset: str | PathLike[str],
     target: str | PathLike[str],
@@ -256,7 +274,16 @@ class PackArgs(TypedDict):
     seed: int
     prefix: str
     link: LinkArgs | None
+
+@type_check_only
+class RepackArgs(TypedDict):
+    writer: Options
+    version: int | None
     root: str | PathLike[str] | None
+    streams: list[str]
+    exclude: list[str]
+    episodes: list[str]
+    allow_generation_loss: bool
 
 @type_check_only
 class LinkArgs(TypedDict):

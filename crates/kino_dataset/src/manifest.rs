@@ -19,6 +19,7 @@ use kino_format::{FORMAT_VERSION, Kind, PACKED_VERSION, StreamSchema};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{DatasetError, Result, codec_at, corrupt, format_at, invalid};
+use crate::generation::Generation;
 use crate::hash::Hash;
 use crate::links::Links;
 
@@ -104,6 +105,9 @@ pub struct StreamSummary {
     /// Bytes of its pages that are not in the dataset but in linked files.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub linked_bytes: u64,
+    /// The lossy encodings that its frames went through before this one, the oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub generations: Vec<Generation>,
 }
 
 impl StreamSummary {
@@ -143,7 +147,12 @@ impl StreamSummary {
         };
         schema.check().map_err(|error| error.to_string())?;
         let errors = [self.max_abs_error, self.sum_squared_error];
-        if errors.iter().any(|error| !(0.0..).contains(error)) {
+        let earlier = self.generations.iter().filter_map(|one| one.max_abs_error);
+        if errors
+            .into_iter()
+            .chain(earlier)
+            .any(|error| !(0.0..).contains(&error))
+        {
             return Err(format!("stream `{}` has a negative error", self.name));
         }
         Ok(())
@@ -412,6 +421,11 @@ mod tests {
             stored_values: 14,
             protected_frames: 0,
             linked_bytes: 0,
+            generations: vec![Generation {
+                codec: "vector:abs=1e-3".to_owned(),
+                max_abs_error: Some(1e-3),
+                psnr_db: None,
+            }],
         });
         manifest
     }

@@ -143,9 +143,14 @@ impl Usage {
         self.streams
     }
 
-    /// Adds this usage to the streams of a manifest.
-    pub(crate) fn add_to(&self, summaries: &mut Vec<StreamSummary>) {
-        for stream in &self.streams {
+    /// Adds the usage of these streams to those of a manifest.
+    pub(crate) fn add_to(
+        &self,
+        summaries: &mut Vec<StreamSummary>,
+        is_counted: impl Fn(&str) -> bool,
+    ) {
+        let counted = |stream: &&StreamUsage| is_counted(&stream.schema.name);
+        for stream in self.streams.iter().filter(counted) {
             let known = summaries
                 .iter()
                 .position(|known| known.name == stream.schema.name);
@@ -181,6 +186,7 @@ impl StreamSummary {
             stored_values: 0,
             protected_frames: 0,
             linked_bytes: 0,
+            generations: Vec::new(),
         }
     }
 

@@ -97,6 +97,7 @@ impl Dataset {
             let mut summary = json!(stream);
             summary["psnr_db"] = json!(stream.psnr_db());
             summary["linked_bytes"] = json!(stream.linked_bytes);
+            summary["generations"] = json!(stream.generations);
             summary
         });
         Value::from_iter(streams).to_string()

@@ -8,6 +8,7 @@
 //! a loader, a report ─▶ _core.Loader   loader.rs
 //! kinograph.Writer  ─▶ _core.Writer    writer.rs
 //! kinograph.pack    ─▶ _core.pack      pack.rs
+//! kinograph.repack  ─▶ _core.repack    repack.rs
 //! kinograph.export  ─▶ _core.export    export.rs
 //! kinograph.doctor  ─▶ _core.doctor    doctor.rs
 //! kinograph.gc      ─▶ _core.gc        gc.rs
@@ -29,6 +30,7 @@ mod lengths;
 mod loader;
 mod order;
 mod pack;
+mod repack;
 mod samples;
 mod stream;
 mod table;
@@ -58,6 +60,8 @@ mod _core {
     use crate::order::Order;
     #[pymodule_export]
     use crate::pack::pack;
+    #[pymodule_export]
+    use crate::repack::repack;
     #[pymodule_export]
     use crate::samples::{Samples, lerobot_request, robomimic_request};
     #[pymodule_export]

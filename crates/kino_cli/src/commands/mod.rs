@@ -8,4 +8,5 @@ pub(crate) mod gc;
 pub(crate) mod info;
 pub(crate) mod link;
 pub(crate) mod pack;
+pub(crate) mod repack;
 pub(crate) mod verify;
