@@ -52,6 +52,7 @@ from kinograph._order import Order, Source
 from kinograph._pack import pack
 from kinograph._plan import PlanChoice, plan
 from kinograph._profile import Profile, profile
+from kinograph._repack import repack
 from kinograph._samples import Samples, Window
 from kinograph._shuffle import Shuffle
 from kinograph._stream import Stream
@@ -93,5 +94,6 @@ __all__ = [
     "pack",
     "plan",
     "profile",
+    "repack",
     "verify",
 ]

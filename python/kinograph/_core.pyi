@@ -40,6 +40,7 @@ __all__ = [
     "plan_toml",
     "plan_verify",
     "plan_what_if",
+    "repack",
     "report_html",
     "robomimic_request",
     "run_cli",
@@ -194,6 +195,17 @@ class Writer:
     def abandon(self) -> None: ...
     def disown(self) -> None: ...
 
+# Name, what was done, codecs and bytes before and after, error of the codec, earlier lossy encodings, note.
+_RepackedStream: TypeAlias = tuple[
+    str,
+    Literal["copied", "encoded", "dropped"],
+    tuple[list[str], list[str]],
+    tuple[int, int],
+    tuple[float, float | None],
+    list[tuple[str, float | None, float | None]],
+    str | None,
+]
+
 _StagedWork: TypeAlias = tuple[
     str, Literal["at work", "can be resumed", "garbage"], int, int, dict[str, str]
 ]
@@ -207,6 +219,12 @@ def pack(
     options: PackArgs,
     progress: Callable[[int, int], object] | None,
 ) -> tuple[tuple[int, str, int], list[tuple[str, str, str | None, str, bool]]]: ...
+def repack(
+    dataset: str | PathLike[str],
+    target: str | PathLike[str] | None,
+    options: RepackArgs,
+    progress: Callable[[int, int], object] | None,
+) -> tuple[tuple[int, str, int], list[_RepackedStream]]: ...
 def export(
     dataset: str | PathLike[str],
     target: str | PathLike[str],
@@ -312,7 +330,16 @@ class PackArgs(TypedDict):
     seed: int
     prefix: str
     link: LinkArgs | None
+
+@type_check_only
+class RepackArgs(TypedDict):
+    writer: Options
+    version: int | None
     root: str | PathLike[str] | None
+    streams: list[str]
+    exclude: list[str]
+    episodes: list[str]
+    allow_generation_loss: bool
 
 @type_check_only
 class LinkArgs(TypedDict):

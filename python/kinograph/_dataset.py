@@ -10,7 +10,7 @@ import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, SupportsIndex, TypeVar, get_args, overload
+from typing import Any, NamedTuple, SupportsIndex, TypeVar, get_args, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -370,6 +370,8 @@ class StreamSummary:
     linked_bytes: int
     #: The libraries outside Kinograph that encoded it, with their versions.
     encoders: tuple[str, ...]
+    #: The lossy encodings that its frames went through before this one, the oldest first.
+    generations: tuple[Generation, ...]
 
     @property
     def ratio(self) -> float:
@@ -381,7 +383,26 @@ class StreamSummary:
         fields = {field.name: stream[field.name] for field in dataclasses.fields(cls)}
         fields |= {"dtype": to_dtype(stream["dtype"])}
         fields |= {name: tuple(stream[name]) for name in ("shape", "codecs", "encoders")}
+        fields |= {
+            "generations": tuple(Generation._from_json(one) for one in stream["generations"])
+        }
         return cls(**fields)
+
+
+class Generation(NamedTuple):
+    """A lossy encoding that frames went through before the one they are stored with.
+
+    ``max_abs_error`` and ``psnr_db`` are against what was encoded then, and ``None`` if they were not measured, as for the
+    JPEG files of a recording.
+    """
+
+    codec: str
+    max_abs_error: float | None
+    psnr_db: float | None
+
+    @classmethod
+    def _from_json(cls, generation: dict[str, Any]) -> Generation:
+        return cls(generation["codec"], generation.get("max_abs_error"), generation.get("psnr_db"))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

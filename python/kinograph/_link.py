@@ -55,7 +55,7 @@ def link(  # noqa: PLR0913 (each is a keyword of its own)
     ['lift_3demos.hdf5']
 
     Everything works with it as with a packed dataset: samples, loaders, :func:`kinograph.export`,
-    :func:`kinograph.verify`. ``kinograph pack linked.kino copy.kino`` makes a copy that needs no other files.
+    :func:`kinograph.verify`. ``kinograph repack linked.kino copy.kino`` makes a copy that needs no other files.
 
     :param root: the folder that the paths of linked files are relative to; it must contain all of them. Default: that
         of the source. If the files are moved later, pass their new folder as ``root`` to :func:`kinograph.open`.
@@ -102,7 +102,6 @@ def link(  # noqa: PLR0913 (each is a keyword of its own)
         "seed": to_whole("seed", seed, most=U64),
         "prefix": prefix,
         "link": {"root": root, "trust": trust, "pack_rest": pack_rest},
-        "root": None,
     }
     committed, defects = _core.pack(source, target, options, progress)
     return Packed(*committed, [Defect(*defect) for defect in defects])

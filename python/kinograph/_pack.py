@@ -38,7 +38,6 @@ def pack(  # noqa: PLR0913 (each is a keyword of its own)
     attributes: Mapping[str, Any] | None = None,
     seed: int = 0,
     prefix: str = "",
-    root: str | os.PathLike[str] | None = None,
     progress: Callable[[int, int], object] | None = None,
 ) -> Packed:
     """Pack a recording of another tool, a file or a folder of files, into a dataset; or episodes from any iterable.
@@ -75,8 +74,7 @@ def pack(  # noqa: PLR0913 (each is a keyword of its own)
     They are stored in order. ``mode="resume"`` skips the ids that an interrupted pack had
     finished; the iterable must yield the same episodes again.
 
-    A dataset is copied page by page, without encoding anything again; the copy of a linked dataset
-    (:func:`kinograph.link`) needs no other files. Plans and parts do not apply to it.
+    To copy a dataset, or to store it with another plan, use :func:`repack`.
 
     :param rate_hz: frames per second; default: the recording's own rate. For an iterable, the rate of
         episodes without one.
@@ -94,7 +92,6 @@ def pack(  # noqa: PLR0913 (each is a keyword of its own)
         affected episodes, ``"keep"`` imports everything readable.
     :param seed: random seed for the on-disk episode order.
     :param prefix: prefix of the episode ids, so that two recordings with a ``demo_0`` fit into one dataset.
-    :param root: the folder of the files that the dataset to copy links to, if they were moved.
     :param progress: called with the bytes of frames written and the total (for an iterable: episodes done, and the
         total if it has a length). An exception raised by it stops the pack, which ``mode="resume"`` can continue.
     """
@@ -152,7 +149,6 @@ def pack(  # noqa: PLR0913 (each is a keyword of its own)
         "seed": to_whole("seed", seed, most=U64),
         "prefix": prefix,
         "link": None,
-        "root": root,
     }
     committed, defects = _core.pack(source, target, options, progress)
     return Packed(*committed, [Defect(*defect) for defect in defects])

@@ -234,7 +234,7 @@ def test_carried_linked_and_lossless_copies_give_the_same_batches_in_the_same_or
     kinograph.pack(source, tmp_path / "lossless.kino", plan=LOSSLESS)
     kinograph.link(source, tmp_path / "linked.kino")
     kinograph.link(source, tmp_path / "trusted.kino", trust=True)
-    kinograph.pack(tmp_path / "linked.kino", tmp_path / "copy.kino")
+    kinograph.repack(tmp_path / "linked.kino", tmp_path / "copy.kino")
     names = ("carried", "linked", "trusted", "copy", "lossless")
     all_batches = [batches(kinograph.open(tmp_path / f"{name}.kino")) for name in names]
     for found in all_batches[1:]:

@@ -4,11 +4,14 @@
 //! was lost, 4 measured and the target was not met, 130 interrupted by Ctrl-C. A reader that closes the pipe early is not a failure.
 
 mod commands;
+mod generations;
 mod interrupt;
 mod load_args;
 mod open_args;
 mod output;
 mod progress;
+mod trials;
+mod writing;
 
 use std::ffi::OsString;
 use std::io;
@@ -17,7 +20,7 @@ use std::sync::Arc;
 use clap::{Parser, Subcommand};
 use kino_import::Videos;
 
-use commands::{bench, cat, doctor, export, gc, info, link, pack, plan, verify};
+use commands::{bench, cat, doctor, export, gc, info, link, pack, plan, repack, verify};
 
 /// The outcome of a command, which becomes its exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +49,7 @@ struct Cli {
 enum Command {
     Pack(pack::Args),
     Link(link::Args),
+    Repack(repack::Args),
     Export(export::Args),
     /// Show what a dataset holds
     Info(info::Args),
@@ -86,6 +90,7 @@ pub fn run(args: Vec<OsString>, videos: Option<Arc<dyn Videos>>) -> u8 {
     let result = match cli.command {
         Command::Pack(args) => pack::run(&args, videos),
         Command::Link(args) => link::run(&args, videos),
+        Command::Repack(args) => repack::run(&args),
         Command::Export(args) => export::run(&args, videos),
         Command::Info(args) => info::run(&args),
         Command::Verify(args) => verify::run(&args),

@@ -24,17 +24,20 @@ fn recording() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/lift_3demos.hdf5")
 }
 
-/// A pack with small shards, so that many files are written.
-fn pack(source: &Path, target: &Path, options: &[&str]) -> Command {
+/// A command with small shards, so that many files are written.
+fn command(verb: &str, folders: &[&Path], options: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kinograph"));
     command
-        .arg("pack")
-        .arg(source)
-        .arg(target)
+        .arg(verb)
+        .args(folders)
         .args(["--shard-size", "0B", "--threads", "1"])
         .args(options);
     command.stdout(Stdio::null()).stderr(Stdio::null());
     command
+}
+
+fn pack(source: &Path, target: &Path, options: &[&str]) -> Command {
+    command("pack", &[source, target], options)
 }
 
 fn kills(default: u32) -> u32 {
@@ -112,8 +115,9 @@ impl Moments {
     }
 }
 
-/// A first pack of a source, to be killed, resumed and compared with an undisturbed one.
+/// A first pack of a source, or repack of a dataset, to be killed, resumed and compared with an undisturbed one.
 struct FirstPack<'a> {
+    verb: &'a str,
     source: &'a Path,
     options: &'a [&'a str],
     episodes: usize,
@@ -122,7 +126,7 @@ struct FirstPack<'a> {
 
 impl FirstPack<'_> {
     fn command(&self, target: &Path, resume: bool) -> Command {
-        let mut command = pack(self.source, target, self.options);
+        let mut command = command(self.verb, &[self.source, target], self.options);
         command.args(resume.then_some("--resume"));
         command
     }
@@ -175,6 +179,7 @@ impl FirstPack<'_> {
 #[test]
 fn a_killed_first_pack_is_invisible_or_complete_and_can_be_resumed() {
     let first = FirstPack {
+        verb: "pack",
         source: &recording(),
         options: &[],
         episodes: 3,
@@ -201,6 +206,7 @@ const FORMATS: &[(&str, &[&str], usize)] = &[
 fn a_killed_import_of_any_format_can_be_resumed() {
     for (name, options, episodes) in FORMATS {
         let first = FirstPack {
+            verb: "pack",
             source: &fixture(name),
             options,
             episodes: *episodes,
@@ -231,6 +237,74 @@ fn a_killed_append_leaves_the_old_version_or_makes_the_new_one() {
     }
     println!(
         "{} appends killed while running; {visible} of {} had committed",
+        moments.hits, moments.round
+    );
+    assert_eq!(moments.hits, moments.kills, "kills came too late");
+}
+
+/// A dataset, and a plan that changes its cameras and copies the rest.
+fn to_repack(folder: &Path) -> (PathBuf, PathBuf) {
+    let (base, plan) = (folder.join("base.kino"), folder.join("plan.toml"));
+    assert!(pack(&recording(), &base, &[]).status().unwrap().success());
+    std::fs::write(&plan, "[[stream]]\nkind = \"image\"\ncodec = \"predict\"\n").unwrap();
+    (base, plan)
+}
+
+#[test]
+fn a_killed_repack_is_invisible_or_complete_and_can_be_resumed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (base, plan) = to_repack(folder.path());
+    let first = FirstPack {
+        verb: "repack",
+        source: &base,
+        options: &["--plan", plan.to_str().unwrap()],
+        episodes: 3,
+        kills: kills(6),
+    };
+    first.survives_kills();
+}
+
+#[test]
+fn a_killed_repack_in_place_leaves_the_old_version_or_makes_the_new_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let (base, plan) = to_repack(folder.path());
+    let target = |round: u32| folder.path().join(format!("{round}.kino"));
+    let in_place = |target: &Path| {
+        let options = ["--in-place", "--plan", plan.to_str().unwrap()];
+        command("repack", &[target], &options)
+    };
+    let shards = |path: &Path, version| {
+        let dataset = Dataset::open_version(path, version).unwrap();
+        let mut shards = dataset.manifest().shards.clone();
+        shards.sort_by_key(|shard| shard.blake3);
+        shards
+    };
+    copy_tree(&base, &target(0));
+    let begin = Instant::now();
+    assert!(in_place(&target(0)).status().unwrap().success());
+    let mut moments = Moments::new(kills(6), begin.elapsed());
+    let mut visible = 0;
+    while let Some(round) = moments.kill(|round| {
+        copy_tree(&base, &target(round));
+        in_place(&target(round))
+    }) {
+        let target = target(round);
+        assert_eq!(episodes(&target), Some(3), "round {round}");
+        assert_eq!(shards(&target, 1), shards(&base, 1), "round {round}");
+        visible += u32::from(Dataset::open(&target).unwrap().manifest().version == 2);
+        // What was finished is taken up; if all of it was, there is nothing to do.
+        assert!(in_place(&target).status().unwrap().success());
+        assert_eq!(episodes(&target), Some(3), "round {round}");
+        assert_eq!(Dataset::open(&target).unwrap().manifest().version, 2);
+        assert_eq!(
+            shards(&target, 2),
+            shards(&folder.path().join("0.kino"), 2),
+            "round {round}: the same shards as without a kill"
+        );
+        assert_eq!(shards(&target, 1), shards(&base, 1), "round {round}");
+    }
+    println!(
+        "{} repacks in place killed while running; {visible} of {} had committed",
         moments.hits, moments.round
     );
     assert_eq!(moments.hits, moments.kills, "kills came too late");

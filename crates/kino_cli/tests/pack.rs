@@ -269,16 +269,16 @@ fn wrong_requests_say_what_to_do_instead() {
     fs::write(here.join("file.kino"), "text").unwrap();
     fs::write(here.join("notes.txt"), "text").unwrap();
     fs::write(here.join("plan.toml"), "[[stream]]\ncodec = \"h264\"\n").unwrap();
-    let (source, jpeg) = (recording(), jpeg_recording());
-    let (source, jpeg) = (source.to_str().unwrap(), jpeg.to_str().unwrap());
+    let source = recording();
+    let source = source.to_str().unwrap();
     for (args, expected) in [
         (
             vec!["pack", "a.kino", "b.kino", "--quality", "80"],
-            "is copied as it is: --quality has no effect",
+            "`kinograph repack` copies it, or stores it with another plan",
         ),
         (
             vec!["link", "a.kino", "b.kino"],
-            "is already a Kinograph dataset; ",
+            "is already a Kinograph dataset",
         ),
         (
             vec!["pack", source, "file.kino"],
@@ -292,10 +292,6 @@ fn wrong_requests_say_what_to_do_instead() {
             vec!["pack", source, "b.kino", "--plan", "plan.toml"],
             "unknown codec `h264`; there are vector, pco, predict,",
         ),
-        (
-            vec!["pack", jpeg, "b.kino", "--quality", "80"],
-            "are already JPEG files",
-        ),
     ] {
         let output = kinograph(here, &args);
         let error = text(&output.stderr);
@@ -304,6 +300,51 @@ fn wrong_requests_say_what_to_do_instead() {
         assert!(!error.contains("upgrade"), "{error}");
         assert!(!here.join("b.kino").exists(), "{args:?}");
     }
+}
+
+#[test]
+fn jpeg_files_are_encoded_again_if_a_plan_or_a_quality_asks_for_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    fs::write(
+        here.join("raw.toml"),
+        "[[stream]]\nkind = \"image\"\ncodec = \"raw\"\n",
+    )
+    .unwrap();
+    let source = jpeg_recording();
+    let source = source.to_str().unwrap();
+    let said = |target: &str, options: &[&str]| -> Value {
+        let args = [&["pack", source, target, "--json"], options].concat();
+        let output = kinograph(here, &args);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let images = |said: &Value| {
+        let streams = said["streams"].as_array().unwrap();
+        let images = streams.iter().filter(|one| one["kind"] == "image");
+        let images = images.map(|one| (one["codec"].clone(), one["bytes"].as_u64().unwrap()));
+        images.collect::<Vec<_>>()
+    };
+    let carried = images(&said("carried.kino", &[]));
+    let small = images(&said("small.kino", &["--quality", "20"]));
+    assert!(carried.len() == small.len() && !small.is_empty());
+    for ((codec, bytes), (codec_before, bytes_before)) in small.iter().zip(&carried) {
+        assert_eq!(
+            (codec, codec_before),
+            (&"jpeg:q=20,sub=444".into(), &"jpeg:carry".into())
+        );
+        assert!(bytes < bytes_before);
+    }
+    let info = kinograph(here, &["info", "small.kino"]);
+    let info = text(&info.stdout);
+    assert!(
+        info.contains("2 lossy generations: jpeg:carry (not measured), then jpeg:q=20"),
+        "{info}"
+    );
+    let raw = said("raw.kino", &["--plan", "raw.toml"]);
+    assert!(images(&raw).iter().all(|(codec, _)| codec == "raw"));
+    let notes = raw["defects"].to_string();
+    assert!(notes.contains("which makes it larger"), "{notes}");
 }
 
 #[test]

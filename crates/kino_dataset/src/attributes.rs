@@ -49,15 +49,12 @@ pub(crate) struct Kept {
 
 /// The page of an episode that is being written.
 pub(crate) fn encode(episode: &EpisodeDraft) -> Result<Vec<u8>, CodecError> {
-    let rules = episode.events.iter();
     let attributes = Attributes {
         id: episode.info.id.clone(),
         draft: episode.draft.clone(),
         attributes: episode.info.attributes.clone(),
         protected: episode.protected.clone(),
-        events: rules
-            .map(|rule| serde_json::to_value(rule).unwrap_or_default())
-            .collect(),
+        events: episode.events.clone(),
     };
     let text = serde_json::to_vec(&attributes).unwrap_or_default();
     let mut encoded = Encoded::default();

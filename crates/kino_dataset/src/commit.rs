@@ -4,21 +4,30 @@
 //! next version number *only if that number is free*. A crash before that leaves the old version in place; of two
 //! writers, one wins. The loser reads the new head, checks its episodes against it as it did against the old one, and
 //! retries. Writers take turns where the file system supports locks, so this is rare.
+//!
+//! ```text
+//! version N      rows a b c ──▶ shards 1 2        Start::Append     rows a b c d ──▶ shards 1 2 3
+//!                                                 Start::Replace    rows a b c   ──▶ shards 1 3 4   (b and c again)
+//! ```
+//!
+//! A commit adds episodes, or replaces some by others with the same ids: then only on top of the version they were
+//! made from, so that nothing another writer has committed is undone.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use kino_codec::FrameType;
 use kino_format::Kind;
 
-use crate::assembler::{Finished, merge_stats};
+use crate::assembler::Finished;
 use crate::attributes::JsonMap;
 use crate::dataset::{read_head, read_manifest};
-use crate::error::{DatasetError, ErrorKind, Result, invalid, not_found};
-use crate::links::Links;
-use crate::manifest::{FileRef, Manifest, ShardRef, TableRef};
+use crate::error::{DatasetError, ErrorKind, Result, not_found};
+use crate::generation::Generation;
+use crate::manifest::{Manifest, ShardRef};
+use crate::next_version::prepare;
 use crate::stats::StreamStats;
 use crate::store::{FileKind, Put, Store, version_key};
-use crate::table::{EpisodeRow, EpisodeTable, write_table};
+use crate::table::EpisodeTable;
 use crate::usage::StreamUsage;
 use crate::writer::Start;
 
@@ -124,9 +133,25 @@ pub(crate) struct Additions<'a> {
     pub(crate) finished: &'a Finished,
     pub(crate) attributes: &'a JsonMap,
     pub(crate) sources: &'a [SourceRecord],
+    pub(crate) known: &'a Known,
     /// The folder of the files that pages are linked to.
     pub(crate) root: Option<&'a str>,
     pub(crate) message: &'a str,
+}
+
+/// What is known of streams besides what the writer has counted.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    /// Statistics of streams whose pages were copied without decoding them.
+    pub(crate) stats: BTreeMap<String, StreamStats>,
+    /// Frames of such streams that are bit-exact although their codec is lossy.
+    pub(crate) protected_frames: BTreeMap<String, u64>,
+    /// Lossy encodings that frames went through before they came here.
+    pub(crate) generations: BTreeMap<String, Vec<Generation>>,
+    /// Libraries that encoded streams whose pages were copied.
+    pub(crate) encoders: BTreeMap<String, Vec<String>>,
+    /// If episodes are replaced: the streams that are different in them. All others are as in the version before.
+    pub(crate) changed: BTreeSet<String>,
 }
 
 /// The source of episodes.
@@ -157,10 +182,14 @@ pub(crate) fn commit(
         if newest != head.as_ref().map(|head| head.manifest.version) {
             head = read_head(store)?;
         }
-        if let (Some(head), true, Start::New) = (&head, begun_on.is_none(), start) {
-            return Err(overtaken(store, head));
+        match (&head, &begun_on, start) {
+            (Some(head), None, Start::New) => return Err(overtaken(store, head)),
+            (Some(head), Some((version, id)), Start::Replace) if head.id != *id => {
+                return Err(replaced_meanwhile(store, *version, head.manifest.version));
+            }
+            _ => {}
         }
-        let (manifest, bytes, id) = prepare(store, head.as_ref(), additions)?;
+        let (manifest, bytes, id) = prepare(store, head.as_ref(), start, additions)?;
         let version = manifest.version;
         check_in_place(store, begun_on.as_ref(), additions.finished)?;
         if store.put_new(&version_key(version), &bytes)? == Put::Created {
@@ -189,6 +218,16 @@ fn overtaken(store: &Store, head: &Head) -> DatasetError {
              (in Python `mode=\"resume\"`); to list or remove them, use `kinograph gc`",
             store.root().display(),
             head.table.len()
+        ),
+    }
+}
+
+/// The error if another writer committed while the episodes of a version were being replaced.
+pub(crate) fn replaced_meanwhile(store: &Store, begun_on: u64, head: u64) -> DatasetError {
+    DatasetError::Exists {
+        what: format!(
+            "another writer committed version {head} of {root} while version {begun_on} was being repacked; nothing was changed.              Run the same command again: it begins with version {head}. `kinograph gc {root} --delete --interrupted` removes what              was written for version {begun_on}",
+            root = store.root().display(),
         ),
     }
 }
@@ -225,162 +264,10 @@ fn check_in_place(
     Ok(())
 }
 
-/// Writes the table and the statistics, and returns the manifest that would make them visible.
-fn prepare(
-    store: &Store,
-    head: Option<&Head>,
-    additions: &Additions<'_>,
-) -> Result<(Manifest, Vec<u8>, String)> {
-    let finished = additions.finished;
-    check_types(head, finished)?;
-    let rows = all_rows(head, finished)?;
-    let (table_hash, table_bytes) = store.put_hashed(FileKind::Episodes, &write_table(&rows)?)?;
-
-    let mut stats = head.map(|head| head.stats.clone()).unwrap_or_default();
-    merge_stats(&mut stats, finished.resumed_stats.clone());
-    merge_stats(
-        &mut stats,
-        finished
-            .parts
-            .iter()
-            .map(|(name, part)| (name.clone(), part.finish()))
-            .collect(),
-    );
-    let json = serde_json::to_vec(&stats).map_err(|error| invalid(error.to_string()))?;
-    let (stats_hash, stats_bytes) = store.put_hashed(FileKind::Stats, &json)?;
-
-    let table = TableRef {
-        blake3: table_hash,
-        bytes: table_bytes,
-        count: rows.len() as u64,
-    };
-    let stats = FileRef {
-        blake3: stats_hash,
-        bytes: stats_bytes,
-    };
-    let parent = head.map(|head| (head.manifest.clone(), head.id.clone()));
-    let mut manifest = Manifest::next(parent.as_ref(), table, stats, additions.message);
-    for source in additions.sources {
-        add_source(&mut manifest.attributes, source);
-    }
-    manifest.attributes.extend(additions.attributes.clone());
-    manifest.streams = head
-        .map(|head| head.manifest.streams.clone())
-        .unwrap_or_default();
-    finished.usage.add_to(&mut manifest.streams);
-    for shard in &finished.shards {
-        if !manifest.shards.contains(shard) {
-            manifest.shards.push(shard.clone());
-        }
-    }
-    if let Some(root) = additions.root.filter(|_| !finished.files.is_empty()) {
-        let new = |files| Links {
-            root: root.to_owned(),
-            files,
-        };
-        let mut links = manifest.links.take();
-        let links = links.get_or_insert_with(|| new(Vec::new()));
-        links.add(&new(finished.files.clone()))?;
-        manifest.link(links.clone());
-    }
-    let (bytes, id) = manifest.to_bytes()?;
-    Ok((manifest, bytes, id))
-}
-
-/// Refuses streams and labels whose types differ from the head's, which may be newer than the version the writer
-/// checked against.
-fn check_types(head: Option<&Head>, finished: &Finished) -> Result<()> {
-    let Some(head) = head else { return Ok(()) };
-    let rivals = |what: String| {
-        invalid(format!(
-            "{what} in version {}, which another writer committed in the meantime; nothing was added. The episodes written here stay in `staging/`; \
-             list or remove them with `kinograph gc`",
-            head.manifest.version
-        ))
-    };
-    for (name, (kind, frame)) in finished.usage.types()? {
-        let mut known = head.manifest.streams.iter();
-        if let Some(known) = known.find(|known| known.name == name)
-            && (known.kind, known.frame_type()?) != (kind, frame.clone())
-        {
-            let (there, kind_there) = (known.frame_type()?, known.kind.name());
-            let kind = kind.name();
-            return Err(rivals(format!(
-                "stream `{name}` is {kind} {frame} here and {kind_there} {there}"
-            )));
-        }
-    }
-    let known = label_types(head)?;
-    for (_, row) in &finished.rows {
-        for (name, label) in &row.labels {
-            let here = label.column_type();
-            if let Some(there) = known.get(name).filter(|there| **there != here) {
-                return Err(rivals(format!(
-                    "label `{name}` is a {here} here and a {there}"
-                )));
-            }
-        }
-    }
-    Ok(())
-}
-
-fn label_types(head: &Head) -> Result<HashMap<String, &'static str>> {
+/// The types of the labels of a version.
+pub(crate) fn label_types(head: &Head) -> Result<HashMap<String, &'static str>> {
     let names = head.table.column_names().iter();
     names
         .map(|name| Ok((name.clone(), head.table.column(name)?.column_type())))
         .collect()
-}
-
-/// The head's rows, then the new ones; rows without an id get a number.
-fn all_rows(head: Option<&Head>, finished: &Finished) -> Result<Vec<EpisodeRow>> {
-    let mut new_rows = finished.rows.clone();
-    new_rows.sort_by_key(|(position, _)| *position);
-    let mut rows = head
-        .map(|head| head.table.rows())
-        .transpose()?
-        .unwrap_or_default();
-    let mut ids: HashSet<_> = rows.iter().map(|row| row.id.clone()).collect();
-    let given = new_rows.iter().map(|(_, row)| &row.id);
-    for id in given.filter(|id| !id.is_empty()) {
-        if !ids.insert(id.clone()) {
-            return Err(DatasetError::Exists {
-                what: format!(
-                    "another writer added episode `{id}` in the meantime, and ids must be unique; nothing was added. The episodes written here \
-                     stay in `staging/`; list or remove them with `kinograph gc`"
-                ),
-            });
-        }
-    }
-    for (_, mut row) in new_rows {
-        // Its row in the table, or the next free number.
-        let mut number = rows.len();
-        while row.id.is_empty() {
-            let id = format!("episode_{number}");
-            number += 1;
-            if ids.insert(id.clone()) {
-                row.id = id;
-            }
-        }
-        rows.push(row);
-    }
-    Ok(rows)
-}
-
-/// Adds the metadata of a source to the attributes of the dataset.
-fn add_source(attributes: &mut JsonMap, source: &SourceRecord) {
-    for (name, value) in &source.attributes {
-        let is_taken = attributes.get(name).is_some_and(|known| known != value);
-        let name = if is_taken {
-            format!("{name}@{}", source.name)
-        } else {
-            name.clone()
-        };
-        attributes.insert(name, value.clone());
-    }
-    let sources = attributes
-        .entry("sources")
-        .or_insert_with(|| serde_json::Value::Array(Vec::new()));
-    if let Some(sources) = sources.as_array_mut() {
-        sources.push(source.record.clone());
-    }
 }

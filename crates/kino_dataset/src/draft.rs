@@ -19,8 +19,8 @@ pub(crate) struct EpisodeDraft {
     pub(crate) streams: Vec<StreamDraft>,
     /// Time ranges around events, given or found so far.
     pub(crate) protected: Vec<Protected>,
-    /// The rules for finding events.
-    pub(crate) events: Vec<EventRule>,
+    /// The rules by which events were found.
+    pub(crate) events: Vec<serde_json::Value>,
 }
 
 /// A stream as described by its writer.
@@ -53,7 +53,14 @@ impl EpisodeDraft {
         Self {
             draft,
             protected: std::mem::take(&mut info.protected),
-            events: events.to_vec(),
+            events: {
+                let rules = events.iter();
+                let rules = rules.map(|rule| serde_json::to_value(rule).unwrap_or_default());
+                std::mem::take(&mut info.events)
+                    .into_iter()
+                    .chain(rules)
+                    .collect()
+            },
             info,
             clocks: Vec::new(),
             streams: Vec::new(),

@@ -1,6 +1,6 @@
 //! The records of an episode's index, from its draft and its pages.
 
-use kino_format::{Clock, ClockRecord, NONE, StreamRecord};
+use kino_format::{Clock, ClockRecord, EpisodeIndex, NONE, StreamRecord};
 
 use crate::draft::StreamDraft;
 use crate::shard_file::RunPages;
@@ -51,6 +51,14 @@ pub(crate) fn stream_record(stream: &StreamDraft, position: u32, pages: &RunPage
         sum_squared_error: pages.error.sum_squared,
         raw_bytes: stream.raw_bytes,
     }
+}
+
+/// Bytes of the pages of a stream, including the data they share.
+pub(crate) fn page_bytes(index: &EpisodeIndex, record: &StreamRecord) -> u64 {
+    let pages = record.first_page..record.first_page.saturating_add(record.page_count);
+    let shared = (record.shared_page != NONE).then_some(record.shared_page);
+    let pages = pages.chain(shared);
+    pages.map(|page| u64::from(index.page(page).len)).sum()
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a duration for display")]

@@ -12,13 +12,12 @@
 //!
 //! Write: [`DatasetWriter`] → [`EpisodeWriter`] → [`DatasetWriter::commit`].
 //! Read: [`Dataset`] → [`Episode`] → [`Stream`]. Train: [`Request`] → [`Samples`] → [`Sample`].
-//! Check: [`verify`]. Clean up: [`collect_garbage`].
+//! Store again with another plan: [`Repack`]. Check: [`verify`]. Clean up: [`collect_garbage`].
 
 mod assembler;
 mod attributes;
 mod commit;
 mod compare;
-mod copy;
 mod costs;
 mod dataset;
 mod draft;
@@ -32,19 +31,24 @@ mod episode_writer;
 mod error;
 mod events;
 mod garbage;
+mod generation;
 mod hash;
 mod lease;
 mod links;
 mod local;
 mod long_run;
 mod manifest;
+mod next_version;
 mod open_stream;
 mod overwrite;
 mod pages;
+mod part;
 mod pipeline;
 mod plan;
 mod protection;
+mod read_ahead;
 mod receipts;
+mod repack;
 mod resume;
 mod selection;
 mod settled;
@@ -66,7 +70,6 @@ mod writer;
 
 pub use attributes::JsonMap;
 pub use commit::{Committed, SourceRecord};
-pub use copy::{Copied, CopyProgress, copy};
 pub use costs::{
     Cost, CostRecord, CostSample, Effort, Measured, candidates, carriers, classic, comparable,
     cpu_name, measure, measure_stored,
@@ -79,6 +82,7 @@ pub use episode_writer::EpisodeWriter;
 pub use error::{DatasetError, ErrorKind, Result};
 pub use events::Protected;
 pub use garbage::{Collect, Garbage, Interrupted, StagedWork, WorkState, collect_garbage};
+pub use generation::{Generation, total_error};
 pub use hash::Hash;
 pub use kino_format::{
     ByteSize, Clock, Kind, MAX_FRAMES, MAX_STREAMS, PageSlice, RegularClock, StreamSchema, escape,
@@ -87,8 +91,14 @@ pub use kino_format::{
 pub use links::{LinkedFile, Links};
 pub use local::check_local;
 pub use manifest::{Manifest, StreamSummary};
-pub use pages::{LinkedPiece, NewPage, Pages};
+pub use pages::{LinkedPiece, NewPage, PageCheck, Pages};
+pub use part::{Part, ending_number};
 pub use plan::{Arrival, Choice, Plan, Trial, Tried, matches_pattern};
+pub use read_ahead::{Pieces, ReadAhead, ReadLimits, Share, Task};
+pub use repack::{
+    Action, GenerationLoss, Repack, RepackOptions, RepackProgress, Repacked, SampleSizes,
+    StreamChange,
+};
 pub use selection::{Episodes, Selection};
 pub use stats::StreamStats;
 pub use stored_stream::StoredStream;

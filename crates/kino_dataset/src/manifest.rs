@@ -19,6 +19,7 @@ use kino_format::{FORMAT_VERSION, Kind, PACKED_VERSION, StreamSchema};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{DatasetError, Result, codec_at, corrupt, format_at, invalid};
+use crate::generation::Generation;
 use crate::hash::Hash;
 use crate::links::Links;
 
@@ -107,6 +108,9 @@ pub struct StreamSummary {
     /// The libraries outside Kinograph that encoded it, with their versions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub encoders: Vec<String>,
+    /// The lossy encodings that its frames went through before this one, the oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub generations: Vec<Generation>,
 }
 
 impl StreamSummary {
@@ -146,7 +150,12 @@ impl StreamSummary {
         };
         schema.check().map_err(|error| error.to_string())?;
         let errors = [self.max_abs_error, self.sum_squared_error];
-        if errors.iter().any(|error| !(0.0..).contains(error)) {
+        let earlier = self.generations.iter().filter_map(|one| one.max_abs_error);
+        if errors
+            .into_iter()
+            .chain(earlier)
+            .any(|error| !(0.0..).contains(&error))
+        {
             return Err(format!("stream `{}` has a negative error", self.name));
         }
         Ok(())
@@ -416,6 +425,11 @@ mod tests {
             protected_frames: 0,
             linked_bytes: 0,
             encoders: vec!["libsvtav1, libavcodec 62.28.102".to_owned()],
+            generations: vec![Generation {
+                codec: "vector:abs=1e-3".to_owned(),
+                max_abs_error: Some(1e-3),
+                psnr_db: None,
+            }],
         });
         manifest
     }

@@ -5,8 +5,8 @@
 //!                                                                  │ stored: its bytes     │ linked: its pieces
 //! ```
 //!
-//! Nothing is encoded. A page is decoded once, as every page is before it is committed, unless it was linked without
-//! reading it: then it has no bytes here, and neither checksum nor statistics.
+//! Nothing is encoded. A page is decoded once, as every page is before it is committed, unless it comes from a dataset
+//! ([`PageCheck`]) or was linked without reading it: then it has no bytes here, and neither checksum nor statistics.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -37,6 +37,19 @@ pub struct Pages {
     pub text_bytes: u64,
     /// The pages.
     pub pages: Vec<NewPage>,
+    /// How they are checked.
+    pub check: PageCheck,
+}
+
+/// How pages that exist already are checked before they are committed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum PageCheck {
+    /// Each is decoded, and counted in the statistics.
+    #[default]
+    Decode,
+    /// They are bit for bit those of a dataset, and their checksums were verified when they were read. Whoever pushes
+    /// them knows the statistics.
+    Checksum,
 }
 
 /// A page that exists already.
@@ -107,7 +120,9 @@ impl PageBlock {
 
     /// The most frames of a page that is decoded: one is at a time.
     pub(crate) fn most_frames(&self) -> usize {
-        let decoded = self.pages.pages.iter().filter(|page| page.bytes.is_some());
+        let is_decoded = self.pages.check == PageCheck::Decode;
+        let decoded = self.pages.pages.iter();
+        let decoded = decoded.filter(|page| is_decoded && page.bytes.is_some());
         let frames = decoded.map(|page| page.frames as usize);
         frames.max().unwrap_or(0)
     }
@@ -185,14 +200,9 @@ struct Work {
     decoded: Vec<u8>,
 }
 
-/// Checks the pages of a block by decoding them.
+/// Checks the pages of a block, as they ask for.
 pub(crate) fn check(block: &Block, pages: &PageBlock) -> Result<Packed, CodecError> {
-    let decoder = block.codec.decoder(&block.frame, &pages.pages.shared)?;
     let mut packed = Packed::empty();
-    let ty = block.frame.as_values();
-    if let (Some(ty), Some(channels)) = (ty, block.channels) {
-        packed.stats = Some(StatsPart::new(ty, channels));
-    }
     let (max_abs, sum_squared) = pages.pages.error;
     if pages.is_first {
         packed.encoded.shared = pages.pages.shared.clone();
@@ -200,6 +210,16 @@ pub(crate) fn check(block: &Block, pages: &PageBlock) -> Result<Packed, CodecErr
             max_abs,
             sum_squared,
         };
+    }
+    if pages.pages.check == PageCheck::Checksum {
+        let pages = pages.pages.pages.iter();
+        pages.for_each(|page| add(page, &mut packed));
+        return Ok(packed);
+    }
+    let decoder = block.codec.decoder(&block.frame, &pages.pages.shared)?;
+    let ty = block.frame.as_values();
+    if let (Some(ty), Some(channels)) = (ty, block.channels) {
+        packed.stats = Some(StatsPart::new(ty, channels));
     }
     WORK.with_borrow_mut(|work| {
         for page in &pages.pages.pages {

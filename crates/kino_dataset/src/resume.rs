@@ -65,17 +65,7 @@ pub(crate) fn resume(found: Vec<FoundArea>, settings: &Settings, base: &Base) ->
             other = other.or(there.map(|there| (area, there)));
         }
     }
-    let mut taken = Resumed::default();
-    let mut known = base.ids()?;
-    for area in areas {
-        let left = taken.left;
-        for receipt in area.read()? {
-            if !base.has_shard(&receipt.shard) {
-                taken.add(receipt, &mut known);
-            }
-        }
-        taken.areas.extend((taken.left == left).then_some(area));
-    }
+    let taken = Resumed::of(areas, base.ids()?, base)?;
     match other.filter(|_| taken.work.is_empty()) {
         Some((area, there)) => Err(DatasetError::Exists {
             what: format!(
@@ -88,7 +78,42 @@ pub(crate) fn resume(found: Vec<FoundArea>, settings: &Settings, base: &Base) ->
     }
 }
 
+/// The same for a writer whose episodes take the places of others: their ids are not taken, and what is left of other
+/// writers does not matter to it.
+pub(crate) fn resume_replacing(
+    found: Vec<FoundArea>,
+    settings: &Settings,
+    base: &Base,
+) -> Result<Resumed> {
+    let left = interrupted(&found);
+    let mut areas = Vec::new();
+    for area in found {
+        if area.settings()?.as_ref() == Some(settings) {
+            areas.extend(area.take_over()?.map(Receipts::of).transpose()?);
+        }
+    }
+    let mut taken = Resumed::of(areas, HashSet::new(), base)?;
+    let work = taken.work.iter().map(|receipt| receipt.rows.len() as u64);
+    taken.left = left.saturating_sub(work.sum());
+    Ok(taken)
+}
+
 impl Resumed {
+    /// What these areas hold, except for episodes whose ids are known.
+    fn of(areas: Vec<Receipts>, mut known: HashSet<String>, base: &Base) -> Result<Self> {
+        let mut taken = Self::default();
+        for area in areas {
+            let left = taken.left;
+            for receipt in area.read()? {
+                if !base.has_shard(&receipt.shard) {
+                    taken.add(receipt, &mut known);
+                }
+            }
+            taken.areas.extend((taken.left == left).then_some(area));
+        }
+        Ok(taken)
+    }
+
     /// Adds a shard, unless the dataset or another shard has an episode with the same id.
     fn add(&mut self, receipt: Receipt, known: &mut HashSet<String>) {
         let ids = receipt.rows.iter().map(|(_, row)| &row.id);

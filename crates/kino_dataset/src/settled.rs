@@ -40,6 +40,15 @@ impl Settled {
         })
     }
 
+    /// What the episodes of a dataset settle for those that take their places: ids and codecs are free.
+    pub(crate) fn by_replaced(base: &Base) -> Result<Self> {
+        Ok(Self {
+            types: base.types()?,
+            label_types: base.label_types()?,
+            ..Self::default()
+        })
+    }
+
     /// What an episode that is about to end settles.
     pub(crate) fn by_episode(draft: &EpisodeDraft) -> Result<Self> {
         let mut settled = Self::default();

@@ -32,6 +32,11 @@ pub(crate) fn check_target(
         Start::New if has_other_files(store.root())? => {
             format!("{root} is not empty and is not a dataset; choose another path")
         }
+        Start::Replace if base.is_new() => {
+            return Err(not_found(format!(
+                "{root} does not contain a dataset whose episodes could be replaced"
+            )));
+        }
         Start::Append if base.is_new() => {
             return Err(not_found(format!(
                 "{root} does not contain a dataset to append to; pack without `--append`"

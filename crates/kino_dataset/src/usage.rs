@@ -153,9 +153,14 @@ impl Usage {
         self.streams
     }
 
-    /// Adds this usage to the streams of a manifest.
-    pub(crate) fn add_to(&self, summaries: &mut Vec<StreamSummary>) {
-        for stream in &self.streams {
+    /// Adds the usage of these streams to those of a manifest.
+    pub(crate) fn add_to(
+        &self,
+        summaries: &mut Vec<StreamSummary>,
+        is_counted: impl Fn(&str) -> bool,
+    ) {
+        let counted = |stream: &&StreamUsage| is_counted(&stream.schema.name);
+        for stream in self.streams.iter().filter(counted) {
             let known = summaries
                 .iter()
                 .position(|known| known.name == stream.schema.name);
@@ -169,6 +174,11 @@ impl Usage {
 }
 
 impl StreamSummary {
+    /// Adds the libraries that are not known yet.
+    pub(crate) fn add_encoders(&mut self, encoders: impl IntoIterator<Item = String>) {
+        add_new(&mut self.encoders, encoders);
+    }
+
     /// The peak signal-to-noise ratio of 8-bit images; `None` if it is lossless or not an 8-bit image.
     pub fn psnr_db(&self) -> Option<f64> {
         let is_image = self.kind == Kind::Image && self.dtype == "uint8";
@@ -192,12 +202,13 @@ impl StreamSummary {
             protected_frames: 0,
             linked_bytes: 0,
             encoders: Vec::new(),
+            generations: Vec::new(),
         }
     }
 
     fn add(&mut self, usage: &StreamUsage) {
         add_new(&mut self.codecs, [usage.schema.codec.clone()]);
-        add_new(&mut self.encoders, usage.encoders.iter().cloned());
+        self.add_encoders(usage.encoders.iter().cloned());
         self.episodes = self.episodes.saturating_add(usage.episodes);
         self.frames = self.frames.saturating_add(usage.frames);
         self.raw_bytes = self.raw_bytes.saturating_add(usage.raw_bytes);

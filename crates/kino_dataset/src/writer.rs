@@ -18,11 +18,12 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
 use crate::assembler::Assembler;
-use crate::commit::{self, Additions, Base, Committed, SourceRecord};
+use crate::commit::{self, Additions, Base, Committed, Known, SourceRecord};
 use crate::encode_queue::EncodeQueue;
 use crate::episode_writer::EpisodeWriter;
 use crate::error::{Result, invalid};
 use crate::events::Protected;
+use crate::generation::Generation;
 use crate::overwrite::Replacement;
 use crate::pipeline::Pipeline;
 use crate::plan::Plan;
@@ -77,6 +78,10 @@ pub enum Start {
     New,
     /// A dataset, to which episodes are added.
     Append,
+    /// A dataset whose newest version stays readable: the commit makes a version in which the episodes written here
+    /// take the place of those with the same ids. Finished shards of an interrupted writer with the same plan and
+    /// settings are taken up.
+    Replace,
     /// A dataset, which is replaced when this writer commits. Until then readers see the old one; then its files are gone.
     Overwrite,
     /// Nothing, a dataset, or the work of an interrupted writer with the same plan and settings, whose finished shards
@@ -107,6 +112,8 @@ pub struct EpisodeInfo {
     pub source_hash: Option<String>,
     /// Time ranges whose frames are bit-exact in streams that protect their event.
     pub protected: Vec<Protected>,
+    /// The rules by which these were found, in the form of a plan, besides those of the writer's own plan.
+    pub events: Vec<serde_json::Value>,
     /// Metadata from the source, kept in the shard.
     pub attributes: serde_json::Map<String, serde_json::Value>,
     /// Columns of the episode table.
@@ -151,6 +158,8 @@ pub struct DatasetWriter {
     /// The receipts of interrupted writers that this one resumes.
     resumed_areas: Vec<Receipts>,
     sources: Vec<SourceRecord>,
+    /// What is known of streams besides what this writer counts.
+    pub(crate) known: Known,
     resumed: HashSet<String>,
     interrupted: u64,
     begun: u64,
@@ -173,7 +182,7 @@ impl DatasetWriter {
             None => (path, start),
         };
         let store = match start {
-            Start::Append => Store::open(path)?,
+            Start::Append | Start::Replace => Store::open(path)?,
             _ => Store::create(path)?,
         };
         let queue = EncodeQueue::new(options.threads)?;
@@ -184,6 +193,7 @@ impl DatasetWriter {
         check_target(&store, start, &base, &found)?;
         let taken = match start {
             Start::Resume => resume::resume(found, &settings, &base)?,
+            Start::Replace => resume::resume_replacing(found, &settings, &base)?,
             _ => Resumed {
                 left: resume::interrupted(&found),
                 ..Resumed::default()
@@ -198,8 +208,12 @@ impl DatasetWriter {
         let assembler = Assembler::new(receipts, options.shard_bytes, kind);
         let mut writer = Self {
             pipeline: Pipeline::new(queue, assembler, options.memory_bytes),
-            settled: Settled::by_base(&base)?,
+            settled: match start {
+                Start::Replace => Settled::by_replaced(&base)?,
+                _ => Settled::by_base(&base)?,
+            },
             sources: Vec::new(),
+            known: Known::default(),
             resumed: HashSet::new(),
             begun: 0,
             store,
@@ -259,6 +273,17 @@ impl DatasetWriter {
         self.sources.push(source);
     }
 
+    /// Whether its episodes take the places of others.
+    pub(crate) fn is_replacing(&self) -> bool {
+        self.start == Start::Replace
+    }
+
+    /// Records that frames of a stream went through lossy encodings before they came here, the oldest first.
+    pub fn add_generations(&mut self, stream: &str, generations: Vec<Generation>) {
+        let generations = (stream.to_owned(), generations);
+        self.known.generations.extend([generations]);
+    }
+
     /// Starts the next episode.
     pub fn episode(&mut self, mut info: EpisodeInfo) -> Result<EpisodeWriter<'_>> {
         let position = info.position.unwrap_or(self.begun);
@@ -290,6 +315,7 @@ impl DatasetWriter {
             finished: &finished,
             attributes: &self.options.attributes,
             sources: &self.sources,
+            known: &self.known,
             root: self.options.link_root.as_deref(),
             message,
         };

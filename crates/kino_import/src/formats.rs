@@ -124,8 +124,8 @@ pub(crate) fn find(path: &Path, name: Option<&str>) -> Result<&'static Format> {
         return Err(ImportError::unsupported(
             path,
             "/",
-            "is already a Kinograph dataset; `kinograph pack` copies it, and repacking with other codecs is not supported yet",
-            "pack the original recording, or export it (`kinograph export`) and pack that",
+            "is already a Kinograph dataset",
+            "`kinograph repack` copies it, or stores it with another plan",
         ));
     }
     let format = FORMATS.iter().find(|format| (format.recognise)(path));

@@ -60,6 +60,7 @@ mod preview;
 mod progress;
 mod read_ahead;
 mod recent;
+mod reencode;
 mod rlds;
 mod sample;
 mod shift;
@@ -83,6 +84,7 @@ pub use error::{ImportError, Result};
 pub use export::{Cameras, EXPORTERS, ExportOptions, Exported, export};
 pub use formats::FORMATS;
 pub use group::group_defects;
+pub use kino_dataset::Part;
 pub use link::{Extent, LinkOptions, PageExtent, link_root};
 pub use mp4::{
     Mp4Chroma, Mp4Codec, Mp4Color, Mp4Header, Mp4Orientation, Mp4Packet, Mp4Pixels, Mp4Sample,
@@ -90,7 +92,6 @@ pub use mp4::{
 };
 pub use open::{ImportOptions, open};
 pub use pack::{PackOptions, Packed, pack};
-pub use part::Part;
 pub use preview::{Preview, StreamPreview, preview};
 pub use progress::Progress;
 pub use sample::{Sampled, pack_sample};

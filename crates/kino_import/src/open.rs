@@ -5,12 +5,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kino_dataset::check_local;
+use kino_dataset::{Part, check_local};
 
 use crate::error::{ImportError, Result, invalid};
 use crate::files::{self, ReadingPath};
 use crate::formats::{self, Format};
-use crate::part::{self, Part};
+use crate::part;
 use crate::source::Source;
 use crate::specs::is_rate;
 use crate::video::Videos;

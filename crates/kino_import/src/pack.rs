@@ -15,7 +15,9 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use kino_dataset::{Committed, Dataset, DatasetWriter, Start, WriterOptions, check_local};
+use kino_dataset::{
+    Committed, Dataset, DatasetWriter, ReadLimits, Start, WriterOptions, check_local,
+};
 
 use crate::defect::{Action, Defect, OnDefect};
 use crate::error::{ImportError, Result};
@@ -24,9 +26,9 @@ use crate::lineage::{names, settings, to_record};
 use crate::link::{self, LinkFiles, LinkOptions};
 use crate::needless_loss;
 use crate::packing::Packing;
-use crate::preview::{apply_plan, check_quality, disk_bytes};
+use crate::preview::disk_bytes;
 use crate::progress::{Progress, Reporter};
-use crate::read_ahead::Limits;
+use crate::reencode::apply_plan;
 use crate::shuffle::shuffled;
 use crate::source::{EpisodeSpec, Source};
 use crate::source_file::SourceFile;
@@ -98,13 +100,12 @@ pub fn pack(
         link,
     } = options;
     check_local(target)?;
-    check_quality(source, &writer.plan)?;
     let known = match start {
         Start::Append => Some(Dataset::open(target)?),
         _ => None,
     };
     let mut fitted = fit(source, &Target::new(&prefix, known.as_ref()))?;
-    apply_plan(&mut fitted, &writer.plan);
+    let reencoded = apply_plan(&mut fitted, &writer.plan)?;
     let threads = cores(writer.threads);
     let mut defects = find_defects(&mut fitted, threads, on_defect, progress)?;
     if let Some(link) = &link {
@@ -121,7 +122,7 @@ pub fn pack(
     let links = link.as_ref().map(|link| LinkFiles::new(link, &info.files));
     let links = links.as_ref();
     // A quarter of the memory is for frames read ahead, the rest for frames being encoded.
-    let limits = Limits {
+    let limits = ReadLimits {
         threads,
         bytes: writer.memory_bytes / 4,
     };
@@ -129,6 +130,7 @@ pub fn pack(
     let is_new = !target.exists();
     let packed = || -> Result<Packed> {
         let mut writer = DatasetWriter::open(target, start, writer)?;
+        reencoded.tell(&mut writer);
         let resumed = writer.resumed().clone();
         let interrupted = writer.interrupted();
         let bytes = wanted.iter().map(|&idx| fitted.episodes[idx].bytes());
@@ -154,6 +156,7 @@ pub fn pack(
         }
         let committed = commit(source, writer, &defects, links)?;
         defects.extend(needless_loss::notes(&committed.streams));
+        defects.extend(reencoded.notes);
         Ok(Packed {
             committed,
             resumed: resumed.len() as u64,

@@ -3,7 +3,9 @@
 use std::collections::HashSet;
 use std::thread;
 
-use kino_dataset::{DatasetWriter, EpisodeInfo, EpisodeWriter, SharedFrames, StreamInfo};
+use kino_dataset::{
+    DatasetWriter, EpisodeInfo, EpisodeWriter, ReadLimits, SharedFrames, StreamInfo,
+};
 use serde_json::{Map, Value};
 
 use crate::defect::{Action, Defect, OnDefect};
@@ -12,7 +14,7 @@ use crate::fit::Fitted;
 use crate::link::LinkFiles;
 use crate::preview::arrival;
 use crate::progress::Reporter;
-use crate::read_ahead::{Limits, Piece, ReadAhead, Reading, lost_thread};
+use crate::read_ahead::{Piece, Reading, SourceAhead, lost_thread, read};
 use crate::source::FrameBuf;
 use crate::stream_order::{stream_attributes, stream_order, times};
 
@@ -38,7 +40,7 @@ impl Packing<'_> {
         writer: &mut DatasetWriter,
         wanted: &[usize],
         resumed: &HashSet<String>,
-        limits: Limits,
+        limits: ReadLimits,
     ) -> Result<()> {
         let source = self.source;
         let to_read = wanted.iter().copied();
@@ -52,7 +54,8 @@ impl Packing<'_> {
                 episodes: &source.episodes,
                 links: self.links,
             };
-            let mut ahead = ReadAhead::start(scope, reading, tasks, limits);
+            let read = move |task, out: &_| read(reading, task, out);
+            let mut ahead = SourceAhead::start(scope, read, tasks, limits);
             for &episode in wanted {
                 self.episode(writer, &mut ahead, episode, resumed)?;
             }
@@ -67,7 +70,7 @@ impl Packing<'_> {
     fn episode(
         &mut self,
         writer: &mut DatasetWriter,
-        ahead: &mut ReadAhead<'_>,
+        ahead: &mut SourceAhead<'_>,
         episode: usize,
         resumed: &HashSet<String>,
     ) -> Result<()> {
@@ -114,7 +117,7 @@ impl Packing<'_> {
     fn streams(
         &mut self,
         writer: &mut DatasetWriter,
-        ahead: &mut ReadAhead<'_>,
+        ahead: &mut SourceAhead<'_>,
         episode: usize,
     ) -> Result<()> {
         let mut episode_writer = writer.episode(self.info(episode)?)?;
@@ -157,13 +160,14 @@ impl Packing<'_> {
     fn stream(
         &mut self,
         writer: &mut EpisodeWriter<'_>,
-        ahead: &mut ReadAhead<'_>,
+        ahead: &mut SourceAhead<'_>,
         episode: usize,
         stream: usize,
     ) -> Result<()> {
         let streams = &self.source.episodes[episode].streams;
         let spec = &streams[stream];
-        let pieces = ahead.take((episode, stream))?;
+        let pieces = ahead.take((episode, stream));
+        let pieces = pieces.ok_or_else(lost_thread)?;
         let first = match pieces.recv().map_err(|_| lost_thread())?? {
             Piece::Shared(frames) => frames,
             Piece::Block(..) | Piece::Pages(..) => return Err(lost_thread()),

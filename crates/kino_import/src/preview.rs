@@ -6,10 +6,11 @@ use kino_codec::{Encoded, Frames, Scratch};
 use kino_dataset::{Arrival, Choice, Plan, Trial};
 
 use crate::defect::{Defect, OnDefect};
-use crate::error::{ImportError, Result, invalid};
+use crate::error::{ImportError, Result};
 use crate::fit::{Fitted, Target, fit};
 use crate::needless_loss;
 use crate::pack::wanted;
+use crate::reencode::apply_plan;
 use crate::source::{EpisodeSpec, FrameBuf, Source, SourceInfo, StreamSpec};
 use crate::source_file::SourceFile;
 use crate::survey::look;
@@ -58,9 +59,8 @@ pub fn preview(
     on_defect: OnDefect,
     threads: usize,
 ) -> Result<Preview> {
-    check_quality(source, plan)?;
     let mut fitted = fit(source, &Target::default())?;
-    apply_plan(&mut fitted, plan);
+    let reencoded = apply_plan(&mut fitted, plan)?;
     let found = look(&mut fitted, threads, &mut || Ok(()))?;
     let mut defects = match on_defect.judge(found) {
         Ok(defects) | Err(ImportError::Defects { defects }) => defects,
@@ -74,6 +74,7 @@ pub fn preview(
         let name = stream.spec.name.escape_debug();
         Some(Defect::noted(format!("stream `{name}`"), what))
     }));
+    defects.extend(reencoded.notes);
     episodes.sort_unstable();
     let id = |&episode: &usize| fitted.ids[episode].clone();
     Ok(Preview {
@@ -128,25 +129,6 @@ pub(crate) fn arrival(stream: &StreamSpec) -> Arrival {
         (true, Some(coding)) => Arrival::Video(coding),
         (true, None) => Arrival::Jpeg,
         (false, _) => Arrival::Values,
-    }
-}
-
-/// Has video decoded where the plan asks for another codec.
-pub(crate) fn apply_plan(source: &mut Fitted<'_>, plan: &Plan) {
-    let is_decoded = |stream: &StreamSpec| {
-        let coding = stream.video.filter(|_| stream.carried);
-        coding.is_some_and(|coding| {
-            plan.video_arrival(&stream.name, stream.kind, coding) == Arrival::Values
-        })
-    };
-    let all = source.episodes.iter().flat_map(|episode| &episode.streams);
-    if !all.clone().any(is_decoded) {
-        return;
-    }
-    for episode in source.episodes.to_mut() {
-        for stream in &mut episode.streams {
-            stream.carried &= !is_decoded(stream);
-        }
     }
 }
 
@@ -205,7 +187,7 @@ fn first_page(episode: &EpisodeSpec, stream: usize) -> Option<Sample> {
 }
 
 /// The size of these frames; `None` if they cannot be encoded.
-fn encoded_bytes(frames: &Frames<'_>, choice: &Choice) -> Option<u64> {
+pub(crate) fn encoded_bytes(frames: &Frames<'_>, choice: &Choice) -> Option<u64> {
     let (mut encoded, mut scratch) = (Encoded::default(), Scratch::new());
     let codec = &choice.codec;
     let made = codec.encode(frames, choice.page_frames, &mut encoded, &mut scratch);
@@ -218,24 +200,4 @@ fn encoded_bytes(frames: &Frames<'_>, choice: &Choice) -> Option<u64> {
 pub(crate) fn disk_bytes(info: &SourceInfo) -> u64 {
     let files = info.files.iter().map(SourceFile::read_disk_bytes);
     files.fold(0, u64::saturating_add)
-}
-
-/// Refuses a JPEG quality for a source whose images are JPEG files already: they are stored unchanged.
-pub(crate) fn check_quality(source: &Source, plan: &Plan) -> Result<()> {
-    let Some(quality) = plan.quality else {
-        return Ok(());
-    };
-    let is_image = |stream: &&StreamSpec| stream.kind == kino_dataset::Kind::Image;
-    let streams = source.episodes().iter().flat_map(|one| &one.streams);
-    let mut images = streams.filter(is_image);
-    match images.clone().next() {
-        Some(first) if images.all(|stream| arrival(stream) == Arrival::Jpeg) => {
-            Err(invalid(format!(
-                "quality {quality} cannot be applied: the images of the source are already JPEG files (stream `{}`) \
-             and stored unchanged; remove `--quality` (in Python quality=)",
-                first.name
-            )))
-        }
-        _ => Ok(()),
-    }
 }

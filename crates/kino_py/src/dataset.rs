@@ -108,6 +108,7 @@ impl Dataset {
             summary["psnr_db"] = json!(stream.psnr_db());
             summary["linked_bytes"] = json!(stream.linked_bytes);
             summary["encoders"] = json!(stream.encoders);
+            summary["generations"] = json!(stream.generations);
             summary
         });
         Value::from_iter(streams).to_string()

@@ -8,6 +8,7 @@
 //! a loader, a report ─▶ _core.Loader   loader.rs
 //! kinograph.Writer  ─▶ _core.Writer    writer.rs
 //! kinograph.pack    ─▶ _core.pack      pack.rs
+//! kinograph.repack  ─▶ _core.repack    repack.rs
 //! kinograph.export  ─▶ _core.export    export.rs
 //! kinograph.doctor  ─▶ _core.doctor    doctor.rs
 //! kinograph.plan    ─▶ _core.plan      plan.rs
@@ -32,6 +33,7 @@ mod loader;
 mod order;
 mod pack;
 mod plan;
+mod repack;
 mod samples;
 mod stream;
 mod table;
@@ -67,6 +69,8 @@ mod _core {
     use crate::plan::{
         pack_sample, plan, plan_html, plan_text, plan_toml, plan_verify, plan_what_if,
     };
+    #[pymodule_export]
+    use crate::repack::repack;
     #[pymodule_export]
     use crate::samples::{Samples, lerobot_request, robomimic_request};
     #[pymodule_export]

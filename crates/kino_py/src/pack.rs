@@ -1,15 +1,14 @@
 //! Packing other people's files, with progress and Ctrl-C.
 
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use kino_dataset::{Dataset, OpenOptions, Plan};
 use kino_import::{
     Defect, ImportError, ImportOptions, LinkOptions, PackOptions, Packed, Part, Progress, link_root,
 };
 use pyo3::prelude::*;
 
-use crate::errors::{import_to_py, invalid, to_py};
+use crate::errors::import_to_py;
 use crate::video::videos;
 use crate::writer::Options;
 
@@ -30,8 +29,6 @@ pub(crate) struct PackArgs {
     seed: u64,
     prefix: String,
     link: Option<LinkArgs>,
-    /// Where the linked files of a dataset are that is copied.
-    root: Option<PathBuf>,
 }
 
 /// How to link: what `kinograph.link` was given.
@@ -58,14 +55,7 @@ pub(crate) fn pack(
     options: PackArgs,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<PackResult> {
-    let is_copy = Dataset::is_at(&source);
-    if is_copy {
-        options.refuse_changes(&source)?;
-    }
     let (start, mut writer) = options.writer.into_writer()?;
-    if is_copy && writer.plan != Plan::lossless() {
-        return Err(no_effect(&source, "plan"));
-    }
     let import = ImportOptions {
         format: options.format,
         rate_hz: options.rate_hz,
@@ -101,14 +91,6 @@ pub(crate) fn pack(
         on_defect,
         link,
     };
-    if is_copy {
-        let open = OpenOptions {
-            version: None,
-            root: options.root,
-        };
-        let copied = py.detach(|| copy(&source, &target, pack, open, progress.as_ref()))?;
-        return Ok((copied, Vec::new()));
-    }
     py.detach(|| {
         let source = kino_import::open(&source, &import).map_err(import_to_py)?;
         let Packed {
@@ -121,72 +103,6 @@ pub(crate) fn pack(
             defects.into_iter().map(parts).collect(),
         ))
     })
-}
-
-impl PackArgs {
-    /// Refuses what would change a dataset that is copied.
-    fn refuse_changes(&self, source: &Path) -> PyResult<()> {
-        let given = [
-            ("format", self.format.is_some()),
-            ("mapping", self.mapping.is_some()),
-            ("rate_hz", self.rate_hz.is_some()),
-            ("streams", !self.streams.is_empty()),
-            ("exclude", !self.exclude.is_empty()),
-            ("episodes", !self.episodes.is_empty()),
-            ("prefix", !self.prefix.is_empty()),
-        ];
-        let given = given.iter().find(|(_, is_given)| *is_given);
-        given.map_or(Ok(()), |(name, _)| Err(no_effect(source, name)))
-    }
-}
-
-fn no_effect(source: &Path, name: &str) -> PyErr {
-    invalid(format!(
-        "{} is a Kinograph dataset, which is copied as it is: {name} has no effect on it; remove it",
-        source.display()
-    ))
-}
-
-/// Version, id and episodes of a copy of a dataset.
-fn copy(
-    source: &Path,
-    target: &Path,
-    pack: PackOptions,
-    open: OpenOptions,
-    progress: Option<&Py<PyAny>>,
-) -> PyResult<(u64, String, u64)> {
-    if pack.link.is_some() {
-        let what = format!(
-            "{} is a dataset; link its recording instead",
-            source.display()
-        );
-        return Err(invalid(what));
-    }
-    let dataset = Dataset::open_with(source, open).map_err(to_py)?;
-    let mut raised = None;
-    let mut report = |at: kino_dataset::CopyProgress| {
-        let now = Progress {
-            bytes_done: at.bytes.0,
-            bytes: at.bytes.1,
-            episodes_done: at.episodes.0,
-            episodes: at.episodes.1,
-        };
-        match tell(progress, now) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(error) => {
-                raised = Some(error);
-                ControlFlow::Break(())
-            }
-        }
-    };
-    let copied = kino_dataset::copy(&dataset, target, pack.start, pack.writer, &mut report);
-    match copied.map_err(to_py)? {
-        Some(copied) => {
-            let committed = copied.committed;
-            Ok((committed.version, committed.id, committed.episodes))
-        }
-        None => Err(raised.unwrap_or_else(|| invalid("the copy was stopped"))),
-    }
 }
 
 /// A defect as Python gets it.
@@ -212,7 +128,7 @@ pub(crate) fn telling<T>(
 }
 
 /// Lets Ctrl-C and the callback speak.
-fn tell(progress: Option<&Py<PyAny>>, now: Progress) -> PyResult<()> {
+pub(crate) fn tell(progress: Option<&Py<PyAny>>, now: Progress) -> PyResult<()> {
     Python::attach(|py| {
         py.check_signals()?;
         match progress {

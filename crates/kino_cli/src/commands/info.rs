@@ -9,6 +9,7 @@ use kino_dataset::{Clock, CostRecord, Dataset, StreamSummary};
 use serde_json::{Value, json};
 
 use crate::Outcome;
+use crate::generations;
 use crate::open_args::RootArg;
 use crate::output::{
     Align, Table, beside, bytes, count, decode_us, error, frame_type, one_line, print, print_json,
@@ -171,6 +172,7 @@ fn streams(dataset: &Dataset) -> String {
             .collect();
         text.push_str(&format!("cannot be decoded here: {}\n", causes.join(": ")));
     }
+    text.push_str(&generations::lines(dataset.manifest().streams.iter()));
     let protected = dataset
         .manifest()
         .streams
@@ -261,6 +263,7 @@ fn to_json(args: &Args, dataset: &Dataset) -> Result<Value> {
             "protected_frames": stream.protected_frames,
             "linked_bytes": stream.linked_bytes,
             "encoders": stream.encoders,
+            "generations": generations::to_json(&stream.generations),
         })
     });
     let mut value = json!({

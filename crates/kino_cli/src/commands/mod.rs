@@ -9,4 +9,5 @@ pub(crate) mod info;
 pub(crate) mod link;
 pub(crate) mod pack;
 pub(crate) mod plan;
+pub(crate) mod repack;
 pub(crate) mod verify;

@@ -1,22 +1,16 @@
 //! `kinograph pack`: packs a recording into a dataset.
 
-mod copy;
 mod dry_run;
 mod mapping;
 mod report;
-mod trials;
 
-use std::fs;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
-use kino_dataset::{
-    ByteSize, Collect, Dataset, Interrupted, Plan, Start, WriterOptions, check_local,
-    collect_garbage,
-};
+use anyhow::Result;
+use kino_dataset::{Dataset, WriterOptions, check_local};
 use kino_import::{
     Defect, FORMATS, ImportError, ImportOptions, OnDefect, PackOptions, Part, Source, Videos,
     group_defects,
@@ -25,23 +19,22 @@ use serde_json::{Value, json};
 
 use crate::Outcome;
 use crate::interrupt::Watch;
-use crate::open_args::RootArg;
 use crate::output::{count, note, print, print_json};
 use crate::progress::Progress;
+use crate::writing::{PlanArgs, ResourceArgs, StartArgs, interrupted, warn_of_unused_rules};
 use report::Summary;
 
 /// Pack a recording into a dataset.
 ///
 /// The format is detected from the content. All values and timestamps are checked before anything is written, and a
-/// source with defects is refused with a list of them; --on-defect changes that. SOURCE may also be a dataset: it is copied
-/// page by page, and the copy links to no other files. Nothing is visible in TARGET until
+/// source with defects is refused with a list of them; --on-defect changes that. Nothing is visible in TARGET until
 /// everything is packed and checked; --resume continues an interrupted pack.
 ///
 /// Exit codes: 0 done, 1 failed, 2 wrong usage, 3 done but something was lost (listed on stderr), 130 stopped by
 /// Ctrl-C.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The recording: a file or a folder, or a dataset to copy
+    /// The recording: a file or a folder
     source: PathBuf,
     /// The dataset's folder, whose name usually ends in `.kino`; with --suggest-mapping, the file to write the draft to
     #[arg(
@@ -74,45 +67,24 @@ pub(crate) struct Args {
     /// Import float images of whole numbers from 0 to 255 as they are [default: as uint8 images, without loss]
     #[arg(long)]
     keep_dtype: bool,
-    /// A TOML file that names codec, bound and page size per stream
-    #[arg(long, value_name = "FILE", conflicts_with = "lossless")]
-    plan: Option<PathBuf>,
+    #[command(flatten)]
+    plan: PlanArgs,
     /// Keep every bit (the default)
-    #[arg(long, conflicts_with = "quality")]
+    #[arg(long, conflicts_with_all = ["plan", "quality"])]
     lossless: bool,
-    /// Store images as JPEG of this quality, 1 to 100, unless the plan has a rule for them or lossless is no larger;
-    /// everything else stays lossless
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=100))]
-    quality: Option<u8>,
-    /// Add the episodes to an existing dataset, as a new version
-    #[arg(long, conflicts_with_all = ["resume", "overwrite"])]
-    append: bool,
-    /// Continue an interrupted pack of the same source with the same options
-    #[arg(long, conflicts_with = "overwrite")]
-    resume: bool,
-    /// Replace an existing dataset once everything is packed and checked
-    #[arg(long)]
-    overwrite: bool,
+    #[command(flatten)]
+    start: StartArgs,
     /// What to do with defects of the source: refuse it, drop the affected episodes, or keep everything readable
     #[arg(long, value_name = "POLICY", default_value = "error", value_parser = clap::builder::PossibleValuesParser::new(OnDefect::NAMES))]
     on_defect: String,
     /// Follow links that lead out of the source, such as those of the Hugging Face cache; only for sources you trust
     #[arg(long)]
     follow_links: bool,
-    #[command(flatten)]
-    root: RootArg,
     /// Show what would be packed, with codecs and estimated sizes, and write nothing
     #[arg(long)]
     dry_run: bool,
-    /// Worker threads [default: one per core]
-    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
-    threads: usize,
-    /// Memory limit for in-flight frames
-    #[arg(long, value_name = "BYTES", default_value = "512MB")]
-    memory: ByteSize,
-    /// Target size of a shard
-    #[arg(long, value_name = "BYTES", default_value = "128MB")]
-    shard_size: ByteSize,
+    #[command(flatten)]
+    resources: ResourceArgs,
     /// Prefix of the ids of the new episodes, such as `lab2/`
     #[arg(
         long,
@@ -131,28 +103,25 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, videos: Option<Arc<dyn Videos>>) -> Result<Outcome> {
     check_local(&args.target)?;
-    if Dataset::is_at(&args.source) {
-        return copy::run(args);
-    }
-    if args.root.root.is_some() {
-        bail!("--root is where the files of a linked dataset are; a recording has none");
-    }
-    let plan = plan(args)?;
+    let plan = args.plan.read()?;
     let import = import_options(args, videos);
     if args.suggest_mapping {
         return mapping::suggest(&args.source, &args.target, &import);
     }
     let source = kino_import::open(&args.source, &import)?;
-    warn_of_unused_rules(&plan, &source);
+    let episodes = source.episodes().iter();
+    let streams = episodes.flat_map(|episode| &episode.streams);
+    let streams = streams.map(|stream| (stream.name.as_str(), stream.kind));
+    warn_of_unused_rules(&plan, streams);
     if args.dry_run {
         return dry_run::run(args, &plan, &source);
     }
     let options = PackOptions {
         writer: WriterOptions {
             settings: import.settings()?,
-            ..writer_options(args, plan)
+            ..args.resources.options(plan)
         },
-        start: start(args),
+        start: args.start.start(),
         seed: args.seed,
         prefix: args.prefix.clone(),
         on_defect: args.on_defect.parse()?,
@@ -173,7 +142,7 @@ fn import_options(args: &Args, videos: Option<Arc<dyn Videos>>) -> ImportOptions
         format: args.format.clone(),
         rate_hz: args.rate,
         mapping: args.mapping.clone(),
-        memory_bytes: Some(args.memory.bytes()),
+        memory_bytes: Some(args.resources.memory.bytes()),
         videos,
         follow_links: args.follow_links,
         part: Part {
@@ -186,7 +155,7 @@ fn import_options(args: &Args, videos: Option<Arc<dyn Videos>>) -> ImportOptions
 }
 
 fn pack(args: &Args, source: &Source, options: PackOptions) -> Result<Outcome> {
-    let before = if args.append {
+    let before = if args.start.append {
         Dataset::open(&args.target)?.manifest().total_bytes()
     } else {
         0
@@ -218,7 +187,7 @@ fn pack(args: &Args, source: &Source, options: PackOptions) -> Result<Outcome> {
         print_json(&json!({"defects": defects(error.defects())}))?;
     }
     let packed = match packed {
-        Err(ImportError::Stopped) => return Ok(interrupted(args)),
+        Err(ImportError::Stopped) => return Ok(interrupted(&args.target)),
         packed => packed?,
     };
     let summary = Summary {
@@ -243,60 +212,11 @@ fn pack(args: &Args, source: &Source, options: PackOptions) -> Result<Outcome> {
     Ok(tell_defects(&packed.defects))
 }
 
-/// Reports what is left of a pack that was stopped with Ctrl-C.
-fn interrupted(args: &Args) -> Outcome {
-    let target = args.target.display();
-    let garbage = collect_garbage(&args.target, Collect::List, Interrupted::Keep);
-    let episodes: u64 = match &garbage {
-        Ok(garbage) => garbage.writers.iter().map(|work| work.episodes).sum(),
-        Err(_) => 0,
-    };
-    match episodes {
-        0 => note("interrupted: no episode was finished, and no files are left behind"),
-        episodes => note(&format!(
-            "interrupted: {} kept in {target}; run the same command with `--resume` to continue, or \
-             `kinograph gc {target} --delete --interrupted` to remove them",
-            count(episodes, "finished episode"),
-        )),
-    }
-    Outcome::Interrupted
-}
-
-fn plan(args: &Args) -> Result<Plan> {
-    let mut plan = match &args.plan {
-        Some(path) => {
-            let text = fs::read_to_string(path)
-                .with_context(|| format!("cannot read plan {}", path.display()))?;
-            Plan::from_toml(&text).with_context(|| format!("plan {}", path.display()))?
-        }
-        None => Plan::lossless(),
-    };
-    plan.quality = args.quality.or(plan.quality);
-    Ok(plan)
-}
-
-fn start(args: &Args) -> Start {
-    match (args.append, args.resume, args.overwrite) {
-        (true, _, _) => Start::Append,
-        (_, true, _) => Start::Resume,
-        (_, _, true) => Start::Overwrite,
-        _ => Start::New,
-    }
-}
-
-fn writer_options(args: &Args, plan: Plan) -> WriterOptions {
-    WriterOptions {
-        plan,
-        threads: args.threads,
-        memory_bytes: usize::try_from(args.memory.bytes()).unwrap_or(usize::MAX),
-        shard_bytes: args.shard_size.bytes(),
-        ..WriterOptions::default()
-    }
-}
-
 /// The version that a resumed pack would only repeat.
 fn finished_version(args: &Args, source: &Source) -> Option<u64> {
-    let dataset = Dataset::open(&args.target).ok().filter(|_| args.resume)?;
+    let dataset = Dataset::open(&args.target)
+        .ok()
+        .filter(|_| args.start.resume)?;
     let is_there = |id: &str| {
         dataset
             .table()
@@ -308,31 +228,6 @@ fn finished_version(args: &Args, source: &Source) -> Option<u64> {
         .iter()
         .all(|episode| is_there(&episode.id));
     all.then(|| dataset.manifest().version)
-}
-
-/// A rule that matches nothing is most likely a typo.
-fn warn_of_unused_rules(plan: &Plan, source: &Source) {
-    let streams = source
-        .episodes()
-        .iter()
-        .flat_map(|episode| &episode.streams);
-    for rule in plan.unused_rules(
-        streams
-            .clone()
-            .map(|stream| (stream.name.as_str(), stream.kind)),
-    ) {
-        let pattern = rule.pattern.as_deref().unwrap_or("*");
-        let codec = rule.codec.as_deref().unwrap_or("no codec named");
-        note(&format!(
-            "note: the plan's rule for `{pattern}` ({codec}) matches no stream"
-        ));
-    }
-    for event in plan.unused_events(streams.map(|stream| stream.name.as_str())) {
-        note(&format!(
-            "note: the plan's event `{}` uses the pattern `{}`, which matches no stream",
-            event.name, event.stream
-        ));
-    }
 }
 
 /// Prints the defects of the source on stderr, grouped.

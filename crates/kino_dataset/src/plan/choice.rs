@@ -66,6 +66,11 @@ impl Choice {
         })
     }
 
+    /// Whether the plan names the codec.
+    pub fn is_named(&self) -> bool {
+        self.is_named
+    }
+
     /// Whether frames around this event are bit-exact.
     pub(crate) fn protects(&self, event: &str) -> bool {
         self.protect.iter().any(|name| name == "*" || name == event)

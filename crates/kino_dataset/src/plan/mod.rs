@@ -148,22 +148,27 @@ impl Plan {
         self.events.iter().filter(is_unused).collect()
     }
 
-    /// How a stream that a source has as video should arrive: as it is, unless the plan asks for another codec, a bound
-    /// or a quality, for which it must be decoded.
-    pub fn video_arrival(&self, name: &str, kind: Kind, coding: VideoCoding) -> Arrival {
-        let rule = self.rules.iter().find(|rule| rule.matches(name, kind));
-        let is_as_it_is = match rule {
+    /// How a stream that a source has as JPEG files or video should arrive: as it is, unless the plan asks for another
+    /// codec, a bound or a quality, for which it must be decoded.
+    pub fn files_arrival(&self, name: &str, kind: Kind, files: Arrival) -> Arrival {
+        let is_as_it_is = match self.rule(name, kind) {
             Some(rule) => match &rule.codec {
-                Some(codec) => is_video(codec),
+                Some(codec) => carried(codec) == files.files().map(|(format, _)| format),
                 None => rule.bound.is_none(),
             },
             None => self.quality.is_none() || kind != Kind::Image,
         };
-        if is_as_it_is {
-            Arrival::Video(coding)
-        } else {
-            Arrival::Values
-        }
+        if is_as_it_is { files } else { Arrival::Values }
+    }
+
+    /// The rule for a stream.
+    pub(crate) fn rule(&self, name: &str, kind: Kind) -> Option<&Rule> {
+        self.rules.iter().find(|rule| rule.matches(name, kind))
+    }
+
+    /// Whether the plan says something about such a stream: by a rule, or by its quality.
+    pub(crate) fn mentions(&self, name: &str, kind: Kind) -> bool {
+        self.rule(name, kind).is_some() || (self.quality.is_some() && kind == Kind::Image)
     }
 
     /// The codec and page length for a stream.
@@ -175,7 +180,7 @@ impl Plan {
         arrival: Arrival,
     ) -> Result<Choice> {
         let place = || format!("stream `{name}` ({frame})");
-        let rule = self.rules.iter().find(|rule| rule.matches(name, kind));
+        let rule = self.rule(name, kind);
         let wanted = rule.and_then(|rule| rule.bound_of(frame));
         let text = match rule {
             Some(rule) => rule
@@ -288,6 +293,13 @@ fn default_codec(
         }
     }
     Err(refused)
+}
+
+/// The format of the files that a codec stores as they are; `None` if it stores values.
+pub(crate) fn carried(text: &str) -> Option<&'static str> {
+    let files = kino_codec::describe(text).and_then(|codec| codec.files)?;
+    let carries = kino_codec::codec(text).is_ok_and(|codec| codec.carries().is_some());
+    (carries || text == files.carry).then_some(files.format)
 }
 
 /// Whether a codec string names the codec that stores video as it is.

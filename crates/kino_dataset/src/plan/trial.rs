@@ -48,6 +48,22 @@ impl Trial {
     }
 }
 
+impl Trial {
+    /// Why a stream that is stored without loss stays so, although the plan allows a loss.
+    pub(crate) fn why_lossless(&self) -> Option<String> {
+        let (lossless, lossy) = self.needless_loss()?;
+        let size = |one: &Tried| kino_format::ByteSize::new(one.bytes);
+        Some(format!(
+            "stays without loss, because that is no larger: its first {} frames take {} as `{}` and {} as `{}`",
+            self.frames,
+            size(lossless),
+            lossless.codec,
+            size(lossy),
+            lossy.codec
+        ))
+    }
+}
+
 impl Tried {
     /// Whether every bit comes back.
     pub fn is_lossless(&self) -> bool {

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use kino_format::{EpisodeIndex, NONE, StreamRecord, StreamSchema};
+use kino_format::{EpisodeIndex, StreamRecord, StreamSchema};
 
 use super::Check;
 use crate::episode::Episode;
+use crate::episode_records::page_bytes;
 use crate::error::Result;
 use crate::events::{Protected, frames_in};
 use crate::manifest::{Manifest, StreamSummary};
@@ -189,14 +190,6 @@ impl StreamTally {
         }
         wrong
     }
-}
-
-/// Bytes of the pages of a stream, including the data they share.
-fn page_bytes(index: &EpisodeIndex, record: &StreamRecord) -> u64 {
-    let pages = record.first_page..record.first_page.saturating_add(record.page_count);
-    let shared = (record.shared_page != NONE).then_some(record.shared_page);
-    let pages = pages.chain(shared);
-    pages.map(|page| u64::from(index.page(page).len)).sum()
 }
 
 /// Bytes of the pages of a stream that are linked.

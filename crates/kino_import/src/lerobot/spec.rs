@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kino_codec::{Dtype, FrameType, VideoCoding};
-use kino_dataset::Kind;
+use kino_dataset::{Kind, Part};
 use kino_parquet::{Column, Form, Leaf, ParquetFile};
 use serde_json::{Map, Value};
 
@@ -28,7 +28,6 @@ use super::{Dataset, LeRobotStream};
 use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result};
 use crate::files;
-use crate::part::Part;
 use crate::source::{ClockSpec, StreamSpec};
 use crate::values::{kind_of, to_whole};
 use crate::video::{Pixels, VideoInfo};

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use kino_dataset::Part;
 use kino_parquet::ParquetFile;
 use serde_json::{Map, Value};
 
@@ -15,7 +16,7 @@ use super::spec::SpecBuilder;
 use super::{Dataset, paths, spec, table};
 use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result};
-use crate::part::{NotOpened, Part};
+use crate::part::NotOpened;
 use crate::source::EpisodeSpec;
 
 /// The state of the walk through the episodes.

@@ -8,11 +8,11 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 
+use kino_dataset::ending_number;
 use serde_json::{Map, Value};
 
 use crate::defect::Defect;
 use crate::files;
-use crate::part::ending_number;
 use crate::source::EpisodeSpec;
 use crate::webdataset::cell::{self, Cell, Place, Reader};
 use crate::webdataset::names::Ending;

@@ -7,13 +7,14 @@ use kino_import::{
 };
 use serde_json::{Value, json};
 
-use super::{Args, defects, trials};
+use super::{Args, defects};
 use crate::Outcome;
 use crate::output::{Align, Table, bytes, count, decode_us, note, print, print_json, ratio};
+use crate::trials;
 
 pub(super) fn run(args: &Args, plan: &Plan, source: &Source) -> Result<Outcome> {
     let on_defect: OnDefect = args.on_defect.parse()?;
-    let found = preview(source, plan, args.seed, on_defect, args.threads)?;
+    let found = preview(source, plan, args.seed, on_defect, args.resources.threads)?;
     let is_refused = on_defect == OnDefect::Error && found.defects.iter().any(Defect::is_fault);
     let format = source.describe().format;
     if args.json {

@@ -7,8 +7,9 @@ use kino_dataset::{Kind, StreamUsage};
 use kino_import::Packed;
 use serde_json::{Value, json};
 
-use super::{Args, defects, trials};
+use super::{Args, defects};
 use crate::output::{Align, Table, beside, bytes, count, frame_type, ratio, speed};
+use crate::trials;
 
 /// The error of a stream without one.
 const LOSSLESS: &str = "lossless";
@@ -112,9 +113,11 @@ impl Summary<'_> {
                 .to_owned()
         };
         let mut streams = self.packed.committed.streams.iter();
-        // Files that are stored as they are cannot be made smaller.
-        let has_images =
-            streams.any(|one| one.schema.kind == Kind::Image && error(one) == LOSSLESS);
+        let has_images = streams.any(|one| {
+            let codec = kino_codec::codec(&one.schema.codec);
+            let is_carried = codec.is_ok_and(|codec| codec.carries() == Some("JPEG"));
+            one.schema.kind == Kind::Image && (is_carried || error(one) == LOSSLESS)
+        });
         let advice = if has_images {
             "`--quality 90` stores images as JPEG, and a plan can use `av1`"
         } else {

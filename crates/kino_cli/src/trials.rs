@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::output::{count, one_line};
 
 /// A line per stream that was tried: `front: camera, 0.52 of the size of predict on the first 64 frames`.
-pub(super) fn lines<'a>(trials: impl Iterator<Item = (&'a str, Option<&'a Trial>)>) -> String {
+pub(crate) fn lines<'a>(trials: impl Iterator<Item = (&'a str, Option<&'a Trial>)>) -> String {
     let tried = trials.filter_map(|(stream, trial)| Some((stream, trial?)));
     let lines = tried.map(|(stream, trial)| format!("{}: {}\n", one_line(stream), line(trial)));
     lines.collect()
@@ -54,7 +54,7 @@ fn share(bytes: u64, of: u64) -> String {
 }
 
 /// For programs.
-pub(super) fn to_json(trial: Option<&Trial>) -> Value {
+pub(crate) fn to_json(trial: Option<&Trial>) -> Value {
     let Some(trial) = trial else {
         return Value::Null;
     };

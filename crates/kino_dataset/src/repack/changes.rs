@@ -1,0 +1,334 @@
+//! What becomes of each stream: copied, encoded again, or dropped.
+//!
+//! | the plan | stored as | the stream is |
+//! |---|---|---|
+//! | says nothing about it | anything | copied |
+//! | names a codec | that codec, in pages of that length | copied |
+//! | | another one | encoded again |
+//! | has a lossless rule without a codec | one of the codecs that it would try, or a lossy one | copied |
+//! | has a bound or a quality | what it would become, or nothing is saved on the first frames | copied |
+//! | | anything else | encoded again |
+//!
+//! Encoding again what was lossy already, with a loss, is a *second generation*: [`GenerationLoss`].
+
+use std::collections::BTreeMap;
+
+use crate::dataset::Dataset;
+use crate::error::{DatasetError, Result, codec_at, invalid};
+use crate::generation::{Generation, is_lossy};
+use crate::manifest::StreamSummary;
+use crate::part::Part;
+use crate::plan::{Arrival, Choice, Plan, Trial, carried};
+use crate::stored_stream::StoredStream;
+
+use super::found::{Found, FoundStream};
+use super::sample::{SampleSizes, try_first};
+
+/// What happens to a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// Its pages are copied as they are.
+    Copy,
+    /// Its frames are decoded and encoded again.
+    Encode,
+    /// It is left out.
+    Drop,
+}
+
+impl Action {
+    /// The word used in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Copy => "copied",
+            Self::Encode => "encoded",
+            Self::Drop => "dropped",
+        }
+    }
+}
+
+/// Whether frames that were lossy already may lose more.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum GenerationLoss {
+    /// Refuse it, and name the streams.
+    #[default]
+    Refuse,
+    /// Measure the new loss against the stored frames, and record both.
+    Allow,
+}
+
+/// A stream, and what happens to it.
+#[derive(Debug, Clone)]
+pub struct StreamChange {
+    /// The stream in the dataset, over all its episodes.
+    pub stored: StreamSummary,
+    /// Bytes of its pages in the episodes that are taken.
+    pub bytes: u64,
+    /// What happens to it.
+    pub action: Action,
+    /// The codec that it gets; `None` unless it is encoded again.
+    pub codec: Option<String>,
+    /// Why it is copied although the plan has a rule for it, or that it changes with another stream.
+    pub note: Option<String>,
+    /// The codecs that were tried on its first frames.
+    pub trial: Option<Trial>,
+    /// What its first frames take, as they are and encoded again.
+    pub sample: Option<SampleSizes>,
+    /// The lossy encodings that its frames have gone through, if it is encoded again.
+    pub generations: Vec<Generation>,
+    /// Whether it would lose something a second time.
+    pub is_second_loss: bool,
+    /// How it is encoded again.
+    pub(super) choice: Option<Choice>,
+    /// The codecs with which it is copied in the episodes that have them, although it is encoded again in others.
+    pub(super) kept: Vec<String>,
+    /// Whether all its frames are stored anew, because the stream that it shares some with is dropped.
+    pub(super) is_unshared: bool,
+}
+
+impl StreamChange {
+    fn new(stored: &StreamSummary, action: Action, bytes: u64) -> Self {
+        Self {
+            stored: stored.clone(),
+            bytes,
+            action,
+            codec: None,
+            note: None,
+            trial: None,
+            sample: None,
+            generations: Vec::new(),
+            is_second_loss: false,
+            choice: None,
+            kept: Vec::new(),
+            is_unshared: false,
+        }
+    }
+
+    /// The estimated bytes of its pages afterwards; `None` if its frames could not be tried.
+    pub fn estimated_bytes(&self) -> Option<u64> {
+        match (self.action, &self.sample) {
+            (Action::Drop, _) => Some(0),
+            (Action::Copy, _) => Some(self.bytes),
+            (Action::Encode, None) => None,
+            (Action::Encode, Some(sample)) => {
+                let bytes = u128::from(self.bytes) * u128::from(sample.encoded);
+                u64::try_from(bytes / u128::from(sample.stored.max(1))).ok()
+            }
+        }
+    }
+}
+
+/// Decides about every stream of a dataset.
+pub(super) fn decide(
+    dataset: &Dataset,
+    found: &Found,
+    plan: &Plan,
+    part: &Part,
+) -> Result<Vec<StreamChange>> {
+    let none = FoundStream::default();
+    let mut changes: Vec<StreamChange> = Vec::new();
+    for stored in &dataset.manifest().streams {
+        let stream = found.get(&stored.name).unwrap_or(&none);
+        let is_taken = part.takes_stream(&stored.name) && found.contains_key(&stored.name);
+        let change = if is_taken {
+            let base = stream.base.as_deref();
+            let is_unshared = base.is_some_and(|base| !part.takes_stream(base));
+            Deciding {
+                dataset,
+                plan,
+                stored,
+                stream,
+                is_unshared,
+            }
+            .decide()?
+        } else {
+            StreamChange::new(stored, Action::Drop, stream.bytes)
+        };
+        changes.push(change);
+    }
+    if changes.iter().all(|change| change.action == Action::Drop) {
+        return Err(invalid(
+            "no stream is left in any episode; check `--streams`, `--exclude` and `--episodes`",
+        ));
+    }
+    tell_of_bases(found, &mut changes);
+    Ok(changes)
+}
+
+/// Notes the streams that share frames with one that is encoded again.
+fn tell_of_bases(found: &Found, changes: &mut [StreamChange]) {
+    let encoded = changes.iter().filter(|one| one.action == Action::Encode);
+    let encoded: BTreeMap<String, Option<String>> = encoded
+        .map(|one| (one.stored.name.clone(), one.codec.clone()))
+        .collect();
+    for change in changes.iter_mut() {
+        let base = found.get(&change.stored.name);
+        let base = base.and_then(|stream| stream.base.as_ref());
+        if let (Some(base), Action::Copy) = (base, change.action)
+            && encoded.contains_key(base)
+        {
+            change.note = Some(format!("shares frames with {base}, which is encoded again"));
+        }
+    }
+}
+
+/// Refuses a second lossy generation, unless it is allowed.
+pub(super) fn check_generations(changes: &[StreamChange], loss: GenerationLoss) -> Result<()> {
+    let second = changes.iter().filter(|change| change.is_second_loss);
+    let lines: Vec<_> = second
+        .map(|change| {
+            let before = change.generations.last().map(|one| one.codec.as_str());
+            format!(
+                "`{}`, stored as {}, would become {}",
+                change.stored.name,
+                before.unwrap_or_default(),
+                change.codec.as_deref().unwrap_or_default()
+            )
+        })
+        .collect();
+    if lines.is_empty() || loss == GenerationLoss::Allow {
+        return Ok(());
+    }
+    Err(invalid(format!(
+        "frames that were compressed with loss would lose more: {}; pack the original recording with this plan, exclude these \
+         streams from it, or allow the loss with `--allow-generation-loss` (in Python `allow_generation_loss=True`), which \
+         measures it against the stored frames and records both",
+        lines.join("; ")
+    )))
+}
+
+/// Whether a stream with this codec is already stored as chosen.
+fn is_as_chosen(choice: &Choice, codec: &str) -> bool {
+    if choice.codec.spec().to_string() == codec {
+        return true;
+    }
+    // Nothing that was lost comes back, and copying loses nothing.
+    let is_final = !choice.is_named() && is_lossy(codec);
+    !choice.is_lossy() && (is_final || choice.clone().keep(codec))
+}
+
+/// One stream, and what is known of it.
+struct Deciding<'a> {
+    dataset: &'a Dataset,
+    plan: &'a Plan,
+    stored: &'a StreamSummary,
+    stream: &'a FoundStream,
+    is_unshared: bool,
+}
+
+impl Deciding<'_> {
+    fn decide(&self) -> Result<StreamChange> {
+        let (name, kind) = (&self.stored.name, self.stored.kind);
+        let mut change = StreamChange::new(self.stored, Action::Copy, self.stream.bytes);
+        change.is_unshared = self.is_unshared;
+        let is_mentioned = self.plan.mentions(name, kind);
+        let named = self.plan.rule(name, kind);
+        let named = named.and_then(|rule| rule.codec.as_deref());
+        if let Some(files) = named.filter(|codec| carried(codec).is_some()) {
+            self.check_carried(files)?;
+            return Ok(change);
+        }
+        let Some((codec, _)) = self.stream.codecs.first() else {
+            return Ok(change);
+        };
+        if !is_mentioned && !self.is_unshared {
+            return Ok(change);
+        }
+        let frame = self.stored.frame_type()?;
+        let mut choice = if is_mentioned {
+            self.plan.choose(name, kind, &frame, Arrival::Values)?
+        } else {
+            let place = format!("stream `{name}`");
+            Choice::of(codec, &frame).map_err(codec_at(place))?
+        };
+        let is_forced = self.is_unshared || self.has_other_pages()?;
+        let mut kept = self.kept(&choice, is_forced);
+        let Some(row) = self.first_other(&kept) else {
+            return Ok(change);
+        };
+        if let Some((sample, trial)) = try_first(self.dataset, row, name, &mut choice)? {
+            change.sample = Some(sample);
+            change.trial = trial;
+            let chosen = choice.codec.spec().to_string();
+            kept.extend(Some(chosen).filter(|_| !is_forced));
+            if self.first_other(&kept).is_none() {
+                change.note = change.trial.as_ref().and_then(Trial::why_lossless);
+                return Ok(change);
+            }
+            if sample.saves_nothing() && !choice.is_named() && !is_forced {
+                change.note = Some(self.why_copied(&choice, &sample));
+                return Ok(change);
+            }
+        }
+        change.kept = kept;
+        change.action = Action::Encode;
+        change.codec = Some(choice.codec.spec().to_string());
+        change.generations = self.stored.lossy_generations();
+        change.is_second_loss = choice.is_lossy() && !change.generations.is_empty();
+        change.choice = Some(choice);
+        Ok(change)
+    }
+
+    /// The codecs with which the stream is already stored as chosen; none if it is encoded again whatever they are.
+    fn kept(&self, choice: &Choice, is_forced: bool) -> Vec<String> {
+        let codecs = self.stream.codecs.iter().map(|(codec, _)| codec);
+        let kept = codecs.filter(|codec| !is_forced && is_as_chosen(choice, codec));
+        kept.cloned().collect()
+    }
+
+    /// The first row in which the stream has another codec than these.
+    fn first_other(&self, kept: &[String]) -> Option<usize> {
+        let mut codecs = self.stream.codecs.iter();
+        let other = codecs.find(|(codec, _)| !kept.contains(codec));
+        other.map(|(_, row)| *row)
+    }
+
+    /// Whether the plan asks for pages of another length than those of a lossless stream's first episode. A lossy one
+    /// is not encoded again for that alone.
+    fn has_other_pages(&self) -> Result<bool> {
+        let rule = self.plan.rule(&self.stored.name, self.stored.kind);
+        let wanted = rule.and_then(|rule| rule.page_frames);
+        let (Some(wanted), Some((codec, row))) = (wanted, self.stream.codecs.first()) else {
+            return Ok(false);
+        };
+        if is_lossy(codec) && rule.is_some_and(|rule| rule.codec.is_none()) {
+            return Ok(false);
+        }
+        let episode = self.dataset.episode(*row)?;
+        let mut streams = episode.streams();
+        let Some(position) = streams.position(|one| one.name == self.stored.name) else {
+            return Ok(false);
+        };
+        drop(streams);
+        let stored = StoredStream::open(episode, position)?;
+        let mut pages = stored.pages(stored.frames());
+        let first = pages.next().map_or(0, |page| page.frames);
+        let is_only = pages.next().is_none();
+        Ok(first != wanted.get() && !(is_only && first < wanted.get()))
+    }
+
+    /// Refuses to store what is not files as files.
+    fn check_carried(&self, files: &str) -> Result<(), DatasetError> {
+        let mut codecs = self.stream.codecs.iter().map(|(codec, _)| codec.as_str());
+        match codecs.find(|codec| carried(codec) != carried(files)) {
+            None if !self.is_unshared => Ok(()),
+            other => Err(invalid(format!(
+                "stream `{}` is stored as {}, and `{files}` only stores files as a recording has them; name another codec, \
+                 or remove the rule to copy it",
+                self.stored.name,
+                other.unwrap_or("part of another stream")
+            ))),
+        }
+    }
+
+    /// Why a stream with a rule is copied.
+    fn why_copied(&self, choice: &Choice, sample: &SampleSizes) -> String {
+        let codec = choice.codec.spec();
+        let stored = self.stored.codecs.join(" ");
+        format!(
+            "stays {stored}, because `{codec}` is no smaller: its first {} frames take {} as they are and {} encoded again",
+            sample.frames,
+            kino_format::ByteSize::new(sample.stored),
+            kino_format::ByteSize::new(sample.encoded)
+        )
+    }
+}

@@ -1,0 +1,333 @@
+//! The repack itself: episodes in the order of the old shards, streams read ahead, written in order, committed once.
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::thread;
+
+use crate::commit::replaced_meanwhile;
+use crate::dataset::Dataset;
+use crate::episode::Episode;
+use crate::episode_writer::EpisodeWriter;
+use crate::error::{Result, invalid};
+use crate::plan::Plan;
+use crate::read_ahead::{ReadAhead, ReadLimits};
+use crate::table::EpisodeRow;
+use crate::writer::{DatasetWriter, EpisodeInfo, Start, WriterOptions};
+
+use super::changes::{Action, StreamChange};
+use super::lineage::{add_sources, attributes, identity, made_from, message};
+use super::read::{Piece, Reading, Written};
+use super::{Repack, RepackProgress, Repacked, events, found};
+
+/// What a progress callback is told, and what it answers.
+type Report<'a> = &'a mut dyn FnMut(RepackProgress) -> ControlFlow<()>;
+
+/// The streams of a dataset being read.
+type Ahead<'a> = ReadAhead<'a, Result<Piece>>;
+
+/// Repacks into the folder `target`.
+pub(super) fn run(
+    repack: Repack,
+    target: &Path,
+    start: Start,
+    progress: Report<'_>,
+) -> Result<Option<Repacked>> {
+    let Repack {
+        dataset,
+        options,
+        rows,
+        changes,
+    } = repack;
+    let plan = options.writer.plan.clone();
+    let mut settings = options.writer;
+    settings
+        .settings
+        .extend(identity(&dataset, &options.part, &plan));
+    // The choice is made, and events are found before the first stream is written.
+    settings.plan = Plan::lossless();
+    let made_from = made_from(&dataset, &options.part, &plan);
+    let is_new = match start {
+        Start::New | Start::Overwrite => true,
+        Start::Resume => !Dataset::is_at(target),
+        Start::Append | Start::Replace => false,
+    };
+    if is_new {
+        let given = std::mem::take(&mut settings.attributes);
+        settings.attributes = attributes(&dataset, made_from.clone());
+        settings.attributes.extend(given);
+    }
+    let limits = limits(&mut settings);
+    let mut writer = DatasetWriter::open(target, start, settings)?;
+    if !is_new && start != Start::Replace {
+        add_sources(&dataset, made_from, &mut writer);
+    }
+    let is_part = rows.len() < dataset.len();
+    let has_stats = tell_known(&dataset, &changes, is_part, &mut writer)?;
+    let table = dataset.table().rows()?;
+    let reading = Reading::new(&dataset, &changes, has_stats);
+    let mut work = Work {
+        reading: &reading,
+        plan: &plan,
+        table: &table,
+        start,
+        passed: 0,
+        skipped: 0,
+        at: RepackProgress {
+            episodes: (0, 0),
+            bytes: (0, 0),
+        },
+        progress,
+    };
+    let wanted = found::on_disk(&dataset, &table, &work.changing(&rows)?);
+    let resumed = writer.resumed().len() as u64;
+    if work.episodes(&mut writer, &wanted, limits)?.is_break() {
+        return Ok(None);
+    }
+    let skipped = work.skipped;
+    let committed = writer.commit(&message(&dataset, start))?;
+    Ok(Some(Repacked {
+        committed,
+        resumed,
+        skipped,
+        streams: changes,
+    }))
+}
+
+/// A quarter of the memory is for frames read ahead, the rest for frames being encoded.
+fn limits(options: &mut WriterOptions) -> ReadLimits {
+    let threads = match options.threads {
+        0 => thread::available_parallelism().map_or(1, usize::from),
+        threads => threads,
+    };
+    let bytes = options.memory_bytes / 4;
+    options.memory_bytes -= bytes;
+    ReadLimits { threads, bytes }
+}
+
+/// Tells the writer what is known of streams that it does not decode, and of earlier losses. Returns whether the
+/// statistics of each stream are known.
+fn tell_known(
+    dataset: &Dataset,
+    changes: &[StreamChange],
+    is_part: bool,
+    writer: &mut DatasetWriter,
+) -> Result<Vec<bool>> {
+    let stats = dataset.stats()?;
+    let is_replacing = writer.is_replacing();
+    let mut changed = BTreeSet::new();
+    let mut has_stats = Vec::new();
+    for change in changes {
+        let (name, stored) = (&change.stored.name, &change.stored);
+        let is_copied = change.action == Action::Copy;
+        let generations = match change.action {
+            Action::Encode => change.generations.clone(),
+            _ => stored.generations.clone(),
+        };
+        if is_copied {
+            let encoders = (name.clone(), stored.encoders.clone());
+            writer.known.encoders.extend([encoders]);
+        } else {
+            changed.insert(name.clone());
+        }
+        if !generations.is_empty() && change.action != Action::Drop {
+            writer.add_generations(name, generations);
+        }
+        // Pages that were linked without reading them have no statistics yet.
+        let known = stats.get(name).filter(|_| stored.linked_bytes == 0);
+        let is_countless = stored.dtype == "text" || stored.raw_bytes == 0;
+        let is_known = is_copied && !is_part && (known.is_some() || is_countless);
+        has_stats.push(is_known || (is_copied && is_replacing));
+        if is_known && !is_replacing {
+            let stats = known.map(|stats| (name.clone(), stats.clone()));
+            writer.known.stats.extend(stats);
+            let protected = (name.clone(), stored.protected_frames);
+            writer.known.protected_frames.extend([protected]);
+        }
+    }
+    writer.known.changed = changed;
+    Ok(has_stats)
+}
+
+/// A repack under way.
+struct Work<'a> {
+    reading: &'a Reading<'a>,
+    plan: &'a Plan,
+    table: &'a [EpisodeRow],
+    start: Start,
+    /// Bytes of frames that need not be written: of resumed episodes.
+    passed: u64,
+    /// Episodes without any of the streams that are taken.
+    skipped: u64,
+    at: RepackProgress,
+    progress: Report<'a>,
+}
+
+impl Work<'_> {
+    /// The rows of the episodes that are written: all, or if they are replaced those with a stream that changes.
+    fn changing(&self, rows: &[usize]) -> Result<Vec<usize>> {
+        if self.start != Start::Replace {
+            return Ok(rows.to_vec());
+        }
+        let changes = self.reading.changes.iter();
+        let changed = changes.filter(|change| change.action != Action::Copy);
+        let changed: BTreeSet<_> = changed.map(|change| change.stored.name.as_str()).collect();
+        let mut changing = Vec::new();
+        for &row in rows {
+            let episode = self.reading.dataset.episode(row)?;
+            let mut streams = episode.streams();
+            if streams.any(|stream| changed.contains(stream.name.as_str())) {
+                changing.push(row);
+            }
+        }
+        Ok(changing)
+    }
+
+    /// Writes these episodes in this order, except for those that are resumed.
+    fn episodes(
+        &mut self,
+        writer: &mut DatasetWriter,
+        wanted: &[usize],
+        limits: ReadLimits,
+    ) -> Result<ControlFlow<()>> {
+        let resumed = writer.resumed().clone();
+        let is_resumed = |row: usize| resumed.contains(&self.table[row].id);
+        self.at.episodes.1 = wanted.len() as u64;
+        let all = wanted.iter().map(|&row| self.table[row].raw_bytes);
+        self.at.bytes.1 = all.fold(0, u64::saturating_add);
+        let reading = self.reading;
+        let to_read: Vec<_> = wanted
+            .iter()
+            .copied()
+            .filter(|&row| !is_resumed(row))
+            .collect();
+        thread::scope(|scope| {
+            // An episode that cannot be opened is reported when its turn comes.
+            let tasks = to_read.iter().flat_map(|&row| {
+                let order = reading.episode(row).map(|episode| reading.order(&episode));
+                let order = order.unwrap_or_default();
+                order.into_iter().map(move |position| (row, position))
+            });
+            let read = move |task, out: &_| reading.read(task, out);
+            let mut ahead = Ahead::start(scope, read, tasks, limits);
+            for &row in wanted {
+                if resumed.contains(&self.table[row].id) {
+                    self.passed += self.table[row].raw_bytes;
+                } else if self.episode(row, writer, &mut ahead)?.is_break() {
+                    return Ok(ControlFlow::Break(()));
+                }
+                self.at.episodes.0 += 1;
+                if self.tell(writer.written_bytes()).is_break() {
+                    return Ok(ControlFlow::Break(()));
+                }
+            }
+            // Frames that were read are not encoded yet.
+            while writer.write_next()? {
+                if self.tell(writer.written_bytes()).is_break() {
+                    return Ok(ControlFlow::Break(()));
+                }
+            }
+            Ok(ControlFlow::Continue(()))
+        })
+    }
+
+    fn episode(
+        &mut self,
+        row: usize,
+        writer: &mut DatasetWriter,
+        ahead: &mut Ahead<'_>,
+    ) -> Result<ControlFlow<()>> {
+        self.check_newest()?;
+        let episode = self.reading.episode(row)?;
+        let order = self.reading.order(&episode);
+        if order.is_empty() && self.start == Start::Replace {
+            return Err(invalid(format!(
+                "episode `{}` would have no stream left; a new version keeps all episodes, so keep one of its streams, or name a \
+                 target",
+                episode.id()
+            )));
+        }
+        if order.is_empty() {
+            self.skipped += 1;
+            return Ok(ControlFlow::Continue(()));
+        }
+        let mut out = writer.episode(self.info(&episode, &self.table[row])?)?;
+        for position in order {
+            if self.stream((row, position), &mut out, ahead)?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        out.finish()?;
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Writes one stream of an episode.
+    fn stream(
+        &mut self,
+        task: (usize, usize),
+        out: &mut EpisodeWriter<'_>,
+        ahead: &mut Ahead<'_>,
+    ) -> Result<ControlFlow<()>> {
+        let lost =
+            || invalid("a reader thread ended unexpectedly; this is a bug, please report it");
+        for piece in ahead.take(task).ok_or_else(lost)? {
+            match piece? {
+                Piece::Begin(info, Written::Copied(codec)) => out.paged_stream(&info, &codec)?,
+                Piece::Begin(info, Written::Encoded(idx)) => {
+                    let choice = self.reading.changes[idx].choice.clone();
+                    out.begin(&info, choice.ok_or_else(lost)?)?;
+                }
+                Piece::Pages(pages, _share) => out.push_pages(pages)?,
+                Piece::Values(values, _share) => out.push(&values)?,
+                Piece::Texts(texts) => {
+                    let texts: Vec<_> = texts.iter().map(String::as_bytes).collect();
+                    out.push_bytes(&texts)?;
+                }
+            }
+            if self.tell(out.written_bytes()).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// What is known of an episode besides its streams.
+    fn info(&self, episode: &Episode, row: &EpisodeRow) -> Result<EpisodeInfo> {
+        let (events, protected) = events::of_episode(episode, &self.plan.events)?;
+        Ok(EpisodeInfo {
+            id: row.id.clone(),
+            position: Some(episode.row() as u64),
+            splits: row.splits.clone(),
+            task: row.task.clone(),
+            success: row.success,
+            licence: row.licence.clone(),
+            consent: row.consent.clone(),
+            source: row.source.clone(),
+            source_hash: row.source_hash.clone(),
+            protected,
+            events,
+            attributes: episode.read_attributes()?,
+            labels: row.labels.clone(),
+        })
+    }
+
+    /// Stops as soon as the commit would be refused, instead of hours later.
+    fn check_newest(&self) -> Result<()> {
+        let dataset = self.reading.dataset;
+        let begun_on = dataset.manifest().version;
+        if self.start == Start::Replace
+            && let Some(&newest) = dataset.versions()?.last()
+            && newest != begun_on
+        {
+            return Err(replaced_meanwhile(dataset.store(), begun_on, newest));
+        }
+        Ok(())
+    }
+
+    /// Reports how much is written; whether the caller wants to go on.
+    fn tell(&mut self, written: u64) -> ControlFlow<()> {
+        let done = (self.passed + written).min(self.at.bytes.1);
+        self.at.bytes.0 = done.max(self.at.bytes.0);
+        (self.progress)(self.at)
+    }
+}
