@@ -23,7 +23,7 @@ use super::controller::Controller;
 use super::cpu::Limit;
 use super::episodes::Opening;
 use super::fields::Fields;
-use super::frame_cache::{EpisodeKey, FrameCache};
+use super::frame_cache::{EpisodeKey, FrameCache, RoomFor};
 use super::in_flight::InFlightLimit;
 use super::meter::{Meter, Moment};
 use super::page_buffer::PageShelf;
@@ -132,14 +132,17 @@ impl Shared {
     }
 
     /// Makes room for `bytes` in the cache; whether there is room now.
-    pub(super) fn make_room(&self, bytes: u64) -> bool {
-        let (gone, has_room) = self.cache().make_room(bytes);
+    pub(super) fn make_room(&self, room_for: RoomFor, bytes: u64) -> bool {
+        let (gone, has_room) = match room_for {
+            RoomFor::Block => self.cache().make_room(bytes),
+            RoomFor::Own => self.cache().make_room_for_own(bytes),
+        };
         // Dropped outside the lock: it returns thousands of buffers.
         drop(gone);
         has_room
     }
 
-    /// Makes room for the block of an episode; whether there is any now.
+    /// Makes room for the block of an episode that may come later; whether there is any now.
     pub(super) fn make_room_for_block(&self, bytes: u64) -> bool {
         let (gone, has_room) = self.cache().make_room_for_block(bytes);
         drop(gone);
