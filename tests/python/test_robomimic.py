@@ -104,7 +104,9 @@ def test_with_room_for_a_part_of_the_images_the_rest_is_decoded_in_every_pass(
 ):
     cached = make(recording, hdf5_cache_mode="low_dim", seq_length=10)
     images = cached._cache._images
-    lengths = [len(images._samples.dataset[episode]["actions"]) for episode in images._samples.episodes]
+    lengths = [
+        len(images._samples.dataset[episode]["actions"]) for episode in images._samples.episodes
+    ]
     frame = sum(value[0].nbytes for value in images._samples[0].values())
     monkeypatch.setattr(images, "_left", int(sum(lengths) * frame * part))
     passes, decoded = [], []

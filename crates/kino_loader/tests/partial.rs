@@ -17,11 +17,16 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use compare::{REQUEST, assert_batch, bind, groups, order};
-use kino_dataset::{ByteSize, Samples};
+use kino_codec::{Dtype, FrameType};
+use kino_dataset::{
+    Arrival, ByteSize, Dataset, DatasetWriter, EpisodeInfo, Kind, Samples, SlowStorage, Start,
+    Storage, StreamInfo, Times, WriterOptions,
+};
 use kino_loader::{
     GroupSize, LastBatch, Loader, LoaderOptions, Order, Run, Shuffle, ShuffleQuality, Uneven,
     decodes_per_frame,
 };
+use tempfile::TempDir;
 use watchdog::within;
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -262,4 +267,87 @@ fn under_a_global_shuffle_a_fixed_set_stays_decoded() {
             );
         }
     }
+}
+
+/// Images that are stored in a fraction of their bytes.
+fn write_camera() -> (TempDir, Dataset) {
+    const SIDE: u64 = 32;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.kino");
+    let mut writer = DatasetWriter::open(&path, Start::New, WriterOptions::default()).unwrap();
+    for number in 0..24_u64 {
+        let info = EpisodeInfo {
+            id: format!("ep-{number}"),
+            position: Some(number),
+            ..EpisodeInfo::default()
+        };
+        let mut episode = writer.episode(info).unwrap();
+        let stream = StreamInfo {
+            name: "front".to_owned(),
+            kind: Kind::Image,
+            frame: FrameType::values(Dtype::U8, &[32, 32, 3]).unwrap(),
+            frames: 30,
+            times: Times::Rate {
+                rate_hz: 20.0,
+                start_ns: 0,
+            },
+            arrival: Arrival::Values,
+            shared: None,
+        };
+        episode.stream(&stream).unwrap();
+        let frame = |at: u64| (0..SIDE * SIDE * 3).map(move |byte| byte / 97 + at * 5 + number);
+        let bytes = (0..30).flat_map(frame).map(|value| value.to_le_bytes()[0]);
+        episode.push(&bytes.collect::<Vec<u8>>()).unwrap();
+        episode.finish().unwrap();
+    }
+    writer.commit("test").unwrap();
+    (folder, Dataset::open(&path).unwrap())
+}
+
+#[test]
+fn stored_pages_stay_where_reading_is_slow_and_batches_are_the_same() {
+    let (_folder, dataset) = write_camera();
+    let slow = SlowStorage {
+        latency: Duration::from_millis(4),
+        ..SlowStorage::default()
+    };
+    let storage = Storage {
+        slow: Some(slow),
+        keep_bytes: 0,
+    };
+    let (plain, slow) = (
+        bind(&dataset, SINGLE),
+        bind(&dataset.on(storage).unwrap(), SINGLE),
+    );
+    let total: u64 = plain.sizes().iter().sum();
+    let order = order(&plain, Shuffle::Global, LastBatch::Short);
+    let batches = order.batches_of(0).unwrap().end;
+    within(LIMIT, "slow epochs", move || {
+        let options = LoaderOptions {
+            memory: Some(ByteSize::new(total / 2)),
+            run: Run {
+                batches: Some(2 * batches),
+                ..Run::default()
+            },
+            ..LoaderOptions::default()
+        };
+        let mut loader = Loader::start(order.clone(), vec![vec![slow]], options).unwrap();
+        while let Some(batch) = loader.next_batch().unwrap() {
+            let indices = order.rank_range(batch.number(), 0, 1, Uneven::Refuse);
+            assert_batch(&batch, &order, &plain, indices.unwrap());
+        }
+        let report = loader.report();
+        println!(
+            "{} bytes, {} hits",
+            report.stored_kept_bytes, report.stored_hits
+        );
+        assert!(
+            report.stored_kept_bytes > 0 && report.stored_hits > 0,
+            "{report:?}"
+        );
+        assert!(
+            report.cache_bytes + report.stored_kept_bytes <= total / 2,
+            "{report:?}"
+        );
+    });
 }

@@ -82,6 +82,29 @@ impl FixedSet {
         self.members.contains(&key)
     }
 
+    /// Takes members out until the set takes `bytes` less; returns them.
+    pub(super) fn shrink(
+        &mut self,
+        bytes: u64,
+        size_of: impl Fn(EpisodeKey) -> u64,
+    ) -> Vec<EpisodeKey> {
+        let (mut gone, mut freed) = (Vec::new(), 0_u64);
+        let taken = self.bytes - self.left;
+        // By number, because the order of a set of hashes differs from run to run.
+        let mut members: Vec<_> = self.members.iter().copied().collect();
+        members.sort_unstable_by_key(|key| (key.source, key.episode, key.variant));
+        while freed < bytes
+            && let Some(key) = members.pop()
+        {
+            freed = freed.saturating_add(size_of(key));
+            self.members.remove(&key);
+            gone.push(key);
+        }
+        self.bytes = self.bytes.saturating_sub(bytes);
+        self.left = self.bytes.saturating_sub(taken.saturating_sub(freed));
+        gone
+    }
+
     /// Counts the block of a member. One that is larger than was known is not in the set any more if it does not fit.
     pub(super) fn admit(&mut self, key: EpisodeKey, bytes: u64) -> bool {
         if bytes > self.left {

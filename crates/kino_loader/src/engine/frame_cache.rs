@@ -234,6 +234,28 @@ impl FrameCache {
         }
     }
 
+    /// Takes the block of an episode out, to be dropped outside of any lock. Samples that use it keep it until they end.
+    pub(crate) fn take(&mut self, key: EpisodeKey) -> Option<Arc<EpisodeFrames>> {
+        let entry = self.entries.get_mut(&key)?;
+        let block = entry.block.take()?;
+        if let Some(place) = entry.idle_at.take() {
+            self.idle.remove(&place);
+            self.idle_bytes = self.idle_bytes.saturating_sub(block.bytes());
+        }
+        if entry.uses == 0 {
+            self.entries.remove(&key);
+        }
+        self.bytes = self.bytes.saturating_sub(block.bytes());
+        Some(block)
+    }
+
+    /// Lowers the budget; returns the blocks that have to go, to be dropped outside of any lock.
+    pub(crate) fn lower_budget(&mut self, bytes: u64) -> Vec<Arc<EpisodeFrames>> {
+        self.budget = self.budget.saturating_sub(bytes);
+        self.block_budget = self.block_budget.saturating_sub(bytes);
+        self.make_room(0).0
+    }
+
     /// Counts the frames of one sample.
     pub(crate) fn reserve_own(&mut self, bytes: u64) {
         self.own_bytes = self.own_bytes.saturating_add(bytes);

@@ -15,6 +15,7 @@
 //! | `controller.rs`, `threads.rs`, `cpu.rs` | how many batches ahead, how many threads, how much CPU time |
 //! | `episode_frames.rs`, `pages.rs`, `frame_cache.rs` | decoded frames |
 //! | `residency.rs`, `fixed_set.rs`, `partial.rs`, `caching.rs` | which of them stay, and for how long |
+//! | `stored_tier.rs` | stored pages that stay in memory |
 //! | `collate.rs`, `fields.rs` | a batch in preparation |
 //! | `image.rs`, `resize.rs`, `crop.rs`, `convert.rs` | conversion of images and other values |
 //! | `buffers.rs`, `page_buffer.rs` | memory that is reused |
@@ -55,6 +56,7 @@ mod scheduler;
 mod scout;
 mod shared;
 mod start;
+mod stored_tier;
 mod tasks;
 mod threads;
 mod trial;
@@ -93,6 +95,7 @@ use meter::Meter;
 use page_buffer::PageShelf;
 use scheduler::Scheduler;
 use shared::{Alarm, Flight, Shared, Waited};
+use stored_tier::StoredTier;
 use tasks::Tasks;
 use threads::ThreadCounts;
 
@@ -203,6 +206,7 @@ impl Loader {
             work: Tasks::new(thread_counts.active().0),
             reads: Tasks::new(thread_counts.active().1),
             cache: Mutex::new(FrameCache::new(scheduler.budget())),
+            tier: StoredTier::default(),
             flight: Mutex::new(Flight::new(controller)),
             ready: Condvar::new(),
             room: Condvar::new(),

@@ -162,7 +162,7 @@ impl Scheduler {
         let windows = self.episodes.open(shared, key)?;
         let mut plan = SampleFrames::default();
         windows.plan(sample.sample, &mut plan)?;
-        let block = once_block(windows, &self.keeps.pooled, &plan, &shared.fields.fits)?;
+        let block = once_block(key, windows, &self.keeps.pooled, &plan, &shared.fields.fits)?;
         if !wait_for_room(shared, RoomFor::Own, block.bytes()) {
             return Ok(None);
         }

@@ -168,6 +168,11 @@ impl Memory {
         self.group.saturating_add(self.group / 4) <= bytes
     }
 
+    /// What the group in work and the next one take.
+    pub(super) fn groups_in_work(&self) -> u64 {
+        needed_for(self.group)
+    }
+
     /// Of `bytes`, what samples that are read by themselves have.
     #[expect(
         clippy::cast_possible_truncation,

@@ -9,15 +9,19 @@
 //!
 //! Memory changes how often a frame is decoded, never the order.
 
+use std::sync::Arc;
+
 use kino_dataset::Samples;
 
 use super::LoaderOptions;
 use super::caching::{decoded_bytes, small_bytes, split};
+use super::episode_frames::EpisodeFrames;
 use super::fixed_set::FixedSet;
-use super::frame_cache::{Budget, EpisodeKey, KEPT};
+use super::frame_cache::{Budget, EpisodeKey, FrameCache, KEPT};
 use super::partial::Partial;
 use super::quality::{Memory, decodes_alone};
 use super::scout::{OPEN_BATCHES, SCOUT_BATCHES, SCOUT_SAMPLES};
+use super::stored_tier::Room;
 use crate::error::{Result, invalid};
 use crate::order::{NEVER, NextUses, Order, SampleRef, Shuffle};
 
@@ -40,6 +44,9 @@ pub(super) struct Residency {
     pub(super) lead_samples: usize,
     pub(super) lead_batches: usize,
     pub(super) budget: Budget,
+    /// Decoded bytes of everything, and how many bytes of decoded frames may go in favour of stored pages.
+    all: u64,
+    movable: u64,
 }
 
 impl Residency {
@@ -69,8 +76,10 @@ impl Residency {
                 blocks: bytes,
                 own: bytes,
             },
+            all: sources.iter().copied().fold(0, u64::saturating_add),
+            movable: 0,
         };
-        if sources.iter().copied().fold(0, u64::saturating_add) <= bytes {
+        if chosen.all <= bytes {
             // Nothing ever leaves the cache: what matters is only what comes first.
             chosen.lead_batches = SCOUT_BATCHES;
             return Ok(chosen);
@@ -92,6 +101,7 @@ impl Residency {
                 .div_ceil(options.world_size.max(1));
             let least = rank_batch as usize * LEAST_LEAD;
             chosen.lead_samples = memory.group_samples.max(least).min(SCOUT_SAMPLES);
+            chosen.movable = bytes.saturating_sub(memory.groups_in_work());
         } else {
             chosen.budget.blocks = bytes.saturating_sub(memory.own_bytes(bytes));
             chosen.partial = Some(Partial::new(windows, &sources, &memory));
@@ -120,6 +130,7 @@ impl Residency {
             SCOUT_BATCHES
         };
         (self.pooled, self.once) = (small, large);
+        self.movable = fixed.bytes();
         self.fixed = Some(fixed);
     }
 
@@ -139,6 +150,38 @@ impl Residency {
             Some(fixed) if fixed.has(key) => fixed.admit(key, bytes),
             _ => true,
         }
+    }
+
+    /// Memory that may be given to stored pages, with `held` bytes in the cache.
+    pub(super) fn room(&self, held: u64) -> Room {
+        Room {
+            all: self.all,
+            held,
+            movable: self.movable,
+        }
+    }
+
+    /// Gives memory away; returns the blocks that have to go, to be dropped outside of any lock.
+    pub(super) fn give_away(
+        &mut self,
+        cache: &mut FrameCache,
+        bytes: u64,
+    ) -> Vec<Arc<EpisodeFrames>> {
+        self.movable = self.movable.saturating_sub(bytes);
+        let Some(fixed) = &mut self.fixed else {
+            return cache.lower_budget(bytes);
+        };
+        let size_of = |key| cache.get(key).map_or(0, |block| block.bytes());
+        let keys = fixed.shrink(bytes, size_of);
+        let mut gone = Vec::new();
+        for key in keys {
+            gone.extend(cache.take(key));
+            if self.pooled.is_empty() {
+                cache.forget(key);
+            }
+        }
+        gone.extend(cache.lower_budget(bytes));
+        gone
     }
 
     /// The windows of an episode's block.

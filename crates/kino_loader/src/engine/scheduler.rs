@@ -23,6 +23,7 @@ use super::partial::Found;
 use super::residency::Residency;
 use super::shared::{Shared, sample_error};
 use super::start::{Planned, Spot, new_batch, once_block, start, wait_for_room};
+use super::stored_tier::Deciding;
 use super::worker::{Replace, release};
 use super::{LoaderOptions, OnError};
 use crate::error::{Result, invalid};
@@ -42,6 +43,8 @@ pub(super) struct Scheduler {
     pub(super) end: Option<u64>,
     /// What stays in memory.
     pub(super) keeps: Residency,
+    /// Whether stored pages are kept too.
+    pub(super) deciding: Deciding,
     /// The batches from `next` on that the scout has seen.
     pub(super) scouted: VecDeque<Vec<SampleRef>>,
     pub(super) scouted_samples: usize,
@@ -69,6 +72,11 @@ impl Scheduler {
         // Refuses a number of ranks that does not go with the batch, before any thread starts.
         order.rank_range(next, options.rank, options.world_size, options.uneven)?;
         let keeps = Residency::choose(&order, windows, options)?;
+        let deciding = if options.run.is_without_stored_tier {
+            Deciding::Done
+        } else {
+            Deciding::new(next, order.epoch_len() / batch)
+        };
         Ok(Self {
             reader: order.reader(),
             order,
@@ -82,6 +90,7 @@ impl Scheduler {
                 .batches
                 .map(|batches| next.saturating_add(batches)),
             keeps,
+            deciding,
             scouted: VecDeque::new(),
             scouted_samples: 0,
             episodes: Episodes::default(),
@@ -186,7 +195,7 @@ impl Scheduler {
         }
         let windows = self.episodes.open(shared, key)?;
         let wanted = Wanted::all(&windows, &self.keeps.windows_of(key), &shared.fields.fits);
-        Ok(Arc::new(EpisodeFrames::new(windows, wanted)?))
+        Ok(Arc::new(EpisodeFrames::new(key, windows, wanted)?))
     }
 
     /// Plans the next batch. What cannot be opened costs its batch, or is replaced; an error is the end of the order.
@@ -199,6 +208,7 @@ impl Scheduler {
                 self.is_blind = true;
             }
         }
+        self.decide_tier(shared);
         // What planning takes is part of what the batch takes.
         let (number, began) = (self.next, shared.meter.now());
         let Some(samples) = self.scouted.pop_front() else {
@@ -337,7 +347,7 @@ impl Scheduler {
         };
         windows.plan(sample.sample, &mut plan)?;
         if !self.keeps.once.is_empty() && !self.keeps.is_fixed(key) {
-            let block = once_block(windows, &self.keeps.once, &plan, &shared.fields.fits)?;
+            let block = once_block(key, windows, &self.keeps.once, &plan, &shared.fields.fits)?;
             if !wait_for_room(shared, RoomFor::Own, block.bytes()) {
                 return Ok(None);
             }

@@ -27,6 +27,7 @@ use super::frame_cache::{EpisodeKey, FrameCache, RoomFor};
 use super::in_flight::InFlightLimit;
 use super::meter::{Meter, Moment};
 use super::page_buffer::PageShelf;
+use super::stored_tier::StoredTier;
 use super::tasks::Tasks;
 use super::threads::{TUNE_EVERY, ThreadCounts};
 use super::trial::Trial;
@@ -44,6 +45,8 @@ pub(super) struct Shared {
     pub(super) work: Tasks<Work>,
     pub(super) reads: Tasks<Read>,
     pub(super) cache: Mutex<FrameCache>,
+    /// Stored pages that stay in memory.
+    pub(super) tier: StoredTier,
     pub(super) flight: Mutex<Flight>,
     /// Notified when a batch is ready.
     pub(super) ready: Condvar,

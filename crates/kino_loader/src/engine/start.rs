@@ -67,6 +67,7 @@ pub(super) fn new_batch(
 
 /// The frames that one sample needs of the windows in `once`, not decoded yet.
 pub(super) fn once_block(
+    key: EpisodeKey,
     windows: Arc<EpisodeSamples>,
     once: &[usize],
     sample_frames: &SampleFrames,
@@ -79,7 +80,7 @@ pub(super) fn once_block(
             frames_of(frames).for_each(|frame| wanted.add(window, stream, frame));
         }
     }
-    Ok(Arc::new(EpisodeFrames::new(windows, wanted)?))
+    Ok(Arc::new(EpisodeFrames::new(key, windows, wanted)?))
 }
 
 /// Adds an episode's frames, not decoded yet, to the cache and queues reads for them.

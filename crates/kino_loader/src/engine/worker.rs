@@ -107,9 +107,9 @@ fn read_span(shared: &Shared, frames: &Arc<EpisodeFrames>, span: SpanId, urgency
         return;
     }
     let fetched = shared.meter.time(Stage::Fetch, || {
-        let fetched = frames.fetch(span);
-        let bytes = fetched.bytes;
-        (fetched, bytes)
+        let fetched = frames.fetch(span, &shared.tier);
+        let read = fetched.read;
+        (fetched, read)
     });
     // Bytes that were not read (all of them, if the read failed) are released now, the others once they are decoded.
     shared
