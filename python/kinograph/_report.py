@@ -89,6 +89,8 @@ class Report(Shown):
     cache_peak_bytes: int = 0
     stored_bytes: int = 0
     stored_peak_bytes: int = 0
+    stored_kept_bytes: int = 0
+    stored_hits: int = 0
     batch_buffer_bytes: int = 0
     process_bytes: int | None = None
     process_peak_bytes: int | None = None
@@ -211,6 +213,10 @@ class Report(Shown):
             f"{self.read_amplification:.2f} bytes read per stored byte decoded; "
             f"decoded frames used up to {self.cache_peak_bytes / 1e6:.0f} MB"
         )
+        if self.stored_kept_bytes:
+            lines.append(
+                f"{self.stored_kept_bytes / 1e6:.0f} MB of stored pages stay in memory: {self.stored_hits} reads saved"
+            )
         lines.append(
             f"a batch takes {self.batch_s * 1e3:.1f} ms, a step {self.step_s * 1e3:.1f} ms: "
             f"{self.prefetch_depth} batches ahead, {self.threads_active} decoding and {self.readers_active} reading threads"

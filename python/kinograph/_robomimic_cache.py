@@ -1,7 +1,7 @@
 """Frames of samples cached in memory, for map-style datasets that are read item by item, many times over.
 
 kept      {(episode, stream): all its frames}
-images    {(episode, stream): the frames that some item has read}, within a budget, oldest evicted first
+images    {episode: the frames that some item has read}, a fixed set of episodes: those that came first, within a budget
 item      sample index ──► frame indices ──► rows of the cached arrays
 """
 
@@ -16,8 +16,8 @@ from kinograph._samples import Samples
 
 CacheMode: TypeAlias = Literal["all", "low_dim"]
 
-# An episode's frames, and which of them are cached; the memory of the others was never touched.
-_Kept: TypeAlias = "tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]"
+# An episode's frames by stream, and which of them are cached; the memory of the others was never touched.
+_Kept: TypeAlias = "dict[str, tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]]"
 
 # Samples overlap, so a frame is requested many times. This holds 6,000 steps of two 84 × 84 cameras.
 _IMAGE_BYTES = 256 << 20
@@ -89,55 +89,61 @@ class FrameCache:
 
 
 class _Images:
-    """Reads windows of images and caches them; an item whose frames are all cached is assembled from memory."""
+    """Reads windows of images and caches them; an item whose frames are all cached is assembled from memory.
+
+    Items come in an order that is not known here, shuffled anew in every epoch. Then every frame is equally likely to be
+    the next, and to evict one for another only moves the miss. So the episodes that come first stay, until the budget is
+    used up: with room for a part of the images, that part of the items is not decoded again.
+    """
 
     def __init__(self, windows: Samples) -> None:
         self._samples = windows
         self._requests = windows.request["windows"]
-        self._kept: dict[tuple[int, str], _Kept] = {}
-        self._bytes = 0
+        self._kept: dict[int, _Kept] = {}
+        self._left = _IMAGE_BYTES
 
     def read(
         self, window: int, episode: int, frames: dict[str, npt.NDArray[np.int64]]
     ) -> dict[str, Any]:
         """Return the same as ``samples[window]``; the caller owns the arrays."""
+        kept = self._kept.get(episode)
+        if kept is None:
+            return self._keep(self._samples[window], episode, frames)
         sample = {}
         for request in self._requests:
-            kept, places = self._kept.get((episode, request["stream"])), frames[request["key"]]
-            if kept is None or not kept[1][places].all():
+            (images, is_cached), places = kept[request["stream"]], frames[request["key"]]
+            if not is_cached[places].all():
                 return self._keep(self._samples[window], episode, frames)
-            sample[request["key"]] = kept[0][places if request["stack"] == "stacked" else places[0]]
-            if request["stack"] == "single":
-                sample[request["key"]] = sample[request["key"]].copy()
+            is_single = request["stack"] == "single"
+            sample[request["key"]] = images[places[0]].copy() if is_single else images[places]
         return sample
 
     def _keep(
         self, sample: dict[str, Any], episode: int, frames: dict[str, npt.NDArray[np.int64]]
     ) -> dict[str, Any]:
-        for request in self._requests:
-            name, values = request["stream"], sample[request["key"]]
-            if request["stack"] == "single":
-                values = values[None]
-            kept = self._kept.get((episode, name)) or self._make_room(episode, name, values)
-            if kept is not None:
-                images, is_cached = kept
-                images[frames[request["key"]]] = values
-                is_cached[frames[request["key"]]] = True
+        kept = self._kept.get(episode) or self._make_room(sample, episode)
+        for request in self._requests if kept else []:
+            (images, is_cached), places = kept[request["stream"]], frames[request["key"]]
+            images[places] = sample[request["key"]]
+            is_cached[places] = True
         return sample
 
-    def _make_room(self, episode: int, name: str, values: npt.NDArray[Any]) -> _Kept | None:
-        """Allocate space for an episode's images, evicting the oldest; ``None`` if they exceed the whole budget."""
-        length = len(self._samples.dataset[episode][name])
-        size = length * values[0].nbytes
-        if size > _IMAGE_BYTES:
-            return None
-        while self._bytes + size > _IMAGE_BYTES:
-            images, _ = self._kept.pop(next(iter(self._kept)))
-            self._bytes -= images.nbytes
-        kept = np.empty((length, *values.shape[1:]), values.dtype), np.zeros(length, bool)
-        self._kept[episode, name] = kept
-        self._bytes += size
+    def _make_room(self, sample: dict[str, Any], episode: int) -> _Kept:
+        """Allocate space for an episode's images; empty if the budget is used up."""
+        kept: _Kept = {}
+        for request in self._requests:
+            values = sample[request["key"]]
+            shape = values.shape if request["stack"] == "single" else values.shape[1:]
+            length = len(self._samples.dataset[episode][request["stream"]])
+            # The memory of a frame is not touched before the frame is put there.
+            images = np.empty((length, *shape), values.dtype)
+            kept[request["stream"]] = images, np.zeros(length, bool)
+        size = sum(images.nbytes for images, _ in kept.values())
+        if size > self._left:
+            return {}
+        self._left -= size
+        self._kept[episode] = kept
         return kept
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_kept": {}, "_bytes": 0}
+        return self.__dict__ | {"_kept": {}, "_left": _IMAGE_BYTES}

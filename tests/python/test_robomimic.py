@@ -93,9 +93,47 @@ def test_items_are_the_same_with_any_image_budget(recording, budget, monkeypatch
         for group in ("obs", "next_obs", "goal_obs"):
             assert digest(cached[index][group]) == digest(plain[index][group])
     images = cached._cache._images
-    held = sum(frames.nbytes for frames, _ in images._kept.values())
-    assert held == images._bytes <= budget
-    assert bool(images._kept) == bool(budget)
+    held = sum(frames.nbytes for kept in images._kept.values() for frames, _ in kept.values())
+    assert held == budget - images._left <= budget
+    assert bool(images._kept) == (budget > 1_000_000)
+
+
+@pytest.mark.parametrize("part", [0.3, 0.5, 0.8, 1.0])
+def test_with_room_for_a_part_of_the_images_the_rest_is_decoded_in_every_pass(
+    recording, part, monkeypatch
+):
+    cached = make(recording, hdf5_cache_mode="low_dim", seq_length=10)
+    images = cached._cache._images
+    lengths = [
+        len(images._samples.dataset[episode]["actions"]) for episode in images._samples.episodes
+    ]
+    frame = sum(value[0].nbytes for value in images._samples[0].values())
+    monkeypatch.setattr(images, "_left", int(sum(lengths) * frame * part))
+    passes, decoded = [], []
+    monkeypatch.setattr(images, "_samples", Counted(images._samples, decoded))
+    for seed in range(3):
+        before = len(decoded)
+        for index in np.random.default_rng(seed).permutation(len(cached)).tolist():
+            cached[index]
+        passes.append((len(decoded) - before) / len(cached))
+    # Items of episodes in the set are decoded in the first pass only, and only until their frames are there.
+    assert passes[1] == passes[2] <= passes[0]
+    largest = max(lengths) / sum(lengths)
+    assert 1 - part <= passes[2] <= 1 - part + largest
+
+
+class Counted:
+    """Samples that note which were read."""
+
+    def __init__(self, samples, read):
+        self._samples, self._read = samples, read
+
+    def __getitem__(self, window):
+        self._read.append(window)
+        return self._samples[window]
+
+    def __getattr__(self, name):
+        return getattr(self._samples, name)
 
 
 def test_an_item_is_nested_like_robomimics(recording):

@@ -1,11 +1,9 @@
-//! What stays in the cache: everything where it pays, small streams where a shuffle of everything would come back too late.
+//! How many bytes the requested frames take decoded, all together and the small streams alone.
 
 use kino_codec::FrameType;
 use kino_dataset::Samples;
 
-use super::{ImageOptions, LoaderOptions};
-use crate::error::{Result, invalid};
-use crate::order::{Order, Shuffle};
+use super::ImageOptions;
 
 /// Decoded bytes of everything that is requested, in the sizes that it is requested in.
 pub fn decoded_bytes(windows: &[Vec<Samples>], images: &ImageOptions) -> u64 {
@@ -55,34 +53,22 @@ fn smaller(bytes: u64, windows: &Samples, images: &ImageOptions) -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
-/// Which windows are pooled, and which are read for one sample.
-pub(super) fn held(
-    order: &Order,
-    windows: &[Vec<Samples>],
-    options: &LoaderOptions,
-) -> Result<(Vec<usize>, Vec<usize>)> {
-    let budget = options.memory_bytes();
+/// The windows of small streams, vectors and text, and those of images.
+pub(super) fn split(windows: &[Vec<Samples>], requested: &[usize]) -> (Vec<usize>, Vec<usize>) {
+    let first = windows.iter().flatten().next();
+    requested.iter().partition(
+        |window| match first.and_then(|first| first.frame_type(**window)) {
+            Some(FrameType::Values(ty)) => ty.shape().len() < 2,
+            _ => true,
+        },
+    )
+}
+
+/// Decoded bytes of the streams of these windows in all datasets, of all episodes.
+pub(super) fn small_bytes(windows: &[Vec<Samples>], requested: &[usize]) -> u64 {
     let each = windows.iter().flatten();
-    let Some(first) = each.clone().next() else {
-        return Err(invalid("a loader of no windows"));
-    };
-    let all: Vec<usize> = (0..first.request().windows.len()).collect();
-    if decoded_bytes(windows, &options.images) <= budget
-        || order.settings().shuffle != Shuffle::Global
-    {
-        return Ok((all, Vec::new()));
-    }
-    // A global shuffle comes back to an episode long after it was dropped: only what stays is worth keeping.
-    let is_small = |window: &usize| match first.frame_type(*window) {
-        Some(FrameType::Values(ty)) => ty.shape().len() < 2,
-        _ => true,
-    };
-    let (small, large): (Vec<usize>, Vec<usize>) = all.iter().partition(|window| is_small(window));
-    let bytes = each.map(|windows| stored_bytes(windows, &small));
-    if bytes.fold(0, u64::saturating_add) <= budget / 2 {
-        return Ok((small, large));
-    }
-    Ok((Vec::new(), all))
+    each.map(|one| stored_bytes(one, requested))
+        .fold(0, u64::saturating_add)
 }
 
 /// Decoded bytes of the streams of these windows in the whole dataset.
@@ -99,58 +85,4 @@ fn stored_bytes(windows: &Samples, requested: &[usize]) -> u64 {
     requested
         .map(|stream| stream.raw_bytes)
         .fold(0, u64::saturating_add)
-}
-
-#[cfg(test)]
-mod tests {
-    use kino_dataset::{Request, Selection};
-
-    use super::super::recording;
-    use kino_dataset::ByteSize;
-
-    use super::*;
-    use crate::order::{GroupSize, Settings, Source, Unit};
-
-    #[test]
-    fn what_is_held_follows_from_shuffle_and_budget() {
-        let (_folder, dataset) = recording::open(4);
-        let request = r#"{"anchor": {"stream": "actions"}, "windows": [{"stream": "front", "at": {"steps": [0]}},
-            {"stream": "actions", "at": {"steps": [0]}}, {"stream": "wrist", "at": {"steps": [0]}}]}"#;
-        let request: Request = serde_json::from_str(request).unwrap();
-        let windows = Samples::bind(&dataset, request, &Selection::default()).unwrap();
-        let order = |shuffle| {
-            let settings = Settings {
-                shuffle,
-                ..Settings::default()
-            };
-            Order::new(Source::of(&windows).unwrap(), settings).unwrap()
-        };
-        let size = GroupSize::Fraction(0.5);
-        let groups = order(Shuffle::Groups {
-            size,
-            unit: Unit::Episodes,
-        });
-        let (global, sequential) = (order(Shuffle::Global), order(Shuffle::Sequential));
-        let all = vec![vec![windows.clone()]];
-        let total = decoded_bytes(&all, &ImageOptions::default());
-        let actions = stored_bytes(&windows, &[1]);
-        assert!(0 < actions && actions * 4 < total);
-        let decide = |order: &Order, memory_bytes| {
-            let options = LoaderOptions {
-                memory: Some(ByteSize::new(memory_bytes)),
-                ..LoaderOptions::default()
-            };
-            held(order, &all, &options).unwrap()
-        };
-        let (every, none) = (vec![0, 1, 2], Vec::new());
-        for budget in [0, actions, total, u64::MAX] {
-            assert_eq!(decide(&groups, budget), (every.clone(), none.clone()));
-            assert_eq!(decide(&sequential, budget), (every.clone(), none.clone()));
-        }
-        assert_eq!(decide(&global, total), (every.clone(), none.clone()));
-        assert_eq!(decide(&global, total - 1), (vec![1], vec![0, 2]));
-        assert_eq!(decide(&global, actions * 2), (vec![1], vec![0, 2]));
-        assert_eq!(decide(&global, actions * 2 - 1), (none, every));
-        assert!(held(&global, &[], &LoaderOptions::default()).is_err());
-    }
 }

@@ -59,8 +59,18 @@ pub(crate) struct SampleJob {
 #[derive(Debug)]
 pub(crate) struct JobBlock {
     pub(crate) block: Arc<EpisodeFrames>,
-    /// Its key in the cache; `None` for a block of this sample alone.
-    pub(crate) key: Option<EpisodeKey>,
+    pub(crate) held: Held,
+}
+
+/// By whom a block is held, and what becomes of it after the sample.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Held {
+    /// By the cache, which counts the sample as a use.
+    Cache(EpisodeKey),
+    /// By this sample alone.
+    Own,
+    /// By the cache, as the other block of the sample, which is the same.
+    Twice,
 }
 
 /// Which batch it is.

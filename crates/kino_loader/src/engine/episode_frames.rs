@@ -17,14 +17,17 @@ use std::sync::{Arc, Weak};
 use kino_dataset::{DatasetError, EpisodeSamples, StoredStream};
 
 use super::collate::SampleJob;
+use super::frame_cache::EpisodeKey;
 use super::page_buffer::{PageBuffer, PageShelf};
 use super::pages::{PageCell, Span, StoredPages, Wanted};
 use super::resize::{DecodeScratch, Fit};
+use super::stored_tier::StoredTier;
 use super::urgency::Urgency;
 
 /// The requested streams of one episode, or only the requested frames of them.
 #[derive(Debug)]
 pub(crate) struct EpisodeFrames {
+    key: EpisodeKey,
     windows: Arc<EpisodeSamples>,
     /// How the frames of each window are resized and cropped when they are decoded.
     fits: Arc<[Fit]>,
@@ -62,7 +65,11 @@ pub(crate) struct SpanId {
 
 impl EpisodeFrames {
     /// Has a cell for every wanted page and no frames yet; reads nothing.
-    pub(crate) fn new(windows: Arc<EpisodeSamples>, wanted: Wanted) -> Result<Self, DatasetError> {
+    pub(crate) fn new(
+        key: EpisodeKey,
+        windows: Arc<EpisodeSamples>,
+        wanted: Wanted,
+    ) -> Result<Self, DatasetError> {
         let mut stored = Vec::with_capacity(wanted.streams.len());
         for ((position, fit), (window, frames)) in wanted.streams {
             if let Some(stream) = windows.stream(window) {
@@ -74,6 +81,7 @@ impl EpisodeFrames {
         let bytes = bytes.fold(0, u64::saturating_add);
         let pages = stored.iter().map(|stream| stream.pages.len()).sum();
         Ok(Self {
+            key,
             windows,
             fits: wanted.fits,
             stored,
@@ -201,7 +209,7 @@ impl EpisodeFrames {
     }
 
     /// Fetches a span. If the read fails, its error becomes the result of every page of the span.
-    pub(crate) fn fetch(&self, id: SpanId) -> Fetched {
+    pub(crate) fn fetch(&self, id: SpanId, tier: &StoredTier) -> Fetched {
         let (stream, span) = self.span(id);
         let slices: Vec<_> = stream.pages[span.pages.clone()]
             .iter()
@@ -211,13 +219,15 @@ impl EpisodeFrames {
             stored: id.stored,
             page,
         });
-        match self.source(stream).and_then(|source| source.fetch(&slices)) {
-            Ok(bytes) => {
+        let source = self.source(stream);
+        match source.and_then(|source| tier.read(self.key, source, &slices)) {
+            Ok((bytes, read)) => {
                 let len = bytes.len() as u64;
                 *span.bytes.lock() = Some(bytes);
                 Fetched {
                     pages: pages.collect(),
                     bytes: len,
+                    read,
                     waiting: Vec::new(),
                 }
             }
@@ -374,8 +384,10 @@ impl EpisodeFrames {
 pub(crate) struct Fetched {
     /// The pages that can be decoded now.
     pub(crate) pages: Vec<PageId>,
-    /// Bytes read.
+    /// Their bytes.
     pub(crate) bytes: u64,
+    /// Bytes read from storage.
+    pub(crate) read: u64,
     /// Jobs to notify: they waited for pages whose read failed.
     pub(crate) waiting: Vec<Weak<SampleJob>>,
 }
@@ -411,6 +423,12 @@ pub(crate) mod tests {
     use super::super::recording;
     use super::*;
 
+    const KEY: EpisodeKey = EpisodeKey {
+        source: 0,
+        variant: 0,
+        episode: 0,
+    };
+
     const REQUEST: &str = r#"{"anchor": {"stream": "actions"}, "windows": [
         {"stream": "front", "at": {"steps": [-3, 0, 2]}, "after": "zero"},
         {"stream": "joints", "at": {"times_ns": [-12345678, 0]}, "resolve": "linear"},
@@ -433,7 +451,7 @@ pub(crate) mod tests {
         let all_frames = |episode| {
             let windows = Arc::new(windows.episode(episode).unwrap());
             let wanted = Wanted::all(&windows, &[0, 1, 2], &as_stored());
-            Arc::new(EpisodeFrames::new(windows, wanted).unwrap())
+            Arc::new(EpisodeFrames::new(KEY, windows, wanted).unwrap())
         };
         (folder, (0..episodes).map(all_frames).collect())
     }
@@ -446,7 +464,7 @@ pub(crate) mod tests {
         for span in episode.request_all(Urgency::ahead(0)) {
             assert!(episode.begin(span) && !episode.begin(span), "read once");
             entered += episode.stored_bytes(span);
-            let fetched = episode.fetch(span);
+            let fetched = episode.fetch(span, &StoredTier::default());
             assert_eq!(fetched.bytes, episode.stored_bytes(span));
             for page in fetched.pages {
                 let decoded = episode.decode(page, &shelf, &mut scratch);
@@ -505,7 +523,7 @@ pub(crate) mod tests {
                 frames_of(&sample_frames.windows[window])
                     .for_each(|frame| wanted.add(window, stream, frame));
             }
-            let episode_frames = EpisodeFrames::new(Arc::clone(&episode), wanted).unwrap();
+            let episode_frames = EpisodeFrames::new(KEY, Arc::clone(&episode), wanted).unwrap();
             let frames = fill(&episode_frames);
             assert!(
                 frames <= 3 + 2 * 2 + 1 + 4,
@@ -526,7 +544,7 @@ pub(crate) mod tests {
         let episode = &episodes[0];
         std::fs::remove_dir_all(folder.path().join("a.kino/shards")).unwrap();
         for span in episode.request_all(Urgency::ahead(0)) {
-            let fetched = episode.fetch(span);
+            let fetched = episode.fetch(span, &StoredTier::default());
             assert!(fetched.pages.is_empty() && fetched.bytes == 0);
         }
         assert!(episode.is_complete());

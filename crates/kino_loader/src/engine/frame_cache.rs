@@ -4,11 +4,11 @@
 //! order    … 7 2 9 2 7 4 9 | 11 5 …           the scout runs ahead of the scheduler and counts uses
 //! uses     2: 2   4: 1   7: 2   9: 2   11: 1
 //! blocks   2  7  9  4                          opened in the order of their first use, as long as there is room
-//! idle     1  3                                no use ahead: the first to go
+//! idle     1: in batch 90   3: in batch 412    no use in sight: the one that is used again last is the first to go
 //! ```
 //!
-//! Nothing is guessed: the order is known, so a block with uses ahead stays, and one without goes when room is needed.
-//! If everything fits, nothing ever goes, and the cache is a cache of all.
+//! Nothing is guessed: the order is known, so a block with uses ahead stays, and of those without, the one goes that is
+//! used again last (`order/next_use.rs`). If everything fits, nothing ever goes, and the cache is a cache of all.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -37,12 +37,38 @@ pub(crate) struct FrameCache {
     entries: HashMap<EpisodeKey, Entry>,
     /// Episodes that will be needed and have no block yet, the first needed first, with the batch that needs them.
     wanted: VecDeque<(EpisodeKey, u64)>,
-    /// Blocks without uses ahead, the longest idle first.
-    idle: BTreeMap<u64, EpisodeKey>,
+    /// Blocks without uses ahead that may go, by their next use and then by when they became idle.
+    idle: BTreeMap<(u64, u64), EpisodeKey>,
     /// Numbers the moments at which blocks became idle.
     clock: u64,
-    /// Bytes of the blocks without uses ahead.
+    /// Bytes of the blocks without uses ahead that may go.
     idle_bytes: u64,
+    /// Bytes of samples that are read by themselves, and the most that there may be.
+    own_bytes: u64,
+    own_budget: u64,
+}
+
+/// The next use of a block that never goes.
+pub(crate) const KEPT: u64 = 0;
+
+/// How a budget is divided.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Budget {
+    /// All of it.
+    pub(crate) bytes: u64,
+    /// The most that blocks of whole episodes may take.
+    pub(crate) blocks: u64,
+    /// The most that samples read by themselves may take.
+    pub(crate) own: u64,
+}
+
+/// What room is needed for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RoomFor {
+    /// A block that all samples of an episode use.
+    Block,
+    /// Frames of one sample.
+    Own,
 }
 
 #[derive(Debug, Default)]
@@ -50,16 +76,20 @@ struct Entry {
     block: Option<Arc<EpisodeFrames>>,
     /// Samples ahead of the training loop, as far as the scout has seen.
     uses: u64,
-    /// When it became idle, if it is.
-    idle_since: Option<u64>,
+    /// The index at which it is used again after the uses that were seen.
+    next_use: u64,
+    /// Its place among the idle blocks, if it is one.
+    idle_at: Option<(u64, u64)>,
 }
 
 impl FrameCache {
-    /// A cache of `budget` bytes, of which `reserved` are not for blocks of whole episodes.
-    pub(crate) fn new(budget: u64, reserved: u64) -> Self {
+    /// An empty cache.
+    pub(crate) fn new(budget: Budget) -> Self {
         Self {
-            budget,
-            block_budget: budget.saturating_sub(reserved),
+            budget: budget.bytes,
+            block_budget: budget.blocks,
+            own_bytes: 0,
+            own_budget: budget.own,
             bytes: 0,
             peak: 0,
             entries: HashMap::new(),
@@ -70,14 +100,15 @@ impl FrameCache {
         }
     }
 
-    /// A sample of `batch` will use an episode.
-    pub(crate) fn add_use(&mut self, key: EpisodeKey, batch: u64) {
+    /// A sample of `batch` will use an episode, which is used again at index `next_use` after the sample's epoch.
+    pub(crate) fn add_use(&mut self, key: EpisodeKey, batch: u64, next_use: u64) {
         let entry = self.entries.entry(key).or_default();
         entry.uses += 1;
+        entry.next_use = next_use;
         if entry.uses == 1 {
-            match (&entry.block, entry.idle_since.take()) {
-                (Some(block), Some(since)) => {
-                    self.idle.remove(&since);
+            match (&entry.block, entry.idle_at.take()) {
+                (Some(block), Some(place)) => {
+                    self.idle.remove(&place);
                     self.idle_bytes = self.idle_bytes.saturating_sub(block.bytes());
                 }
                 (Some(_), None) => {}
@@ -92,7 +123,7 @@ impl FrameCache {
             return false;
         };
         entry.uses = entry.uses.saturating_sub(1);
-        if entry.uses > 0 || entry.idle_since.is_some() {
+        if entry.uses > 0 || entry.idle_at.is_some() {
             return false;
         }
         let Some(block) = &entry.block else {
@@ -100,9 +131,13 @@ impl FrameCache {
             self.entries.remove(&key);
             return false;
         };
+        if entry.next_use == KEPT {
+            return false;
+        }
         self.clock += 1;
-        entry.idle_since = Some(self.clock);
-        self.idle.insert(self.clock, key);
+        let place = (entry.next_use, self.clock);
+        entry.idle_at = Some(place);
+        self.idle.insert(place, key);
         self.idle_bytes += block.bytes();
         true
     }
@@ -150,19 +185,27 @@ impl FrameCache {
         self.make_room_within(bytes, self.budget)
     }
 
-    /// As [`make_room`](Self::make_room), for a block of a whole episode.
+    /// As [`make_room`](Self::make_room), for a block of a whole episode that may come later if there is no room.
     pub(crate) fn make_room_for_block(&mut self, bytes: u64) -> (Vec<Arc<EpisodeFrames>>, bool) {
         self.make_room_within(bytes, self.block_budget)
+    }
+
+    /// As [`make_room`](Self::make_room), for frames of one sample.
+    pub(crate) fn make_room_for_own(&mut self, bytes: u64) -> (Vec<Arc<EpisodeFrames>>, bool) {
+        if self.own_bytes.saturating_add(bytes) > self.own_budget {
+            return (Vec::new(), false);
+        }
+        self.make_room_within(bytes, self.budget)
     }
 
     fn make_room_within(&mut self, bytes: u64, budget: u64) -> (Vec<Arc<EpisodeFrames>>, bool) {
         let mut gone = Vec::new();
         while self.bytes.saturating_add(bytes) > budget {
-            let Some((_, key)) = self.idle.pop_first() else {
+            let Some((_, key)) = self.idle.pop_last() else {
                 return (gone, false);
             };
             if let Some(block) = self.entries.remove(&key).and_then(|entry| entry.block) {
-                self.give_back(block.bytes());
+                self.bytes = self.bytes.saturating_sub(block.bytes());
                 self.idle_bytes = self.idle_bytes.saturating_sub(block.bytes());
                 gone.push(block);
             }
@@ -177,22 +220,57 @@ impl FrameCache {
 
     /// Adds the block of an episode.
     pub(crate) fn insert(&mut self, key: EpisodeKey, block: Arc<EpisodeFrames>) {
-        self.reserve(block.bytes());
+        self.add_bytes(block.bytes());
         let entry = self.entries.entry(key).or_default();
         if let Some(before) = entry.block.replace(block) {
-            self.give_back(before.bytes());
+            self.bytes = self.bytes.saturating_sub(before.bytes());
         }
     }
 
-    /// Counts bytes, also those of blocks that are not the cache's own.
-    pub(crate) fn reserve(&mut self, bytes: u64) {
-        self.bytes = self.bytes.saturating_add(bytes);
-        self.peak = self.peak.max(self.bytes);
+    /// Forgets the uses of an episode that has no block and will not have one.
+    pub(crate) fn forget(&mut self, key: EpisodeKey) {
+        if self.get(key).is_none() {
+            self.entries.remove(&key);
+        }
     }
 
-    /// Gives back what [`reserve`](Self::reserve) counted.
-    pub(crate) fn give_back(&mut self, bytes: u64) {
+    /// Takes the block of an episode out, to be dropped outside of any lock. Samples that use it keep it until they end.
+    pub(crate) fn take(&mut self, key: EpisodeKey) -> Option<Arc<EpisodeFrames>> {
+        let entry = self.entries.get_mut(&key)?;
+        let block = entry.block.take()?;
+        if let Some(place) = entry.idle_at.take() {
+            self.idle.remove(&place);
+            self.idle_bytes = self.idle_bytes.saturating_sub(block.bytes());
+        }
+        if entry.uses == 0 {
+            self.entries.remove(&key);
+        }
+        self.bytes = self.bytes.saturating_sub(block.bytes());
+        Some(block)
+    }
+
+    /// Lowers the budget; returns the blocks that have to go, to be dropped outside of any lock.
+    pub(crate) fn lower_budget(&mut self, bytes: u64) -> Vec<Arc<EpisodeFrames>> {
+        self.budget = self.budget.saturating_sub(bytes);
+        self.block_budget = self.block_budget.saturating_sub(bytes);
+        self.make_room(0).0
+    }
+
+    /// Counts the frames of one sample.
+    pub(crate) fn reserve_own(&mut self, bytes: u64) {
+        self.own_bytes = self.own_bytes.saturating_add(bytes);
+        self.add_bytes(bytes);
+    }
+
+    /// Gives back what [`reserve_own`](Self::reserve_own) counted.
+    pub(crate) fn give_back_own(&mut self, bytes: u64) {
+        self.own_bytes = self.own_bytes.saturating_sub(bytes);
         self.bytes = self.bytes.saturating_sub(bytes);
+    }
+
+    fn add_bytes(&mut self, bytes: u64) {
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.peak = self.peak.max(self.bytes);
     }
 
     /// Bytes held now, and at most.
@@ -228,13 +306,21 @@ mod tests {
         }
     }
 
+    fn budget(bytes: u64) -> Budget {
+        Budget {
+            bytes,
+            blocks: bytes,
+            own: bytes,
+        }
+    }
+
     #[test]
-    fn a_block_with_uses_ahead_stays_and_the_longest_idle_goes_first() {
+    fn a_block_with_uses_ahead_stays_and_the_one_needed_last_goes_first() {
         let (_folder, blocks) = blocks(4);
         let bytes: Vec<u64> = blocks.iter().map(|block| block.bytes()).collect();
-        let mut cache = FrameCache::new(bytes.iter().sum(), 0);
+        let mut cache = FrameCache::new(budget(bytes.iter().sum()));
         for (episode, block) in (0..).zip(&blocks) {
-            cache.add_use(key(episode), 0);
+            cache.add_use(key(episode), 0, [70, 10, 90, 80][episode as usize]);
             cache.insert(key(episode), Arc::clone(block));
         }
         assert_eq!(cache.bytes(), (bytes.iter().sum(), bytes.iter().sum()));
@@ -245,11 +331,11 @@ mod tests {
                 && !cache.has_room_for_block(bytes[0] + bytes[2] + bytes[3] + 1)
         );
         // It is wanted again, so it is not the next to go.
-        cache.add_use(key(2), 5);
+        cache.add_use(key(2), 5, 190);
         let (gone, has_room) = cache.make_room(1);
-        assert!(has_room && gone.len() == 1 && Arc::ptr_eq(&gone[0], &blocks[0]));
+        assert!(has_room && gone.len() == 1 && Arc::ptr_eq(&gone[0], &blocks[3]));
         let (gone, has_room) = cache.make_room(u64::MAX);
-        assert!(!has_room && gone.len() == 1 && Arc::ptr_eq(&gone[0], &blocks[3]));
+        assert!(!has_room && gone.len() == 1 && Arc::ptr_eq(&gone[0], &blocks[0]));
         assert!(cache.get(key(1)).is_some() && cache.get(key(2)).is_some());
         assert_eq!(cache.clear().len(), 2);
     }
@@ -257,12 +343,12 @@ mod tests {
     #[test]
     fn notes_do_not_grow_with_the_uses_of_what_stays() {
         let (_folder, blocks) = blocks(1);
-        let mut cache = FrameCache::new(u64::MAX, 0);
-        cache.add_use(key(0), 0);
+        let mut cache = FrameCache::new(budget(u64::MAX));
+        cache.add_use(key(0), 0, 9);
         cache.insert(key(0), Arc::clone(&blocks[0]));
         for batch in 0..1000 {
             cache.release(key(0));
-            cache.add_use(key(0), batch);
+            cache.add_use(key(0), batch, 9);
         }
         assert!(cache.idle.is_empty() && cache.wanted.len() <= 1 && cache.entries.len() == 1);
         assert_eq!(cache.idle_bytes, 0);
@@ -270,10 +356,10 @@ mod tests {
 
     #[test]
     fn what_cannot_be_opened_is_wanted_no_longer_and_leaves_no_note() {
-        let mut cache = FrameCache::new(10, 0);
-        cache.add_use(key(1), 3);
-        cache.add_use(key(1), 3);
-        cache.add_use(key(2), 4);
+        let mut cache = FrameCache::new(budget(10));
+        cache.add_use(key(1), 3, 9);
+        cache.add_use(key(1), 3, 9);
+        cache.add_use(key(2), 4, 9);
         assert_eq!(cache.next_wanted(), Some((key(1), 3)));
         cache.pass_over(key(2));
         assert_eq!(cache.next_wanted(), Some((key(1), 3)), "not the first");
@@ -281,6 +367,30 @@ mod tests {
         assert_eq!(cache.next_wanted(), Some((key(2), 4)));
         assert!(!cache.release(key(1)) && !cache.release(key(1)) && !cache.release(key(2)));
         assert!(cache.entries.is_empty() && cache.next_wanted().is_none());
+    }
+
+    #[test]
+    fn what_is_kept_never_goes_and_samples_read_by_themselves_have_their_own_budget() {
+        let (_folder, blocks) = blocks(2);
+        let bytes = blocks[0].bytes();
+        let mut cache = FrameCache::new(Budget {
+            bytes: bytes + 100,
+            blocks: bytes,
+            own: 100,
+        });
+        cache.add_use(key(0), 0, KEPT);
+        cache.insert(key(0), Arc::clone(&blocks[0]));
+        assert!(!cache.release(key(0)) && !cache.has_room_for_block(1));
+        assert!(!cache.make_room(101).1 && cache.get(key(0)).is_some());
+        assert!(cache.make_room_for_own(100).1 && !cache.make_room_for_own(101).1);
+        cache.reserve_own(60);
+        assert!(cache.make_room_for_own(40).1 && !cache.make_room_for_own(41).1);
+        cache.give_back_own(60);
+        assert_eq!(cache.bytes(), (bytes, bytes + 60));
+        cache.add_use(key(1), 0, KEPT);
+        cache.forget(key(1));
+        cache.forget(key(0));
+        assert!(cache.next_wanted().is_none() && cache.entries.len() == 1);
     }
 
     /// Made once, because each case of the test needs them.
@@ -291,12 +401,12 @@ mod tests {
         #[test]
         fn bytes_and_idle_bytes_are_those_of_a_count(steps in prop::collection::vec((0..4_u8, 0..5_u32), 0..60)) {
             let (_, blocks) = &*BLOCKS;
-            let mut cache = FrameCache::new(blocks.iter().map(|block| block.bytes()).sum::<u64>() / 2, 0);
+            let mut cache = FrameCache::new(budget(blocks.iter().map(|block| block.bytes()).sum::<u64>() / 2));
             let mut uses = [0_u64; 5];
             for (what, episode) in steps {
                 let at = episode as usize;
                 match what {
-                    0 => { cache.add_use(key(episode), 0); uses[at] += 1; }
+                    0 => { cache.add_use(key(episode), 0, 9); uses[at] += 1; }
                     1 if uses[at] > 0 => { cache.release(key(episode)); uses[at] -= 1; }
                     2 if uses[at] > 0 && cache.get(key(episode)).is_none() && cache.make_room(blocks[at].bytes()).1 => {
                         cache.insert(key(episode), Arc::clone(&blocks[at]));

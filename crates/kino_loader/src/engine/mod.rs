@@ -13,7 +13,9 @@
 //! |---|---|
 //! | `scheduler.rs`, `scout.rs`, `episodes.rs`, `replace.rs`, `start.rs` | the samples and pages that come next |
 //! | `controller.rs`, `threads.rs`, `cpu.rs` | how many batches ahead, how many threads, how much CPU time |
-//! | `episode_frames.rs`, `pages.rs`, `frame_cache.rs`, `caching.rs`, `partial.rs` | decoded frames, and how long they are kept |
+//! | `episode_frames.rs`, `pages.rs`, `frame_cache.rs` | decoded frames |
+//! | `residency.rs`, `fixed_set.rs`, `partial.rs`, `caching.rs` | which of them stay, and for how long |
+//! | `stored_tier.rs` | stored pages that stay in memory |
 //! | `collate.rs`, `fields.rs` | a batch in preparation |
 //! | `image.rs`, `resize.rs`, `crop.rs`, `convert.rs` | conversion of images and other values |
 //! | `buffers.rs`, `page_buffer.rs` | memory that is reused |
@@ -36,6 +38,7 @@ mod elements;
 mod episode_frames;
 mod episodes;
 mod fields;
+mod fixed_set;
 mod frame_cache;
 mod gather;
 mod image;
@@ -47,11 +50,13 @@ mod pages;
 mod partial;
 mod quality;
 mod replace;
+mod residency;
 mod resize;
 mod scheduler;
 mod scout;
 mod shared;
 mod start;
+mod stored_tier;
 mod tasks;
 mod threads;
 mod trial;
@@ -90,6 +95,7 @@ use meter::Meter;
 use page_buffer::PageShelf;
 use scheduler::Scheduler;
 use shared::{Alarm, Flight, Shared, Waited};
+use stored_tier::StoredTier;
 use tasks::Tasks;
 use threads::ThreadCounts;
 
@@ -199,10 +205,8 @@ impl Loader {
             windows,
             work: Tasks::new(thread_counts.active().0),
             reads: Tasks::new(thread_counts.active().1),
-            cache: Mutex::new(FrameCache::new(
-                options.memory_bytes(),
-                scheduler.reserved(options.memory_bytes()),
-            )),
+            cache: Mutex::new(FrameCache::new(scheduler.budget())),
+            tier: StoredTier::default(),
             flight: Mutex::new(Flight::new(controller)),
             ready: Condvar::new(),
             room: Condvar::new(),

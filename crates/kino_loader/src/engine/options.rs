@@ -67,6 +67,9 @@ pub struct Run {
     /// How a run that is only measured differs; not at all for training.
     #[serde(skip)]
     pub trial: Trial,
+    /// Whether stored pages are never kept in memory, however slow storage is; to measure what they bring.
+    #[serde(skip)]
+    pub is_without_stored_tier: bool,
 }
 
 /// The dtype of floats that are not images.
@@ -96,6 +99,7 @@ impl Default for Run {
             readers: 8,
             is_traced: false,
             trial: Trial::default(),
+            is_without_stored_tier: false,
         }
     }
 }

@@ -15,18 +15,16 @@ use std::sync::Arc;
 
 use kino_dataset::{DatasetError, SampleFrames, Samples};
 
-use super::LoaderOptions;
-use super::caching::decoded_bytes;
-use super::collate::JobBlock;
+use super::collate::{Held, JobBlock};
 use super::episode_frames::EpisodeFrames;
 use super::episodes::key_of;
-use super::frame_cache::EpisodeKey;
-use super::quality::{ALONE_SHARE, decodes_alone, group_bytes};
+use super::frame_cache::{EpisodeKey, RoomFor};
+use super::quality::Memory;
 use super::scheduler::Scheduler;
 use super::shared::Shared;
 use super::start::{fill_block, once_block, wait_for_room};
 use crate::error::Result;
-use crate::order::{Order, SampleRef, Shuffle};
+use crate::order::SampleRef;
 
 /// How to go on where not even one group fits.
 #[derive(Debug)]
@@ -40,39 +38,18 @@ pub(super) struct Partial {
 }
 
 impl Partial {
-    /// `None` if a group fits.
-    pub(super) fn new(
-        order: &Order,
-        windows: &[Vec<Samples>],
-        options: &LoaderOptions,
-    ) -> Result<Option<Self>> {
-        let sources = windows.chunks(1);
-        let bytes = sources.map(|source| decoded_bytes(source, &options.images));
-        let bytes: Vec<u64> = bytes.collect();
-        let group = group_bytes(order, &bytes);
-        // A group may be somewhat larger than the mean.
-        let fits = group.saturating_add(group / 4) <= options.memory_bytes();
-        if fits || !matches!(order.settings().shuffle, Shuffle::Groups { .. }) {
-            return Ok(None);
-        }
-        let share = order.group_shares().into_iter().fold(0.0, f64::max);
-        let of_rank = order.epoch_samples() as f64 / f64::from(options.world_size.max(1));
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "not negative, and `as` saturates"
-        )]
-        let group_samples = (of_rank * share) as usize;
-        let scale = windows.iter().zip(bytes).map(|(source, bytes)| {
+    /// For these sources, whose frames take `bytes` decoded, each.
+    pub(super) fn new(windows: &[Vec<Samples>], bytes: &[u64], memory: &Memory) -> Self {
+        let scale = windows.iter().zip(bytes).map(|(source, &bytes)| {
             let stored = source.iter().flat_map(|one| one.sizes().iter());
             let stored: f64 = stored.map(|&bytes| bytes as f64).sum();
             bytes as f64 / stored.max(1.0)
         });
-        Ok(Some(Self {
-            group_samples,
-            decodes_alone: decodes_alone(windows)?,
+        Self {
+            group_samples: memory.group_samples,
+            decodes_alone: memory.decodes_alone,
             scale: scale.collect(),
-        }))
+        }
     }
 }
 
@@ -82,25 +59,22 @@ pub(super) enum Found {
     Block(Arc<EpisodeFrames>),
     /// It has no room: the sample is read by itself.
     NoRoom,
+    /// The cache holds nothing of the episode.
+    NotKept,
     /// The loader stops.
     Stop,
 }
 
 impl Scheduler {
-    /// Bytes of a budget that are not for blocks of whole episodes.
-    pub(super) fn reserved(&self, budget: u64) -> u64 {
-        self.partial.as_ref().map_or(0, |_| budget / ALONE_SHARE)
-    }
-
     /// Whether the uses of less than a group are counted, where that matters.
     pub(super) fn sees_too_little(&self) -> bool {
-        let partial = self.partial.as_ref();
+        let partial = self.keeps.partial.as_ref();
         partial.is_some_and(|partial| self.scouted_samples < partial.group_samples)
     }
 
     /// Whether decoding all frames of an episode is less than decoding those of its samples ahead one by one.
     pub(super) fn is_worth_a_block(&self, shared: &Shared, key: EpisodeKey) -> bool {
-        let Some(partial) = &self.partial else {
+        let Some(partial) = &self.keeps.partial else {
             return true;
         };
         let source = self.order.sources().get(key.source as usize);
@@ -111,7 +85,7 @@ impl Scheduler {
 
     /// Whether the block of an episode may have room, without opening it.
     fn may_have_room(&self, shared: &Shared, key: EpisodeKey) -> bool {
-        let Some(partial) = &self.partial else {
+        let Some(partial) = &self.keeps.partial else {
             return true;
         };
         let source = self.order.sources().get(key.source as usize);
@@ -144,16 +118,37 @@ impl Scheduler {
             return Ok(Found::NoRoom);
         }
         let block = self.make_block(shared, key)?;
-        if self.partial.is_some() {
+        if self.keeps.partial.is_some() {
             if !shared.make_room_for_block(block.bytes()) {
                 self.made = Some((key, block));
                 return Ok(Found::NoRoom);
             }
-        } else if !wait_for_room(shared, block.bytes()) {
+        } else if !wait_for_room(shared, RoomFor::Block, block.bytes()) {
             return Ok(Found::Stop);
         }
+        let Some(block) = self.admit(shared, key, block)? else {
+            return Ok(Found::NotKept);
+        };
         fill_block(shared, key, &block, number);
         Ok(Found::Block(block))
+    }
+
+    /// The block of an episode as it may stay: without its images if it turns out too large for the fixed set; `None` if
+    /// nothing stays.
+    pub(super) fn admit(
+        &mut self,
+        shared: &Shared,
+        key: EpisodeKey,
+        block: Arc<EpisodeFrames>,
+    ) -> Result<Option<Arc<EpisodeFrames>>, DatasetError> {
+        if self.keeps.admit(key, block.bytes()) {
+            return Ok(Some(block));
+        }
+        if self.keeps.is_cached(key) {
+            return self.make_block(shared, key).map(Some);
+        }
+        shared.cache().forget(key);
+        Ok(None)
     }
 
     /// Plans a sample with frames of its own; `None` if the loader stops.
@@ -167,16 +162,17 @@ impl Scheduler {
         let windows = self.episodes.open(shared, key)?;
         let mut plan = SampleFrames::default();
         windows.plan(sample.sample, &mut plan)?;
-        let block = once_block(windows, &self.pooled, &plan, &shared.fields.fits)?;
-        if !wait_for_room(shared, block.bytes()) {
+        let block = once_block(key, windows, &self.keeps.pooled, &plan, &shared.fields.fits)?;
+        if !wait_for_room(shared, RoomFor::Own, block.bytes()) {
             return Ok(None);
         }
         let mut cache = shared.cache();
-        cache.reserve(block.bytes());
+        cache.reserve_own(block.bytes());
         // It does not use the episode's block.
         cache.release(key);
         drop(cache);
-        blocks.push(JobBlock { block, key: None });
+        let held = Held::Own;
+        blocks.push(JobBlock { block, held });
         Ok(Some(plan))
     }
 }

@@ -28,8 +28,12 @@ const LEAST_MEMORY: u64 = 256 << 20;
 /// Available memory where the system does not say.
 const ASSUMED_MEMORY: u64 = 8 << 30;
 
-/// Of the memory, samples that are read by themselves have this share where a group does not fit.
-pub(super) const ALONE_SHARE: u64 = 8;
+/// Where samples are read by themselves, they have memory for a batch, but not more than the budget divided by this…
+const BATCH_SHARE: u64 = 2;
+
+/// … and for so many samples if a batch has fewer, up to the budget divided by that.
+const OWN_SAMPLES: f64 = 32.0;
+const OWN_SHARE: u64 = 8;
 
 /// What a shuffle gives and costs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -71,25 +75,15 @@ impl ShuffleQuality {
         memory_bytes: u64,
     ) -> Result<Self> {
         let mixing = order.mixing()?;
-        let alone = decodes_alone.max(1.0);
-        let memory_for_all = sources.iter().copied().fold(0, u64::saturating_add);
-        let group = group_bytes(order, sources);
+        let memory = Memory::new(order, decodes_alone, sources, 1);
+        let memory_for_all = memory.all;
         let memory_needed = match order.settings().shuffle {
             // A frame that is decoded once in any order needs no memory.
-            _ if alone <= 1.0 => 0,
+            _ if memory.decodes_alone <= 1.0 => 0,
             Shuffle::Global => memory_for_all,
-            _ => needed_for(group),
+            _ => needed_for(memory.group),
         };
-        let decodes_per_frame = match order.settings().shuffle {
-            _ if memory_for_all <= memory_bytes => 1.0,
-            Shuffle::Global => alone,
-            Shuffle::Sequential => 1.0,
-            Shuffle::Groups { .. } => {
-                let kept = memory_bytes - memory_bytes / ALONE_SHARE;
-                let kept = (kept as f64 / group.max(1) as f64).min(1.0);
-                kept + (1.0 - kept) * alone
-            }
-        };
+        let decodes_per_frame = memory.first_epoch(order, memory_bytes);
         Ok(Self {
             episodes_per_batch: mixing.episodes_per_batch,
             vif: mixing.vif,
@@ -127,17 +121,98 @@ fn needed_for(group: u64) -> u64 {
     (group / 10).saturating_mul(23).saturating_add(1 << 20)
 }
 
-/// Decoded bytes of a group, of all sources together.
-pub(super) fn group_bytes(order: &Order, sources: &[u64]) -> u64 {
-    let held = sources.iter().zip(order.group_shares());
-    let bytes: f64 = held.map(|(&bytes, share)| bytes as f64 * share).sum();
+/// What decides which frames stay in memory.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Memory {
+    /// How often a frame is decoded per epoch if each sample is read by itself.
+    pub(super) decodes_alone: f64,
+    /// Samples of a group, of one rank.
+    pub(super) group_samples: usize,
+    /// Decoded bytes of everything, and of a group, of all sources together.
+    all: u64,
+    group: u64,
+    /// Samples of a batch, of one rank, and bytes of one that is read by itself.
+    in_batch: f64,
+    of_sample: f64,
+}
+
+impl Memory {
+    /// Of an order whose sources take so many bytes, decoded.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "not negative, and `as` saturates"
     )]
-    let bytes = bytes as u64;
-    bytes
+    pub(super) fn new(order: &Order, decodes_alone: f64, sources: &[u64], world: u32) -> Self {
+        let decodes_alone = decodes_alone.max(1.0);
+        let shares = order.group_shares();
+        let held = sources.iter().zip(&shares);
+        let group: f64 = held.map(|(&bytes, share)| bytes as f64 * share).sum();
+        let all = sources.iter().copied().fold(0, u64::saturating_add);
+        let samples = order.epoch_samples() as f64;
+        let of_group = samples / f64::from(world.max(1)) * shares.into_iter().fold(0.0, f64::max);
+        let in_batch = order.settings().batch_size.div_ceil(world.max(1));
+        Self {
+            decodes_alone,
+            group_samples: of_group as usize,
+            all,
+            group: group as u64,
+            in_batch: f64::from(in_batch),
+            // Samples differ: at the start of an episode several of their frames are the same.
+            of_sample: 1.25 * decodes_alone * all as f64 / samples.max(1.0),
+        }
+    }
+
+    /// Whether a group fits into so many bytes; it may be somewhat larger than the mean.
+    pub(super) fn group_fits(&self, bytes: u64) -> bool {
+        self.group.saturating_add(self.group / 4) <= bytes
+    }
+
+    /// What the group in work and the next one take.
+    pub(super) fn groups_in_work(&self) -> u64 {
+        needed_for(self.group)
+    }
+
+    /// Of `bytes`, what samples that are read by themselves have.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "not negative, and `as` saturates"
+    )]
+    pub(super) fn own_bytes(&self, bytes: u64) -> u64 {
+        let of = |samples: f64| (samples * self.of_sample) as u64;
+        let batch = of(self.in_batch).min(bytes / BATCH_SHARE);
+        batch.max(of(OWN_SAMPLES).min(bytes / OWN_SHARE))
+    }
+
+    /// Whether to keep the same episodes for ever, and not part of each group while it lasts.
+    ///
+    /// With g the share of a group, a the decodes alone and M the room relative to everything, a fixed set leaves
+    /// a·(1 − M) decodes per frame and epoch, and rotating through groups a − (a − 1)·M/g.
+    pub(super) fn wants_fixed_set(&self, order: &Order, bytes: u64) -> bool {
+        let share = self.group as f64 / (self.all as f64).max(1.0);
+        match order.settings().shuffle {
+            Shuffle::Global => true,
+            Shuffle::Sequential => false,
+            Shuffle::Groups { .. } => {
+                !self.group_fits(bytes) && self.decodes_alone * share >= self.decodes_alone - 1.0
+            }
+        }
+    }
+
+    /// How often a frame is decoded in the first epoch with so many bytes.
+    fn first_epoch(&self, order: &Order, bytes: u64) -> f64 {
+        let kept = (bytes - self.own_bytes(bytes)) as f64;
+        let kept = match order.settings().shuffle {
+            _ if self.all <= bytes => 1.0,
+            _ if self.wants_fixed_set(order, bytes) => kept / (self.all as f64).max(1.0),
+            Shuffle::Groups { .. } if !self.group_fits(bytes) => {
+                kept / (self.group as f64).max(1.0)
+            }
+            _ => 1.0,
+        };
+        kept.min(1.0) + (1.0 - kept.min(1.0)) * self.decodes_alone
+    }
 }
 
 /// How often a frame is decoded per epoch if each sample is read by itself; of the source where that is most often.

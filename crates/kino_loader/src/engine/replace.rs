@@ -11,7 +11,6 @@ use std::sync::Arc;
 use kino_dataset::DatasetError;
 
 use super::collate::steps_of;
-use super::episodes::key_of;
 use super::scheduler::Scheduler;
 use super::shared::Shared;
 use super::start::{Planned, Spot, start};
@@ -68,9 +67,7 @@ impl Scheduler {
             let Ok(sample) = self.reader.substitute(index, attempt) else {
                 return Err(error);
             };
-            if !self.pooled.is_empty() {
-                shared.cache().add_use(key_of(&sample), spot.number);
-            }
+            self.add_use(shared, &sample, spot.number);
             let Ok(planned) = self.plan_sample(shared, &sample, spot.number) else {
                 continue;
             };

@@ -13,16 +13,17 @@ use std::sync::Arc;
 
 use kino_dataset::{DatasetError, SampleFrames, Samples};
 
-use super::caching::{decoded_bytes, held};
-use super::collate::{BatchId, JobBlock};
+use super::collate::{BatchId, Held, JobBlock};
 use super::episode_frames::EpisodeFrames;
 use super::episodes::{Episodes, key_of};
-use super::frame_cache::EpisodeKey;
+use super::frame_cache::{Budget, EpisodeKey, RoomFor};
 use super::meter::Stage;
 use super::pages::Wanted;
-use super::partial::{Found, Partial};
+use super::partial::Found;
+use super::residency::Residency;
 use super::shared::{Shared, sample_error};
 use super::start::{Planned, Spot, new_batch, once_block, start, wait_for_room};
+use super::stored_tier::Deciding;
 use super::worker::{Replace, release};
 use super::{LoaderOptions, OnError};
 use crate::error::{Result, invalid};
@@ -40,16 +41,13 @@ pub(super) struct Scheduler {
     /// The next batch to plan, and the first that is not wanted.
     pub(super) next: u64,
     pub(super) end: Option<u64>,
-    /// The windows whose frames are pooled, and those whose frames are read for one sample.
-    pub(super) pooled: Vec<usize>,
-    pub(super) once: Vec<usize>,
+    /// What stays in memory.
+    pub(super) keeps: Residency,
+    /// Whether stored pages are kept too.
+    pub(super) deciding: Deciding,
     /// The batches from `next` on that the scout has seen.
     pub(super) scouted: VecDeque<Vec<SampleRef>>,
     pub(super) scouted_samples: usize,
-    /// Whether everything stays in the cache once it is there.
-    pub(super) keeps_all: bool,
-    /// How to go on where not even one group fits.
-    pub(super) partial: Option<Partial>,
     pub(super) episodes: Episodes,
     /// A block that was made and has no room yet.
     pub(super) made: Option<(EpisodeKey, Arc<EpisodeFrames>)>,
@@ -73,12 +71,11 @@ impl Scheduler {
         let next = options.run.first_index / batch;
         // Refuses a number of ranks that does not go with the batch, before any thread starts.
         order.rank_range(next, options.rank, options.world_size, options.uneven)?;
-        let (pooled, once) = held(&order, windows, options)?;
-        let keeps_all = decoded_bytes(windows, &options.images) <= options.memory_bytes();
-        let partial = if keeps_all {
-            None
+        let keeps = Residency::choose(&order, windows, options)?;
+        let deciding = if options.run.is_without_stored_tier {
+            Deciding::Done
         } else {
-            Partial::new(&order, windows, options)?
+            Deciding::new(next, order.epoch_len() / batch)
         };
         Ok(Self {
             reader: order.reader(),
@@ -92,16 +89,19 @@ impl Scheduler {
                 .run
                 .batches
                 .map(|batches| next.saturating_add(batches)),
-            pooled,
-            once,
+            keeps,
+            deciding,
             scouted: VecDeque::new(),
             scouted_samples: 0,
-            keeps_all,
-            partial,
             episodes: Episodes::default(),
             made: None,
             is_blind: false,
         })
+    }
+
+    /// How the memory is divided.
+    pub(super) fn budget(&self) -> Budget {
+        self.keeps.budget
     }
 
     /// The first batch, and the end.
@@ -111,9 +111,10 @@ impl Scheduler {
 
     /// Which of a sample's blocks holds the frames of each window: the pooled one comes first.
     pub(super) fn block_of(&self) -> Vec<usize> {
-        let own = usize::from(!self.pooled.is_empty());
-        (0..self.pooled.len() + self.once.len())
-            .map(|window| if self.once.contains(&window) { own } else { 0 })
+        let Residency { pooled, once, .. } = &self.keeps;
+        let own = usize::from(!pooled.is_empty());
+        (0..pooled.len() + once.len())
+            .map(|window| if once.contains(&window) { own } else { 0 })
             .collect()
     }
 
@@ -193,8 +194,8 @@ impl Scheduler {
             other => self.made = other,
         }
         let windows = self.episodes.open(shared, key)?;
-        let wanted = Wanted::all(&windows, &self.pooled, &shared.fields.fits);
-        Ok(Arc::new(EpisodeFrames::new(windows, wanted)?))
+        let wanted = Wanted::all(&windows, &self.keeps.windows_of(key), &shared.fields.fits);
+        Ok(Arc::new(EpisodeFrames::new(key, windows, wanted)?))
     }
 
     /// Plans the next batch. What cannot be opened costs its batch, or is replaced; an error is the end of the order.
@@ -207,6 +208,7 @@ impl Scheduler {
                 self.is_blind = true;
             }
         }
+        self.decide_tier(shared);
         // What planning takes is part of what the batch takes.
         let (number, began) = (self.next, shared.meter.now());
         let Some(samples) = self.scouted.pop_front() else {
@@ -303,7 +305,7 @@ impl Scheduler {
         match self.find_blocks(shared, sample, number, &mut blocks) {
             Ok(plan) => Ok(plan.map(|plan| (plan, blocks))),
             Err(error) => {
-                if blocks.is_empty() && !self.pooled.is_empty() {
+                if blocks.is_empty() && self.keeps.is_cached(key_of(sample)) {
                     shared.cache().release(key_of(sample));
                 }
                 release(shared, &blocks);
@@ -321,32 +323,37 @@ impl Scheduler {
     ) -> Result<Option<SampleFrames>, DatasetError> {
         let key = key_of(sample);
         let mut plan = SampleFrames::default();
-        if self.pooled.is_empty() {
-            self.episodes
-                .open(shared, key)?
-                .plan(sample.sample, &mut plan)?;
+        let found = if self.keeps.is_cached(key) {
+            self.find_block(shared, key, number)?
         } else {
-            let block = match self.find_block(shared, key, number)? {
-                Found::Block(block) => block,
-                Found::NoRoom => return self.plan_alone(shared, sample, blocks),
-                Found::Stop => return Ok(None),
-            };
-            let windows = Arc::clone(block.windows());
-            let key = Some(key);
-            blocks.push(JobBlock { block, key });
-            windows.plan(sample.sample, &mut plan)?;
-        }
-        if !self.once.is_empty() {
-            let windows = match blocks.first() {
-                Some(pooled) => Arc::clone(pooled.block.windows()),
-                None => self.episodes.open(shared, key)?,
-            };
-            let block = once_block(windows, &self.once, &plan, &shared.fields.fits)?;
-            if !wait_for_room(shared, block.bytes()) {
+            Found::NotKept
+        };
+        let windows = match found {
+            Found::Block(block) => {
+                let windows = Arc::clone(block.windows());
+                if self.keeps.is_fixed(key) {
+                    // It holds all windows, whichever block they are looked for in.
+                    let held = Held::Twice;
+                    let block = Arc::clone(&block);
+                    blocks.push(JobBlock { block, held });
+                }
+                let held = Held::Cache(key);
+                blocks.push(JobBlock { block, held });
+                windows
+            }
+            Found::NoRoom => return self.plan_alone(shared, sample, blocks),
+            Found::NotKept => self.episodes.open(shared, key)?,
+            Found::Stop => return Ok(None),
+        };
+        windows.plan(sample.sample, &mut plan)?;
+        if !self.keeps.once.is_empty() && !self.keeps.is_fixed(key) {
+            let block = once_block(key, windows, &self.keeps.once, &plan, &shared.fields.fits)?;
+            if !wait_for_room(shared, RoomFor::Own, block.bytes()) {
                 return Ok(None);
             }
-            shared.cache().reserve(block.bytes());
-            blocks.push(JobBlock { block, key: None });
+            shared.cache().reserve_own(block.bytes());
+            let held = Held::Own;
+            blocks.push(JobBlock { block, held });
         }
         Ok(Some(plan))
     }

@@ -14,20 +14,20 @@ use crate::error::Result;
 use crate::order::SampleRef;
 
 /// The scout looks at most this many samples ahead of the scheduler: a few megabytes of notes.
-const SCOUT_SAMPLES: usize = 1 << 17;
+pub(super) const SCOUT_SAMPLES: usize = 1 << 17;
 
 /// The batches that the scout looks ahead where nothing ever leaves the cache: what matters is only what comes first.
-const SCOUT_BATCHES: usize = 16;
+pub(super) const SCOUT_BATCHES: usize = 16;
 
 /// The batches that the scout looks ahead where nothing is kept, so that their episodes are opened in time.
-const OPEN_BATCHES: usize = 2;
+pub(super) const OPEN_BATCHES: usize = 2;
 
 impl Scheduler {
     /// Whether the scout is as far ahead as it goes.
     pub(super) fn is_far(&self) -> bool {
         let scouted = self.next + self.scouted.len() as u64;
-        self.scouted_samples >= SCOUT_SAMPLES
-            || self.keeps_all && self.scouted.len() >= SCOUT_BATCHES
+        self.scouted_samples >= self.keeps.lead_samples
+            || self.scouted.len() >= self.keeps.lead_batches
             || self.end.is_some_and(|end| scouted >= end)
             || self.is_blind
     }
@@ -35,10 +35,6 @@ impl Scheduler {
     /// Whether there is something to look at or to open.
     pub(super) fn may_scout(&self, shared: &Shared) -> bool {
         let is_far = self.is_far();
-        if self.pooled.is_empty() {
-            // Nothing is kept, but episodes can be opened.
-            return self.scouted.len() < OPEN_BATCHES && !is_far;
-        }
         // Either something seen fits now, or there is more to see.
         match shared.next_wanted() {
             Some((key, _)) => match &self.made {
@@ -50,7 +46,7 @@ impl Scheduler {
                 }
                 _ => true,
             },
-            None => !is_far && (self.partial.is_none() || self.sees_too_little()),
+            None => !is_far && (self.keeps.partial.is_none() || self.sees_too_little()),
         }
     }
 
@@ -77,6 +73,10 @@ impl Scheduler {
                 self.made = Some((key, block));
                 break;
             }
+            let Ok(Some(block)) = self.admit(shared, key, block) else {
+                shared.cache().pass_over(key);
+                continue;
+            };
             fill_block(shared, key, &block, batch);
             if shared.flight().has_room() {
                 break;
@@ -90,17 +90,30 @@ impl Scheduler {
         let range = self.rank_range(number)?;
         let mut samples = Vec::new();
         self.reader.fill(range, &mut samples)?;
-        if self.pooled.is_empty() {
+        if self.keeps.pooled.is_empty() {
             self.open_ahead(shared, &samples, number);
-        } else {
-            let mut cache = shared.cache();
-            samples
-                .iter()
-                .for_each(|sample| cache.add_use(key_of(sample), number));
         }
+        let uses = samples.iter().filter_map(|sample| {
+            let key = key_of(sample);
+            let is_cached = self.keeps.is_cached(key);
+            is_cached.then(|| (key, self.keeps.next_use(sample)))
+        });
+        let uses: Vec<_> = uses.collect();
+        let mut cache = shared.cache();
+        uses.into_iter()
+            .for_each(|(key, next)| cache.add_use(key, number, next));
+        drop(cache);
         self.scouted_samples += samples.len();
         self.scouted.push_back(samples);
         Ok(())
+    }
+
+    /// Counts a use of a sample that was not seen.
+    pub(super) fn add_use(&mut self, shared: &Shared, sample: &SampleRef, batch: u64) {
+        if self.keeps.is_cached(key_of(sample)) {
+            let next = self.keeps.next_use(sample);
+            shared.cache().add_use(key_of(sample), batch, next);
+        }
     }
 
     /// Has the episodes of a batch opened, but for the first that is missing: that one the scheduler is about to open.

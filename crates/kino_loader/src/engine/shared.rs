@@ -23,10 +23,11 @@ use super::controller::Controller;
 use super::cpu::Limit;
 use super::episodes::Opening;
 use super::fields::Fields;
-use super::frame_cache::{EpisodeKey, FrameCache};
+use super::frame_cache::{EpisodeKey, FrameCache, RoomFor};
 use super::in_flight::InFlightLimit;
 use super::meter::{Meter, Moment};
 use super::page_buffer::PageShelf;
+use super::stored_tier::StoredTier;
 use super::tasks::Tasks;
 use super::threads::{TUNE_EVERY, ThreadCounts};
 use super::trial::Trial;
@@ -44,6 +45,8 @@ pub(super) struct Shared {
     pub(super) work: Tasks<Work>,
     pub(super) reads: Tasks<Read>,
     pub(super) cache: Mutex<FrameCache>,
+    /// Stored pages that stay in memory.
+    pub(super) tier: StoredTier,
     pub(super) flight: Mutex<Flight>,
     /// Notified when a batch is ready.
     pub(super) ready: Condvar,
@@ -132,14 +135,17 @@ impl Shared {
     }
 
     /// Makes room for `bytes` in the cache; whether there is room now.
-    pub(super) fn make_room(&self, bytes: u64) -> bool {
-        let (gone, has_room) = self.cache().make_room(bytes);
+    pub(super) fn make_room(&self, room_for: RoomFor, bytes: u64) -> bool {
+        let (gone, has_room) = match room_for {
+            RoomFor::Block => self.cache().make_room(bytes),
+            RoomFor::Own => self.cache().make_room_for_own(bytes),
+        };
         // Dropped outside the lock: it returns thousands of buffers.
         drop(gone);
         has_room
     }
 
-    /// Makes room for the block of an episode; whether there is any now.
+    /// Makes room for the block of an episode that may come later; whether there is any now.
     pub(super) fn make_room_for_block(&self, bytes: u64) -> bool {
         let (gone, has_room) = self.cache().make_room_for_block(bytes);
         drop(gone);

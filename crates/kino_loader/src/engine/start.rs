@@ -9,7 +9,7 @@ use super::buffers::Filling;
 use super::collate::{BatchId, BatchJob, JobBlock, SampleJob, frames_of};
 use super::episode_frames::{EpisodeFrames, NextStep};
 use super::fields::too_large;
-use super::frame_cache::EpisodeKey;
+use super::frame_cache::{EpisodeKey, RoomFor};
 use super::meter::Stage;
 use super::pages::Wanted;
 use super::resize::Fit;
@@ -67,6 +67,7 @@ pub(super) fn new_batch(
 
 /// The frames that one sample needs of the windows in `once`, not decoded yet.
 pub(super) fn once_block(
+    key: EpisodeKey,
     windows: Arc<EpisodeSamples>,
     once: &[usize],
     sample_frames: &SampleFrames,
@@ -79,7 +80,7 @@ pub(super) fn once_block(
             frames_of(frames).for_each(|frame| wanted.add(window, stream, frame));
         }
     }
-    Ok(Arc::new(EpisodeFrames::new(windows, wanted)?))
+    Ok(Arc::new(EpisodeFrames::new(key, windows, wanted)?))
 }
 
 /// Adds an episode's frames, not decoded yet, to the cache and queues reads for them.
@@ -97,7 +98,7 @@ pub(super) fn fill_block(
 }
 
 /// Waits for room in the cache; `false` if the loader stops. If waiting cannot make room, the budget is exceeded.
-pub(super) fn wait_for_room(shared: &Shared, bytes: u64) -> bool {
+pub(super) fn wait_for_room(shared: &Shared, room_for: RoomFor, bytes: u64) -> bool {
     let mut flight = shared.flight();
     loop {
         if shared.is_stopped() {
@@ -105,7 +106,7 @@ pub(super) fn wait_for_room(shared: &Shared, bytes: u64) -> bool {
         }
         // Samples that complete make room. One that must be replaced does not: it waits for the scheduler itself.
         shared.waits_for_room.store(true, Ordering::SeqCst);
-        if shared.make_room(bytes) || shared.running.load(Ordering::SeqCst) == 0 {
+        if shared.make_room(room_for, bytes) || shared.running.load(Ordering::SeqCst) == 0 {
             return true;
         }
         let wait = || shared.room.wait(flight);

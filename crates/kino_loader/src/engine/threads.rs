@@ -55,6 +55,11 @@ impl ThreadCounts {
         (self.decode.active, self.read.active)
     }
 
+    /// All decode threads, and the active read threads: what can decode and what reads at once.
+    pub(super) fn for_reading(&self) -> (usize, usize) {
+        (self.decode.all, self.read.active)
+    }
+
     /// Evaluates both if it is time; returns the new numbers of decode and read threads.
     pub(super) fn tune(&mut self, meter: &Meter, queued: [usize; 2]) -> Option<(usize, usize)> {
         let now = meter.now();

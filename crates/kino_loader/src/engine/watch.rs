@@ -27,6 +27,7 @@ impl Watch {
         let (cache_bytes, cache_peak_bytes) = shared.cache().bytes();
         let (stored_bytes, stored_peak_bytes) = shared.in_flight.bytes();
         let (threads_active, readers_active) = shared.thread_counts.lock().active();
+        let (stored_kept_bytes, stored_hits) = shared.tier.counts();
         let report = shared.meter.report();
         let (reads_queued, work_queued) = (shared.reads.len(), shared.work.len());
         let flight = shared.flight();
@@ -36,6 +37,8 @@ impl Watch {
             cache_peak_bytes,
             stored_bytes,
             stored_peak_bytes,
+            stored_kept_bytes,
+            stored_hits,
             batch_buffer_bytes: shared.shelf.bytes(),
             reads_queued,
             work_queued,

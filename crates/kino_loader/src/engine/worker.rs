@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use kino_dataset::DatasetError;
 
 use super::OnError;
-use super::collate::{BatchJob, JobBlock, SampleJob, steps_of};
+use super::collate::{BatchJob, Held, JobBlock, SampleJob, steps_of};
 use super::cpu::Account;
 use super::episode_frames::{DecodedPage, EpisodeFrames, PageId, SpanId};
 use super::episodes::open;
@@ -107,9 +107,9 @@ fn read_span(shared: &Shared, frames: &Arc<EpisodeFrames>, span: SpanId, urgency
         return;
     }
     let fetched = shared.meter.time(Stage::Fetch, || {
-        let fetched = frames.fetch(span);
-        let bytes = fetched.bytes;
-        (fetched, bytes)
+        let fetched = frames.fetch(span, &shared.tier);
+        let read = fetched.read;
+        (fetched, read)
     });
     // Bytes that were not read (all of them, if the read failed) are released now, the others once they are decoded.
     shared
@@ -245,12 +245,13 @@ pub(super) fn release(shared: &Shared, blocks: &[JobBlock]) -> bool {
     let mut cache = shared.cache();
     let mut has_more_room = false;
     for block in blocks {
-        match block.key {
-            Some(key) => has_more_room |= cache.release(key),
-            None => {
-                cache.give_back(block.block.bytes());
+        match block.held {
+            Held::Cache(key) => has_more_room |= cache.release(key),
+            Held::Own => {
+                cache.give_back_own(block.block.bytes());
                 has_more_room = true;
             }
+            Held::Twice => {}
         }
     }
     has_more_room

@@ -179,7 +179,7 @@ impl Endless {
     }
 
     /// The last variant that has started.
-    fn variant(&self, epoch: u64) -> u32 {
+    pub(crate) fn variant(&self, epoch: u64) -> u32 {
         let started = self.variant_starts.partition_point(|&start| start <= epoch);
         u32::try_from(started.max(1) - 1).unwrap_or(u32::MAX)
     }

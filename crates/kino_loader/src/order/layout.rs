@@ -114,6 +114,32 @@ impl Layout {
         }
     }
 
+    /// The episode in a slot of the line, and its points.
+    pub(crate) fn slot(&self, listed: &Slots<()>, slot: usize) -> (u32, Range<u64>) {
+        match &self.kind {
+            Kind::Groups(groups) => {
+                let slots = &groups.slots;
+                (
+                    slots.content(slot),
+                    slots.start(slot)..slots.start(slot + 1),
+                )
+            }
+            _ => {
+                let episode = u32::try_from(slot).unwrap_or(u32::MAX);
+                (episode, listed.start(slot)..listed.start(slot + 1))
+            }
+        }
+    }
+
+    /// Where the group of `position` starts in `lane`, which has `part`.
+    pub(crate) fn group_start(&self, lane: u64, part: Range<u64>, position: u64) -> u64 {
+        match &self.kind {
+            Kind::Groups(groups) => groups.find(lane, part, position).1.start,
+            Kind::Sequential => position,
+            Kind::Global(_) => part.start,
+        }
+    }
+
     /// Bytes held.
     pub(crate) fn memory(&self) -> usize {
         match &self.kind {

@@ -222,16 +222,26 @@ impl Order {
         })
     }
 
+    /// Which share of the samples each source has.
+    pub(crate) fn source_shares(&self) -> Vec<f64> {
+        match &self.inner.mixture {
+            Some(mixture) => {
+                let slots = mixture.slots.iter();
+                slots
+                    .map(|&slots| f64::from(slots) / f64::from(BLOCK))
+                    .collect()
+            }
+            None => vec![1.0; self.sources().len()],
+        }
+    }
+
     /// The sum over all episodes of the square of their share of the samples.
     fn squared_shares(&self) -> f64 {
-        let slots = |at: usize| match &self.inner.mixture {
-            Some(mixture) => f64::from(mixture.slots[at]) / f64::from(BLOCK),
-            None => 1.0,
-        };
+        let shares = self.source_shares();
         let of_source = |(at, source): (usize, &Source)| {
             let total: f64 = lengths(source).sum();
             let squares: f64 = lengths(source).map(|length| length * length).sum();
-            squares * (slots(at) / total.max(f64::MIN_POSITIVE)).powi(2)
+            squares * (shares[at] / total.max(f64::MIN_POSITIVE)).powi(2)
         };
         self.sources().iter().enumerate().map(of_source).sum()
     }

@@ -11,6 +11,7 @@
 //! reader.rs              index → sample, with the layouts of the epochs in use
 //! ranks.rs, state.rs     who takes which indices; stop and resume
 //! mixing.rs              how well it mixes, and the shuffle that mixes well enough
+//! next_use.rs            when an episode comes again
 //! draw.rs                randomness for augmentation
 //! length*.rs             batches of whole episodes
 //! ```
@@ -30,6 +31,7 @@ mod length_state;
 mod lengths;
 mod mixing;
 mod mixture;
+mod next_use;
 mod permute;
 mod ranks;
 mod reader;
@@ -48,6 +50,7 @@ pub use length_settings::{Batching, LengthSettings, Oversize};
 pub use length_state::LengthState;
 pub use lengths::{Cursor, EpisodeBatch, LengthOrder, LengthReader, Step};
 pub use mixing::AutoShuffle;
+pub(crate) use next_use::{NEVER, NextUses};
 pub use ranks::Uneven;
 pub use reader::OrderReader;
 pub use settings::{GroupSize, LastBatch, Settings, Shuffle, Unit};

@@ -59,6 +59,10 @@ pub struct Report {
     pub stored_bytes: u64,
     /// Peak of `stored_bytes`.
     pub stored_peak_bytes: u64,
+    /// Stored bytes that stay in memory, in place of decoded frames, because reading them takes long.
+    pub stored_kept_bytes: u64,
+    /// Reads that were served from them.
+    pub stored_hits: u64,
     /// Bytes of batches: in preparation, ready, kept by the user, and kept for reuse.
     pub batch_buffer_bytes: u64,
     /// Resident bytes of the whole process now, if the system reports them.

@@ -1,0 +1,265 @@
+//! What stays in memory, chosen once when a loader starts.
+//!
+//! ```text
+//! everything fits                     it stays
+//! a group fits                        the groups in work, and of the others the episodes that are used again first
+//! a group does not fit                part of it as long as it lasts, or
+//! … and returns too late to rotate    a fixed set of episodes for ever, as under a global shuffle
+//! ```
+//!
+//! Memory changes how often a frame is decoded, never the order.
+
+use std::sync::Arc;
+
+use kino_dataset::Samples;
+
+use super::LoaderOptions;
+use super::caching::{decoded_bytes, small_bytes, split};
+use super::episode_frames::EpisodeFrames;
+use super::fixed_set::FixedSet;
+use super::frame_cache::{Budget, EpisodeKey, FrameCache, KEPT};
+use super::partial::Partial;
+use super::quality::{Memory, decodes_alone};
+use super::scout::{OPEN_BATCHES, SCOUT_BATCHES, SCOUT_SAMPLES};
+use super::stored_tier::Room;
+use crate::error::{Result, invalid};
+use crate::order::{NEVER, NextUses, Order, SampleRef, Shuffle};
+
+/// The batches that are decoded ahead at least, however small a group is.
+const LEAST_LEAD: usize = 8;
+
+/// What stays in memory.
+#[derive(Debug)]
+pub(super) struct Residency {
+    /// The windows whose frames are pooled, and those whose frames are read for one sample.
+    pub(super) pooled: Vec<usize>,
+    pub(super) once: Vec<usize>,
+    /// How to go on where not even one group fits.
+    pub(super) partial: Option<Partial>,
+    /// Episodes of which all windows stay.
+    fixed: Option<FixedSet>,
+    /// When episodes are used again; `None` where that does not matter.
+    next_uses: Option<NextUses>,
+    /// How far the scout looks ahead, in samples and in batches.
+    pub(super) lead_samples: usize,
+    pub(super) lead_batches: usize,
+    pub(super) budget: Budget,
+    /// Decoded bytes of everything, and how many bytes of decoded frames may go in favour of stored pages.
+    all: u64,
+    movable: u64,
+}
+
+impl Residency {
+    /// Chooses by the order, what is requested, and the memory.
+    pub(super) fn choose(
+        order: &Order,
+        windows: &[Vec<Samples>],
+        options: &LoaderOptions,
+    ) -> Result<Self> {
+        let first = windows.iter().flatten().next();
+        let first = first.ok_or_else(|| invalid("a loader of no windows"))?;
+        let bytes = options.memory_bytes();
+        let sources = windows.chunks(1);
+        let sources: Vec<u64> = sources
+            .map(|source| decoded_bytes(source, &options.images))
+            .collect();
+        let mut chosen = Self {
+            pooled: (0..first.request().windows.len()).collect(),
+            once: Vec::new(),
+            partial: None,
+            fixed: None,
+            next_uses: None,
+            lead_samples: SCOUT_SAMPLES,
+            lead_batches: usize::MAX,
+            budget: Budget {
+                bytes,
+                blocks: bytes,
+                own: bytes,
+            },
+            all: sources.iter().copied().fold(0, u64::saturating_add),
+            movable: 0,
+        };
+        if chosen.all <= bytes {
+            // Nothing ever leaves the cache: what matters is only what comes first.
+            chosen.lead_batches = SCOUT_BATCHES;
+            return Ok(chosen);
+        }
+        let alone = decodes_alone(windows)?;
+        let memory = Memory::new(order, alone, &sources, options.world_size);
+        if memory.wants_fixed_set(order, bytes) {
+            chosen.fix(order, windows, options, memory.own_bytes(bytes));
+            return Ok(chosen);
+        }
+        let uses = NextUses::new(order.clone(), options.rank, options.world_size);
+        chosen.next_uses = Some(uses);
+        if memory.group_fits(bytes) || order.settings().shuffle == Shuffle::Sequential {
+            // The next group, so that it is decoded while this one is used. Not more, or what is decoded too early would
+            // push out what is used again before it.
+            let rank_batch = order
+                .settings()
+                .batch_size
+                .div_ceil(options.world_size.max(1));
+            let least = rank_batch as usize * LEAST_LEAD;
+            chosen.lead_samples = memory.group_samples.max(least).min(SCOUT_SAMPLES);
+            chosen.movable = bytes.saturating_sub(memory.groups_in_work());
+        } else {
+            chosen.budget.blocks = bytes.saturating_sub(memory.own_bytes(bytes));
+            chosen.partial = Some(Partial::new(windows, &sources, &memory));
+        }
+        Ok(chosen)
+    }
+
+    /// Keeps a fixed set of episodes, beside the small streams of all if they fit, and `own` bytes for samples that are
+    /// read by themselves.
+    fn fix(&mut self, order: &Order, windows: &[Vec<Samples>], options: &LoaderOptions, own: u64) {
+        let bytes = self.budget.bytes;
+        let (small, large) = split(windows, &self.pooled);
+        let of_small = small_bytes(windows, &small);
+        let (small, large, of_small) = if of_small <= bytes / 2 {
+            (small, large, of_small)
+        } else {
+            (Vec::new(), std::mem::take(&mut self.pooled), 0)
+        };
+        let beside = of_small.saturating_add(own);
+        let room = bytes.saturating_sub(beside);
+        let fixed = FixedSet::choose(order, windows, &options.images, room);
+        self.budget.own = bytes.saturating_sub(of_small.saturating_add(fixed.bytes()));
+        self.lead_batches = if small.is_empty() {
+            OPEN_BATCHES
+        } else {
+            SCOUT_BATCHES
+        };
+        (self.pooled, self.once) = (small, large);
+        self.movable = fixed.bytes();
+        self.fixed = Some(fixed);
+    }
+
+    /// Whether the cache holds anything of an episode.
+    pub(super) fn is_cached(&self, key: EpisodeKey) -> bool {
+        !self.pooled.is_empty() || self.is_fixed(key)
+    }
+
+    /// Whether all windows of an episode stay.
+    pub(super) fn is_fixed(&self, key: EpisodeKey) -> bool {
+        self.fixed.as_ref().is_some_and(|fixed| fixed.has(key))
+    }
+
+    /// Counts the block of an episode; `false` if it must not stay after all.
+    pub(super) fn admit(&mut self, key: EpisodeKey, bytes: u64) -> bool {
+        match &mut self.fixed {
+            Some(fixed) if fixed.has(key) => fixed.admit(key, bytes),
+            _ => true,
+        }
+    }
+
+    /// Memory that may be given to stored pages, with `held` bytes in the cache.
+    pub(super) fn room(&self, held: u64) -> Room {
+        Room {
+            all: self.all,
+            held,
+            movable: self.movable,
+        }
+    }
+
+    /// Gives memory away; returns the blocks that have to go, to be dropped outside of any lock.
+    pub(super) fn give_away(
+        &mut self,
+        cache: &mut FrameCache,
+        bytes: u64,
+    ) -> Vec<Arc<EpisodeFrames>> {
+        self.movable = self.movable.saturating_sub(bytes);
+        let Some(fixed) = &mut self.fixed else {
+            return cache.lower_budget(bytes);
+        };
+        let size_of = |key| cache.get(key).map_or(0, |block| block.bytes());
+        let keys = fixed.shrink(bytes, size_of);
+        let mut gone = Vec::new();
+        for key in keys {
+            gone.extend(cache.take(key));
+            if self.pooled.is_empty() {
+                cache.forget(key);
+            }
+        }
+        gone.extend(cache.lower_budget(bytes));
+        gone
+    }
+
+    /// The windows of an episode's block.
+    pub(super) fn windows_of(&self, key: EpisodeKey) -> Vec<usize> {
+        let once: &[usize] = if self.is_fixed(key) { &self.once } else { &[] };
+        self.pooled.iter().chain(once).copied().collect()
+    }
+
+    /// When the episode of a sample is used again after the sample's epoch.
+    pub(super) fn next_use(&mut self, sample: &SampleRef) -> u64 {
+        match &mut self.next_uses {
+            Some(uses) => uses.after(sample).max(KEPT + 1),
+            None if self.fixed.is_some() => KEPT,
+            None => NEVER,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kino_dataset::{ByteSize, Request, Selection};
+
+    use super::super::{ImageOptions, recording};
+    use super::*;
+    use crate::order::{GroupSize, Settings, Source, Unit};
+
+    #[test]
+    fn what_stays_follows_from_shuffle_and_budget() {
+        let (_folder, dataset) = recording::open(4);
+        let request = r#"{"anchor": {"stream": "actions"}, "windows": [{"stream": "front", "at": {"steps": [0]}},
+            {"stream": "actions", "at": {"steps": [0]}}, {"stream": "wrist", "at": {"steps": [0]}}]}"#;
+        let request: Request = serde_json::from_str(request).unwrap();
+        let windows = Samples::bind(&dataset, request, &Selection::default()).unwrap();
+        let order = |shuffle| {
+            let settings = Settings {
+                shuffle,
+                ..Settings::default()
+            };
+            Order::new(Source::of(&windows).unwrap(), settings).unwrap()
+        };
+        let size = GroupSize::Episodes(1);
+        let groups = order(Shuffle::Groups {
+            size,
+            unit: Unit::Episodes,
+        });
+        let (global, sequential) = (order(Shuffle::Global), order(Shuffle::Sequential));
+        let all = vec![vec![windows.clone()]];
+        let total = decoded_bytes(&all, &ImageOptions::default());
+        let actions = small_bytes(&all, &[1]);
+        assert!(0 < actions && actions * 4 < total);
+        let decide = |order: &Order, memory_bytes| {
+            let options = LoaderOptions {
+                memory: Some(ByteSize::new(memory_bytes)),
+                ..LoaderOptions::default()
+            };
+            Residency::choose(order, &all, &options).unwrap()
+        };
+        let (every, none) = (vec![0, 1, 2], Vec::new());
+        for order in [&groups, &sequential, &global] {
+            let chosen = decide(order, total);
+            assert_eq!((&chosen.pooled, &chosen.once), (&every, &none));
+            assert!(chosen.fixed.is_none() && chosen.next_uses.is_none());
+        }
+        for order in [&groups, &sequential] {
+            let chosen = decide(order, total * 3 / 4);
+            assert_eq!((&chosen.pooled, &chosen.once), (&every, &none));
+            assert!(chosen.fixed.is_none() && chosen.next_uses.is_some());
+            assert!(chosen.partial.is_none());
+        }
+        for budget in [total - 1, actions * 2] {
+            let chosen = decide(&global, budget);
+            assert_eq!((chosen.pooled, chosen.once), (vec![1], vec![0, 2]));
+            let fixed = chosen.fixed.unwrap();
+            assert!(chosen.budget.own + fixed.bytes() + actions == budget);
+            assert_eq!(fixed.bytes() > 0, budget == total - 1);
+        }
+        let chosen = decide(&global, actions * 2 - 1);
+        assert_eq!((chosen.pooled, chosen.once), (none, every));
+        assert!(Residency::choose(&global, &[], &LoaderOptions::default()).is_err());
+    }
+}
