@@ -2,7 +2,7 @@
 
     choice = kinograph.plan("lift.kino", step_s=0.02, windows={"actions": range(8)}, batch_size=64)
     print(choice)                                  what was chosen, and why
-    kinograph.repack("lift.kino", "new.kino", plan=choice.to_toml("plan.toml"))
+    kinograph.repack("lift.kino", "new.kino", plan=choice)
     choice.what_if(storage="100MB/s,8ms").codecs   the choice for other storage, without measuring again
 
 ``docs/guide/choose-a-plan.md`` says what is measured and how the predictions are made.
@@ -27,6 +27,7 @@ from kinograph._doctor import _to_loader
 from kinograph._errors import InvalidArgumentError, KinographWarning
 from kinograph._loader import BaseLoader, Trained
 from kinograph._loader_options import Images
+from kinograph._repack import repack
 from kinograph._report import Shown, written
 from kinograph._samples import WindowSpec
 
@@ -97,7 +98,7 @@ class PlanChoice:
     def to_toml(
         self, path: str | os.PathLike[str] | None = None, *, plan: int | None = None
     ) -> str:
-        """Give the plan as :func:`kinograph.pack` takes it, and write it to a file if there is one.
+        """Give the plan as TOML, and write it to a file if there is one.
 
         :param path: The file
         :param plan: Another of ``plans``, by its number
@@ -221,7 +222,7 @@ def plan(  # noqa: PLR0913 (each is a keyword of its own)
     :param max_pack_s: The longest that packing may take on this machine, in seconds
     :param hours: Hours of training, to say how many epochs they buy
     :param gpu_price: Price of a GPU hour, to say what waiting costs
-    :param folder: Where to pack the sample of a recording: on the storage that the dataset will be on
+    :param folder: Where to pack samples: on the storage that the dataset will be on
     :param sample: Decoded size of the sample
     :param seconds: How long each run of the loader is measured
     :param verify: Pack a sample with the chosen plan, load it, and compare with the prediction
@@ -265,11 +266,22 @@ def plan(  # noqa: PLR0913 (each is a keyword of its own)
                 "`windows`, `anchor`, `batch_size`, `images` and `memory` cannot be combined with a loader; give them to the "
                 "loader"
             )
+        if verify:
+            raise InvalidArgumentError(
+                "verify=True packs a sample and needs a recording or a dataset, not a loader"
+            )
         return measure(source)
     options["batch_size"] = 64 if batch_size is None else batch_size
-    if isinstance(source, Dataset) or (pathlib.Path(source) / "versions").is_dir():
-        return measure(_loader(source, options))
     most = to_bytes("sample", sample, least=1)
+    if isinstance(source, Dataset) or (pathlib.Path(source) / "versions").is_dir():
+        choice = measure(_loader(source, options))
+        if not verify:
+            return choice
+        dataset = source if isinstance(source, Dataset) else Dataset(source)
+        with tempfile.TemporaryDirectory(prefix=".kinograph-plan-", dir=folder) as place:
+            target = pathlib.Path(place) / "planned.kino"
+            _repack_sample(dataset, target, choice, most)
+            return _verified(choice, _loader(target, options))
     with tempfile.TemporaryDirectory(prefix=".kinograph-plan-", dir=folder) as place:
         target = pathlib.Path(place) / "sample.kino"
         whole = _core.pack_sample(source, target, most, "")
@@ -279,6 +291,24 @@ def plan(  # noqa: PLR0913 (each is a keyword of its own)
         target = pathlib.Path(place) / "planned.kino"
         _core.pack_sample(source, target, most, choice.to_toml())
         return _verified(choice, _loader(target, options))
+
+
+def _repack_sample(dataset: Dataset, target: pathlib.Path, choice: PlanChoice, most: int) -> None:
+    """Store episodes at even distances with the chosen plan, up to about so many decoded bytes."""
+    size = sum(stream.raw_bytes for stream in dataset.streams.values())
+    count = min(len(dataset), max(2, most * len(dataset) // max(size, 1)))
+    episodes = [number * len(dataset) // count for number in range(count)]
+    plan = target.with_suffix(".toml")
+    choice.to_toml(plan)
+    repack(
+        dataset.path,
+        target,
+        plan=plan,
+        episodes=[dataset[number].id for number in episodes],
+        version=dataset.version,
+        root=dataset.root,
+        allow_generation_loss=True,
+    )
 
 
 def _loader(dataset: Trained, options: dict[str, Any]) -> BaseLoader[Any, Any]:

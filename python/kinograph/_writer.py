@@ -9,7 +9,7 @@ import warnings
 import weakref
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,17 @@ from kinograph._table import BUILT_IN_COLUMNS
 
 Label: TypeAlias = bool | int | float | str
 Mode: TypeAlias = Literal["new", "append", "resume", "overwrite"]
-Plan: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | None
+
+
+class Chosen(Protocol):
+    """What :func:`kinograph.plan` chose."""
+
+    def to_toml(self) -> str:
+        """Give the plan as TOML."""
+        ...
+
+
+Plan: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | Chosen | None
 
 SHARD_SIZE = 128 << 20
 MEMORY = 512 << 20
@@ -58,7 +68,7 @@ class Writer:
         dataset: the new one is written beside it and takes its place in one step at the commit. Readers that have the
         old one open must reopen it. Only datasets are ever overwritten. Any number of writers may append at
         the same time.
-    :param plan: codecs per stream: the path of a TOML file, or the same as a dict. Default: everything
+    :param plan: codecs per stream: the path of a TOML file, the same as a dict, or what :func:`kinograph.plan` returns. Default: everything
         is stored losslessly.
     :param quality: store images as JPEG of this quality (1 to 100) unless the plan has a rule for them; images passed
         as JPEG files are stored unchanged, and images that are no larger without loss are stored losslessly.
@@ -268,11 +278,19 @@ def to_options(  # noqa: PLR0913 (same as in the constructor)
     """Check a writer's options and convert them for the core."""
     if quality is not None:
         quality = to_whole("quality", quality, least=1, most=100)
-    if not (plan is None or isinstance(plan, str | os.PathLike | Mapping)):
-        raise InvalidArgumentError(f"plan is {plan!r}; it must be a path or a dict")
+    if isinstance(plan, str | os.PathLike):
+        toml = _read_plan(plan)
+    elif plan is None or isinstance(plan, Mapping):
+        toml = None
+    elif hasattr(plan, "to_toml"):
+        toml = plan.to_toml()
+    else:
+        raise InvalidArgumentError(
+            f"plan is {plan!r}; it must be a path, a dict, or what kinograph.plan returns"
+        )
     return {
         "mode": mode,
-        "plan_toml": _read_plan(plan) if isinstance(plan, str | os.PathLike) else None,
+        "plan_toml": toml,
         "plan_json": _to_json("the plan", plan) if isinstance(plan, Mapping) else None,
         "quality": quality,
         "shard_bytes": to_bytes("shard_size", shard_size),

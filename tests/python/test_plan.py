@@ -46,9 +46,7 @@ def small(tmp_path_factory):
 
 
 def test_every_stream_gets_a_codec_and_the_bytes_are_those_of_the_pack(choice, tmp_path):
-    plan = tmp_path / "plan.toml"
-    choice.to_toml(plan)
-    kinograph.pack(LIFT, tmp_path / "lift.kino", plan=plan)
+    kinograph.pack(LIFT, tmp_path / "lift.kino", plan=choice)
     ds = kinograph.open(tmp_path / "lift.kino")
     assert set(choice.codecs) == set(ds.streams)
     for name, stream in ds.streams.items():
@@ -104,9 +102,14 @@ def test_limits_are_kept_or_reported(choice):
     assert none.chosen.bytes == smallest
 
 
-def test_a_dataset_may_stay_as_it_is(small):
+def test_a_dataset_may_stay_as_it_is(small, tmp_path):
     ds = kinograph.open(small)
-    choice = kinograph.plan(ds, step_s=0.5, batch_size=16, seconds=0.2)
+    choice = kinograph.plan(
+        ds, step_s=0.5, batch_size=16, seconds=0.2, verify=True, folder=tmp_path
+    )
+    (verified,) = choice.verified
+    assert verified.measured_bytes == pytest.approx(verified.predicted_bytes, rel=0.2)
+    assert list(tmp_path.iterdir()) == []
     assert ds.streams["camera"].codecs == (choice.codecs["camera"],)
     stored = sum(stream.bytes for stream in ds.streams.values())
     as_it_is = [plan for plan in choice.plans if plan.pack_s == 0]
@@ -185,3 +188,20 @@ def test_the_command_writes_a_plan_and_says_when_no_plan_keeps_the_limits(small,
     wrong = run(small, "--bound", "psnr(38)")
     assert wrong.returncode == 1
     assert "PATTERN=BOUND" in wrong.stderr
+
+
+def test_pack_chooses_the_plan_itself_and_keeps_it(tmp_path):
+    command = [sys.executable, "-m", "kinograph", "pack", str(LIFT), "lift.kino", "--auto"]
+    wrong = subprocess.run(command, check=False, capture_output=True, text=True, cwd=tmp_path)
+    assert wrong.returncode == 2
+    assert "--step-ms" in wrong.stderr
+    command += ["--step-ms", "20", "--window", "actions=0:8", "--streams", "actions", "rewards"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "the loop would compute" in done.stderr
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["lift.kino", "lift.kino.plan.toml"]
+    ds = kinograph.open(tmp_path / "lift.kino")
+    assert set(ds.streams) == {"actions", "rewards"}
+    text = (tmp_path / "lift.kino.plan.toml").read_text()
+    assert all(stream.codecs[0] in text for stream in ds.streams.values())

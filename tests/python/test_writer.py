@@ -232,7 +232,7 @@ def test_a_wrong_plan_is_refused_with_the_reason(tmp_path):
         ({"stream": [{"bound": "cm(1)"}]}, r"cm\(1\)"),
         ({"stream": [{"protect": ["grasp"]}]}, "grasp"),
         ({"stream": {1, 2}}, "cannot be stored as JSON"),
-        (3, "must be a path or a dict"),
+        (3, "must be a path, a dict, or what"),
     ]:
         with pytest.raises(kinograph.InvalidArgumentError, match=message):
             kinograph.Writer(path, plan=plan)

@@ -132,7 +132,7 @@ impl clap::FromArgMatches for OptionArgs {
 }
 
 /// Reads `wrist=-9:1`.
-fn window(text: &str) -> Result<(String, Range<i32>)> {
+pub(crate) fn window(text: &str) -> Result<(String, Range<i32>)> {
     let wrong = || format!("`{text}`: a window looks like wrist=-9:1, from step -9 to step 0");
     let (stream, steps) = text.split_once('=').with_context(wrong)?;
     let (from, to) = steps.split_once(':').with_context(wrong)?;

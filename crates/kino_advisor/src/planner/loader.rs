@@ -26,6 +26,8 @@ pub struct LoaderCost {
     pub measured_decodes: f64,
     /// Whether frames are decoded for one sample at a time, so that a frame costs as much as one read at random.
     pub is_random: bool,
+    /// Of those, the share that stays decoded in memory.
+    pub kept: f64,
     /// CPU seconds per batch, and the same without decoding.
     pub cpu_s: f64,
     /// CPU seconds per batch without decoding.
@@ -75,6 +77,7 @@ pub(super) fn measure_loader(
         &subject.options.images,
         subject.options.memory_bytes(),
     )?;
+    let alone = ShuffleQuality::of(&subject.order, &subject.windows, &subject.options.images, 1)?;
     let fits = shuffle.memory_for_all <= subject.options.memory_bytes();
     let decodes = match (fits, all.is_steady) {
         (true, _) => 0.0,
@@ -91,6 +94,7 @@ pub(super) fn measure_loader(
         decodes,
         measured_decodes: all.decode_excess,
         is_random: subject.reads_anew() && streams.iter().any(|stream| stream.window > 0.0),
+        kept: kept(&shuffle, &alone, subject.options.memory_bytes()),
         cpu_s: cpu_s(&all),
         rest_cpu_s: cpu_s(&rest),
         aside_cpu_s: rest.schedule_s + rest.fetch_s.min(rest.schedule_s.max(cpu_s(&rest) / 4.0)),
@@ -101,6 +105,18 @@ pub(super) fn measure_loader(
         threads: subject.options.decode_threads(),
         shuffle,
     })
+}
+
+/// The share of the frames that stays decoded where samples are read by themselves: from the decodes with this memory,
+/// and with none.
+fn kept(shuffle: &ShuffleQuality, alone: &ShuffleQuality, memory_bytes: u64) -> f64 {
+    let most = alone.decodes_per_frame - 1.0;
+    let kept = if most > 0.0 {
+        (alone.decodes_per_frame - shuffle.decodes_per_frame) / most
+    } else {
+        memory_bytes as f64 / shuffle.memory_for_all.max(1) as f64
+    };
+    kept.clamp(0.0, 1.0)
 }
 
 /// The memory of the loader on the whole recording: as given, or as a loader chooses it.

@@ -189,7 +189,8 @@ impl Predictor<'_> {
         }
         let loader = &self.measured.loader;
         let ns = if loader.is_random {
-            codec.random_ns + (stream.window - 1.0).max(0.0) * codec.decode_ns
+            let missed = 1.0 - loader.kept;
+            missed * (codec.random_ns + (stream.window - 1.0).max(0.0) * codec.decode_ns)
         } else {
             self.frames_per_sample(stream) * decodes * codec.decode_ns
         };
@@ -205,7 +206,7 @@ impl Predictor<'_> {
         let loaded = pairs.iter().filter(|(stream, _)| stream.window > 0.0);
         let each = loaded.map(|(stream, codec)| {
             let frames = if self.measured.loader.is_random {
-                stream.window
+                stream.window * (1.0 - self.measured.loader.kept)
             } else {
                 self.frames_per_sample(stream) * decodes
             };

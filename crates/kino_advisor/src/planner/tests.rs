@@ -66,6 +66,7 @@ fn measured() -> Measurements {
             decodes: 1.0,
             measured_decodes: 1.0,
             is_random: false,
+            kept: 0.0,
             // 100 frames of 400 µs, and 1 ms of everything else.
             cpu_s: 0.041,
             rest_cpu_s: 0.001,

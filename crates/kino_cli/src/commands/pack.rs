@@ -1,5 +1,6 @@
 //! `kinograph pack`: packs a recording into a dataset.
 
+mod auto;
 mod dry_run;
 mod mapping;
 mod report;
@@ -68,6 +69,8 @@ pub(crate) struct Args {
     #[arg(long)]
     keep_dtype: bool,
     #[command(flatten)]
+    auto: auto::AutoArgs,
+    #[command(flatten)]
     plan: PlanArgs,
     /// Keep every bit (the default)
     #[arg(long, conflicts_with_all = ["plan", "quality"])]
@@ -103,11 +106,15 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, videos: Option<Arc<dyn Videos>>) -> Result<Outcome> {
     check_local(&args.target)?;
-    let plan = args.plan.read()?;
     let import = import_options(args, videos);
     if args.suggest_mapping {
         return mapping::suggest(&args.source, &args.target, &import);
     }
+    let plan = if args.auto.auto {
+        args.auto.choose(&args.source, &args.target, &import)?
+    } else {
+        args.plan.read()?
+    };
     let source = kino_import::open(&args.source, &import)?;
     let episodes = source.episodes().iter();
     let streams = episodes.flat_map(|episode| &episode.streams);

@@ -1,12 +1,16 @@
 //! `kinograph plan`: which codec each stream should have, for this data, this storage, this machine and this model.
 
-use std::path::PathBuf;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use kino_advisor::{Host, Limits, Measured, Planned, PlannerOptions, Whole, Workload, choose_plan};
-use kino_dataset::{ByteSize, Dataset, Plan, SlowStorage};
+use kino_dataset::{
+    ByteSize, Dataset, GenerationLoss, Part, Plan, Repack, RepackOptions, SlowStorage, Start,
+    WriterOptions,
+};
 use kino_import::{ImportOptions, Videos, pack_sample};
 use kino_loader::Batch;
 
@@ -113,13 +117,26 @@ pub(crate) fn run(args: &Args, videos: Option<Arc<dyn Videos>>) -> Result<Outcom
     let workload = args.workload.read()?;
     let planned = if Dataset::is_at(&args.source) {
         let dataset = args.root.open(&args.source, None)?;
-        let subject = workload.subject(&dataset)?;
-        choose_plan(&subject, &Whole::of(&dataset), &options, &mut Shown)?
+        plan_dataset(args, &workload, &options, &dataset)?
     } else {
         if args.root.root.is_some() {
             bail!("--root is where the files of a linked dataset are; a recording has none");
         }
-        plan_recording(args, &workload, &options, videos)?
+        let recording = Recording {
+            path: &args.source,
+            folder: &args.folder,
+            sample_bytes: args.sample.bytes(),
+            import: ImportOptions {
+                videos,
+                ..ImportOptions::default()
+            },
+        };
+        let verify = if args.verify {
+            Verify::Chosen
+        } else {
+            Verify::Nothing
+        };
+        recording.plan(&workload, &options, verify)?
     };
     show(args, &planned)?;
     Ok(if planned.is_within_limits {
@@ -129,42 +146,108 @@ pub(crate) fn run(args: &Args, videos: Option<Arc<dyn Videos>>) -> Result<Outcom
     })
 }
 
-/// Measures a sample of a recording, which is removed afterwards.
-fn plan_recording(
+/// Measures a dataset as it is; to verify the choice, a sample of it is packed again.
+fn plan_dataset(
     args: &Args,
     workload: &Workload,
     options: &PlannerOptions,
-    videos: Option<Arc<dyn Videos>>,
+    dataset: &Dataset,
 ) -> Result<Planned> {
-    let folder = tempfile::Builder::new()
-        .prefix(".kinograph-plan-")
-        .tempdir_in(&args.folder)
-        .with_context(|| format!("cannot write to {}; choose --folder", args.folder.display()))?;
-    let import = ImportOptions {
-        videos,
-        ..ImportOptions::default()
-    };
-    let pack = |name: &str, plan: Plan| {
-        note(&format!("packing a sample with {name}"));
-        let target = folder.path().join(name);
-        let sampled = pack_sample(&args.source, &import, &target, args.sample.bytes(), plan)?;
-        anyhow::Ok((workload.subject(&Dataset::open(&target)?)?, sampled))
-    };
-    let (subject, sampled) = pack("default codecs", Plan::lossless())?;
-    let whole = Whole {
-        name: args.source.display().to_string(),
-        is_packed: false,
-        source_bytes: sampled.source_bytes,
-        episodes: sampled.episodes,
-        frames: sampled.frames,
-    };
-    let mut planned = choose_plan(&subject, &whole, options, &mut Shown)?;
-    if args.verify {
-        let (subject, _) = pack("the chosen plan", Plan::from_toml(&planned.to_toml())?)?;
-        let verified = planned.verify(planned.chosen, &subject, VERIFY_S, &mut Shown)?;
-        planned.verified.push(verified);
+    let subject = workload.subject(dataset)?;
+    let mut planned = choose_plan(&subject, &Whole::of(dataset), options, &mut Shown)?;
+    if !args.verify {
+        return Ok(planned);
     }
+    let folder = sample_folder(&args.folder)?;
+    let target = folder.path().join("planned.kino");
+    note("packing a sample with the chosen plan");
+    let repack = RepackOptions {
+        writer: WriterOptions {
+            plan: Plan::from_toml(&planned.to_toml())?,
+            ..WriterOptions::default()
+        },
+        part: Part {
+            episodes: sample_episodes(dataset, args.sample.bytes())?,
+            ..Part::default()
+        },
+        generation_loss: GenerationLoss::Allow,
+    };
+    let mut go_on = |_| ControlFlow::Continue(());
+    Repack::new(dataset, repack)?.run(&target, Start::New, &mut go_on)?;
+    let subject = workload.subject(&Dataset::open(&target)?)?;
+    let verified = planned.verify(planned.chosen, &subject, VERIFY_S, &mut Shown)?;
+    planned.verified.push(verified);
     Ok(planned)
+}
+
+/// Ids of episodes at even distances, of about so many decoded bytes.
+fn sample_episodes(dataset: &Dataset, max_bytes: u64) -> Result<Vec<String>> {
+    let rows = dataset.table().rows()?;
+    let bytes: u64 = rows.iter().map(|row| row.raw_bytes).sum();
+    let mean = (bytes / rows.len().max(1) as u64).max(1);
+    let count = usize::try_from(max_bytes / mean).unwrap_or(usize::MAX);
+    let count = count.max(2).min(rows.len());
+    let chosen = (0..count).map(|number| number * rows.len() / count.max(1));
+    Ok(chosen.map(|row| rows[row].id.clone()).collect())
+}
+
+/// A folder on the storage that the dataset will be on, which is removed afterwards.
+fn sample_folder(folder: &Path) -> Result<tempfile::TempDir> {
+    let made = tempfile::Builder::new()
+        .prefix(".kinograph-plan-")
+        .tempdir_in(folder);
+    made.with_context(|| format!("cannot write a sample to {}", folder.display()))
+}
+
+/// A recording that is not packed yet.
+pub(super) struct Recording<'a> {
+    pub(super) path: &'a Path,
+    /// Where its sample is packed; removed afterwards.
+    pub(super) folder: &'a Path,
+    /// Decoded bytes of the sample.
+    pub(super) sample_bytes: u64,
+    pub(super) import: ImportOptions,
+}
+
+/// Whether to measure what was predicted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verify {
+    Nothing,
+    /// The chosen plan.
+    Chosen,
+}
+
+impl Recording<'_> {
+    /// Measures a sample, and chooses a plan.
+    pub(super) fn plan(
+        &self,
+        workload: &Workload,
+        options: &PlannerOptions,
+        verify: Verify,
+    ) -> Result<Planned> {
+        let folder = sample_folder(self.folder)?;
+        let pack = |name: &str, plan: Plan| {
+            note(&format!("packing a sample with {name}"));
+            let target = folder.path().join(name);
+            let sampled = pack_sample(self.path, &self.import, &target, self.sample_bytes, plan)?;
+            anyhow::Ok((workload.subject(&Dataset::open(&target)?)?, sampled))
+        };
+        let (subject, sampled) = pack("default codecs", Plan::lossless())?;
+        let whole = Whole {
+            name: self.path.display().to_string(),
+            is_packed: false,
+            source_bytes: sampled.source_bytes,
+            episodes: sampled.episodes,
+            frames: sampled.frames,
+        };
+        let mut planned = choose_plan(&subject, &whole, options, &mut Shown)?;
+        if verify == Verify::Chosen {
+            let (subject, _) = pack("the chosen plan", Plan::from_toml(&planned.to_toml())?)?;
+            let verified = planned.verify(planned.chosen, &subject, VERIFY_S, &mut Shown)?;
+            planned.verified.push(verified);
+        }
+        Ok(planned)
+    }
 }
 
 fn options(args: &Args) -> Result<PlannerOptions> {
@@ -178,7 +261,7 @@ fn options(args: &Args) -> Result<PlannerOptions> {
             .host_memory
             .map_or(defaults.memory_bytes, |size| size.bytes()),
         storage: storage.transpose()?,
-        bounds: bounds(args)?,
+        bounds: bounds(&args.bound, args.quality)?,
         limits: Limits {
             max_bytes: args.max_size.map(|size| size.bytes()),
             max_pack_s: args.max_pack_time.map(|time| time.as_secs_f64()),
@@ -207,9 +290,9 @@ fn step_s(args: &Args) -> Result<f64> {
 }
 
 /// The bounds as a plan: what a stream may lose.
-fn bounds(args: &Args) -> Result<Plan> {
+pub(super) fn bounds(given: &[String], quality: Option<u8>) -> Result<Plan> {
     let mut toml = String::new();
-    for text in &args.bound {
+    for text in given {
         let (pattern, bound) = text
             .rsplit_once('=')
             .with_context(|| format!("cannot parse --bound {text}: expected PATTERN=BOUND, such as `obs/*_image=psnr(40)`"))?;
@@ -221,7 +304,7 @@ fn bounds(args: &Args) -> Result<Plan> {
         );
     }
     let mut plan = Plan::from_toml(&toml).context("--bound")?;
-    plan.quality = args.quality;
+    plan.quality = quality;
     Ok(plan)
 }
 
