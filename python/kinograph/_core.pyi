@@ -23,6 +23,7 @@ __all__ = [
     "doctor",
     "doctor_html",
     "doctor_text",
+    "end_codecs",
     "escape",
     "export",
     "gc",
@@ -38,6 +39,7 @@ __all__ = [
     "plan_toml",
     "plan_verify",
     "plan_what_if",
+    "register_codec",
     "report_html",
     "robomimic_request",
     "run_cli",
@@ -240,6 +242,8 @@ def plan_verify(
     how: VerifyArgs,
 ) -> str: ...
 def plan_what_if(found: str, how: PlanArgs) -> str: ...
+def end_codecs() -> None: ...
+def register_codec(adapter: Any) -> str: ...
 def lerobot_request(dataset: Dataset, options: str) -> str: ...
 def robomimic_request(dataset: Dataset, options: str) -> str: ...
 def add_ffmpeg_folder(folder: str | PathLike[str]) -> None: ...
@@ -278,6 +282,7 @@ class PlanArgs(TypedDict):
     host_memory: int | None
     storage: str | None
     bounds: str
+    foreign: list[str]
     max_bytes: int | None
     max_pack_s: float | None
     hours: float | None

@@ -58,6 +58,8 @@ pub struct PlannerOptions {
     pub storage: Option<SlowStorage>,
     /// What may be lost: the bounds of its rules and its quality. Its codecs have no effect.
     pub bounds: Plan,
+    /// Foreign codecs that may be chosen, by name: whoever reads the dataset needs them too. Others are only compared.
+    pub foreign: Vec<String>,
     /// Limits that the chosen plan must keep.
     pub limits: Limits,
     /// How long each run of the loader is measured, in seconds.
@@ -79,6 +81,7 @@ impl Default for PlannerOptions {
             memory_bytes: memory_bytes(),
             storage: None,
             bounds: Plan::lossless(),
+            foreign: Vec::new(),
             limits: Limits::default(),
             seconds: 1.0,
             sample_bytes: 16 << 20,
@@ -284,6 +287,9 @@ fn check(options: &PlannerOptions) -> Result<()> {
         return Err(invalid(
             "the measuring time (`seconds`) must be above 0 and at most 600",
         ));
+    }
+    for name in &options.foreign {
+        kino_codec::foreign_codec_text(name).map_err(|error| invalid(error.to_string()))?;
     }
     Ok(())
 }
