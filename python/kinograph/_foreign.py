@@ -18,7 +18,7 @@ import importlib.metadata
 import os
 import warnings
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -102,7 +102,9 @@ class Adapter:
                 raise InvalidArgumentError(f"{codec!r} is not a codec: it has no method `{method}`")
         name = getattr(codec, "name", None)
         if not isinstance(name, str):
-            raise InvalidArgumentError(f"{codec!r} is not a codec: its `name` is {name!r}, not a str")
+            raise InvalidArgumentError(
+                f"{codec!r} is not a codec: its `name` is {name!r}, not a str"
+            )
         self.name: str = name
         self.version: str | None = getattr(codec, "version", None)
         if self.version is not None and not isinstance(self.version, str):
@@ -174,7 +176,7 @@ def names() -> list[str]:
     found = [point.name for point in _entry_points()] + _pillow.names()
     try:
         found += _listed()
-    except Exception as error:  # noqa: BLE001 (a user's module may raise anything)
+    except Exception as error:
         warnings.warn(f"codecs are missing: {error}", KinographWarning, stacklevel=2)
     return found
 
@@ -191,7 +193,7 @@ def _listed() -> dict[str, Adapter]:
     for path in filter(None, os.environ.get(_VARIABLE, "").split(",")):
         module, _, name = path.strip().partition(":")
 
-        def load(module: str = module, name: str = name) -> Any:
+        def load(module: str = module, name: str = name) -> object:
             return getattr(importlib.import_module(module), name)
 
         adapter = _load(f"{path.strip()}, which {_VARIABLE} names,", load)
@@ -199,10 +201,11 @@ def _listed() -> dict[str, Adapter]:
     return found
 
 
-def _load(what: str, load: Callable[[], Any]) -> Adapter:
+def _load(what: str, load: Callable[[], object]) -> Adapter:
     try:
         made = load()
-        return Adapter(made() if isinstance(made, type) else made)
+        codec = made() if isinstance(made, type) else made
+        return Adapter(cast("ForeignCodec", codec))
     except Exception as error:
         text = f"cannot be loaded: {what} failed: {type(error).__name__}: {error}"
         raise _WrongError(text) from error

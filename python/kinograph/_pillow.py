@@ -51,9 +51,9 @@ def _missing(name: str) -> str | None:
     """Say what is missing for a format."""
     if importlib.util.find_spec("PIL") is None:
         return "it needs Pillow; `pip install pillow`"
-    from PIL import features
+    from PIL import features  # noqa: PLC0415 (optional, and slow to import)
 
-    kind = name.split("-")[0]
+    kind = name.partition("-")[0]
     # Pillow before 11.3 does not know AVIF, and warns if it is asked.
     if kind not in features.get_supported_modules():
         return f"this Pillow has no {kind.upper()}; `pip install --upgrade pillow`"
@@ -64,8 +64,8 @@ class PillowCodec:
     """One format and quality."""
 
     def __init__(self, name: str, kind: str, quality: str) -> None:
-        import PIL
-        from PIL import features
+        import PIL  # noqa: PLC0415 (optional, and slow to import)
+        from PIL import features  # noqa: PLC0415 (optional, and slow to import)
 
         self.name = name
         self.lossless = quality == "lossless"
@@ -80,12 +80,12 @@ class PillowCodec:
 
     def suits(self, dtype: str, shape: tuple[int, ...]) -> bool:
         """Take RGB images."""
-        is_image = dtype == "uint8" and len(shape) == 3 and shape[2] == 3  # noqa: PLR2004 (HWC)
+        is_image = dtype == "uint8" and len(shape) == 3 and shape[2] == 3
         return is_image and all(1 <= side <= _MAX_SIDE for side in shape)
 
     def encode(self, frames: npt.NDArray[Any]) -> bytes:
         """Encode one image to a file."""
-        from PIL import Image
+        from PIL import Image  # noqa: PLC0415 (optional, and slow to import)
 
         file = io.BytesIO()
         Image.fromarray(frames[0]).save(file, self._format, **self._options)
@@ -93,7 +93,7 @@ class PillowCodec:
 
     def decode(self, data: bytes) -> npt.NDArray[Any]:
         """Decode a file."""
-        from PIL import Image
+        from PIL import Image  # noqa: PLC0415 (optional, and slow to import)
 
         # Other formats that Pillow reads are not what was stored.
         with Image.open(io.BytesIO(data), formats=[self._format]) as image:

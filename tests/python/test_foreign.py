@@ -156,7 +156,9 @@ def test_a_lossless_codec_that_loses_a_bit_is_refused(tmp_path):
             return super().encode(changed)
 
     text = kinograph.register_codec(Wrong())
-    with pytest.raises(kinograph.InvalidArgumentError, match="bug in the foreign codec `test-wrong`"):
+    with pytest.raises(
+        kinograph.InvalidArgumentError, match="bug in the foreign codec `test-wrong`"
+    ):
         write(tmp_path / "one.kino", {"camera": image(3)}, text)
     assert not list(tmp_path.glob("one.kino/versions/*"))
 
@@ -171,7 +173,7 @@ def returns(value):
         ("encode", returns("text"), "returned str from `encode`, not bytes"),
         ("encode", returns(None), "returned NoneType from `encode`"),
         ("encode", lambda _: 1 / 0, "failed to encode: ZeroDivisionError: division by zero"),
-        ("decode", lambda _: [][0], "failed to decode: IndexError: list index out of range"),
+        ("decode", lambda data: data[9**9], "failed to decode: IndexError: index out of range"),
         ("decode", returns(b"123"), "returned bytes from `decode`, not a numpy array"),
         ("decode", returns(np.zeros((1, 4, 6), np.uint8)), "shape (1, 4, 6)"),
         ("decode", returns(np.zeros((2, 4, 5), np.uint8)), "not uint8 of (1, 4, 5)"),
@@ -292,7 +294,9 @@ def test_an_installed_package_brings_its_codec(tmp_path):
     info = site / "some_codec-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: some-codec\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[kinograph.codecs]\ntest-deflate = test_foreign:Deflate\n")
+    (info / "entry_points.txt").write_text(
+        "[kinograph.codecs]\ntest-deflate = test_foreign:Deflate\n"
+    )
     path = os.pathsep.join([str(site), str(pathlib.Path(__file__).parent)])
     code = "import sys, kinograph; print(kinograph.open(sys.argv[1])[0]['x'][:].sum())"
     read = run("-c", code, tmp_path / "one.kino", PYTHONPATH=path)
@@ -340,16 +344,14 @@ def test_a_learned_codec_in_torch(tmp_path):
 
 def pillow(kind="webp"):
     optional("PIL")
-    from PIL import features
-
+    features = optional("PIL.features")
     if kind not in features.get_supported_modules():
         pytest.skip(f"this Pillow has no {kind}")
 
 
 def test_webp_pixels_are_those_that_pillow_decodes(tmp_path):
     pillow()
-    from PIL import Image
-
+    open_image = optional("PIL.Image").open
     frames = image(4, height=33, width=47)
     for name, lossless in [("webp-80", ""), ("webp-37", ""), ("webp-lossless", ",lossless")]:
         path = tmp_path / f"{name}.kino"
@@ -361,7 +363,7 @@ def test_webp_pixels_are_those_that_pillow_decodes(tmp_path):
         start, files = shard.find(b"RIFF"), []
         while start >= 0:
             size = int.from_bytes(shard[start + 4 : start + 8], "little") + 8
-            files.append(np.asarray(Image.open(io.BytesIO(shard[start : start + size]))))
+            files.append(np.asarray(open_image(io.BytesIO(shard[start : start + size]))))
             start = shard.find(b"RIFF", start + size)
         assert np.array_equal(np.stack(files), stored)
         assert "Pillow" in ds.streams["camera"].encoders[0]
@@ -381,9 +383,7 @@ def test_bench_codecs_and_plan_compare_pillow_out_of_the_box(tmp_path):
     assert "external:name=webp-80" in shown.stdout
     assert "whoever reads it needs it too" in shown.stdout
     streams = json.loads(run(*bench, "--no-cache", "--json").stdout)["streams"]
-    rows = {
-        stream["stream"]: {row["codec"]: row for row in stream["codecs"]} for stream in streams
-    }
+    rows = {stream["stream"]: {row["codec"]: row for row in stream["codecs"]} for stream in streams}
     assert rows["camera"]["external:name=webp-lossless,lossless"]["max_abs_error"] == 0
     assert 0 < rows["camera"]["external:name=webp-80"]["psnr_db"] < 60
     assert rows["camera"]["external:name=webp-80"]["foreign"]

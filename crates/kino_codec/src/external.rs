@@ -323,7 +323,10 @@ mod tests {
         let made = codec("external:name=plus,lossless").unwrap();
         assert_eq!(made.bound(), Bound::Lossless);
         assert_eq!(made.encoder().unwrap(), "plus, plus 1.0");
-        assert_eq!((made.foreign(), made.page_frames(&frame).get()), (Some("plus"), 4));
+        assert_eq!(
+            (made.foreign(), made.page_frames(&frame).get()),
+            (Some("plus"), 4)
+        );
         let encoded = encode("external:name=plus,lossless", &frame, &values, 4);
         assert_eq!(encoded.pages.len(), 2);
         assert_eq!(encoded.pages[1].bytes[0], values[24].wrapping_add(1));

@@ -26,7 +26,8 @@ use std::sync::Arc;
 
 use common::random_bytes;
 use kino_codec::{
-    Dtype, Encoded, ForeignCodec, FrameType, Frames, Page, Scratch, ValueType, add_foreign_codec, codec,
+    Dtype, Encoded, ForeignCodec, FrameType, Frames, Page, Scratch, ValueType, add_foreign_codec,
+    codec,
 };
 use kino_dataset::{
     Arrival, Dataset, DatasetWriter, Episode, EpisodeInfo, Hash, Kind, Label, Level, Plan,

@@ -111,7 +111,9 @@ impl ForeignCodec for PyForeign {
         with_python(|py| {
             let shape = PyTuple::new(py, frame.shape())?;
             let arguments = (frame.dtype().name(), shape);
-            self.adapter.call_method1(py, "suits", arguments)?.extract(py)
+            self.adapter
+                .call_method1(py, "suits", arguments)?
+                .extract(py)
         })
     }
 

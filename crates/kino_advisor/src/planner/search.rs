@@ -92,9 +92,8 @@ fn cheapest(stream: &StreamOptions, price: f64, allowed_only: bool) -> usize {
     };
     let options = stream.options.iter().enumerate();
     // A foreign codec that the caller does not name is compared with the others, but in no plan.
-    let usable = options.filter(|(_, option)| {
-        option.is_allowed || !(allowed_only || option.foreign.is_some())
-    });
+    let usable = options
+        .filter(|(_, option)| option.is_allowed || !(allowed_only || option.foreign.is_some()));
     let best = usable.min_by(|a, b| cost(a.1).total_cmp(&cost(b.1)));
     best.map_or(0, |(idx, _)| idx)
 }

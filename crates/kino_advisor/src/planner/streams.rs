@@ -21,7 +21,7 @@ const EFFORT: f64 = 0.02;
 const SMALL_PART: u64 = 50;
 
 /// Foreign codecs are measured on this much of a sample: most are slow, and their frames are independent.
-const FOREIGN_BYTES: usize = 2 << 20;
+const FOREIGN_BYTES: usize = 1 << 20;
 
 /// A stream, and the codecs that could store it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
