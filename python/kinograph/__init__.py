@@ -44,6 +44,7 @@ from kinograph._errors import (
     UnsupportedError,
 )
 from kinograph._export import export
+from kinograph._foreign import ForeignCodec, register_codec
 from kinograph._gc import gc
 from kinograph._lengths import LengthOrder
 from kinograph._link import link
@@ -68,6 +69,7 @@ __all__ = [
     "CorruptDataError",
     "Dataset",
     "Episode",
+    "ForeignCodec",
     "Images",
     "InvalidArgumentError",
     "KinographError",
@@ -94,6 +96,7 @@ __all__ = [
     "pack",
     "plan",
     "profile",
+    "register_codec",
     "repack",
     "verify",
 ]

@@ -24,6 +24,7 @@ __all__ = [
     "doctor_foreign",
     "doctor_html",
     "doctor_text",
+    "end_codecs",
     "escape",
     "export",
     "gc",
@@ -40,6 +41,7 @@ __all__ = [
     "plan_toml",
     "plan_verify",
     "plan_what_if",
+    "register_codec",
     "repack",
     "report_html",
     "robomimic_request",
@@ -262,6 +264,8 @@ def plan_verify(
     how: VerifyArgs,
 ) -> str: ...
 def plan_what_if(found: str, how: PlanArgs) -> str: ...
+def end_codecs() -> None: ...
+def register_codec(adapter: object) -> str: ...
 def lerobot_request(dataset: Dataset, options: str) -> str: ...
 def robomimic_request(dataset: Dataset, options: str) -> str: ...
 def add_ffmpeg_folder(folder: str | PathLike[str]) -> None: ...
@@ -303,6 +307,7 @@ class PlanArgs(TypedDict):
     host_memory: int | None
     storage: str | None
     bounds: str
+    foreign: list[str]
     max_bytes: int | None
     max_pack_s: float | None
     hours: float | None

@@ -31,7 +31,7 @@ class CorruptDataError(KinographError):
 
 
 class UnsupportedError(KinographError):
-    """The dataset needs a newer ``kinograph``."""
+    """The dataset needs a newer ``kinograph``, or a library or foreign codec that is missing or fails here."""
 
     __module__ = "kinograph"
 

@@ -17,7 +17,7 @@ import pathlib
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kinograph import _core
@@ -175,6 +175,7 @@ def plan(  # noqa: PLR0913 (each is a keyword of its own)
     memory: int | str | None = None,
     bounds: Mapping[str, str] | None = None,
     quality: int | None = None,
+    foreign: Sequence[str] = (),
     storage: str | None = None,
     ranks: int = 1,
     cores: int | None = None,
@@ -214,6 +215,8 @@ def plan(  # noqa: PLR0913 (each is a keyword of its own)
     :param memory: As for a loader
     :param bounds: What streams may lose, by pattern: ``{"obs/*_image": "psnr(40)"}``
     :param quality: Also consider JPEG of this quality, 1 to 100, for images without a bound
+    :param foreign: Foreign codecs that may be chosen, such as ``["webp-80"]``: whoever reads the dataset needs them
+        too. Others are only compared
     :param storage: The storage to read from, if it is not this one: ``"200MB/s,8ms"``
     :param ranks: Training processes on the host, one per GPU
     :param cores: Cores of the training host; by default those of this machine
@@ -247,6 +250,7 @@ def plan(  # noqa: PLR0913 (each is a keyword of its own)
         how = _arguments(
             step_s=found_s,
             bounds=_bounds(bounds, quality),
+            foreign=foreign,
             storage=storage,
             ranks=ranks,
             cores=cores,
@@ -382,6 +386,7 @@ def _arguments(  # noqa: PLR0913 (each is a keyword of its own)
     hours: float | None,
     gpu_price: float | None,
     bounds: str = "",
+    foreign: Sequence[str] = (),
     seconds: float = 1.0,
     whole: _core._Whole | None = None,
 ) -> _core.PlanArgs:
@@ -398,6 +403,7 @@ def _arguments(  # noqa: PLR0913 (each is a keyword of its own)
         "host_memory": size("host_memory", host_memory),
         "storage": storage,
         "bounds": bounds,
+        "foreign": [foreign] if isinstance(foreign, str) else list(foreign),
         "max_bytes": size("max_size", max_size),
         "max_pack_s": number("max_pack_s", max_pack_s),
         "hours": number("hours", hours),

@@ -77,6 +77,11 @@ pub trait Codec: Debug + Send + Sync {
         None
     }
 
+    /// The name of the codec outside this library that its pages need; see [`ForeignCodec`](crate::ForeignCodec).
+    fn foreign(&self) -> Option<&str> {
+        None
+    }
+
     /// Whether frames arrive in pages already: the first frame of a page is all its bytes, and the others are empty.
     fn has_own_pages(&self) -> bool {
         false

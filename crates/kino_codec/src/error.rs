@@ -61,6 +61,14 @@ pub enum CodecError {
         /// What is missing, and how to get it.
         what: String,
     },
+    /// A codec that is not part of this library is missing or failed.
+    #[error("foreign codec `{name}` {what}")]
+    Foreign {
+        /// Its name.
+        name: String,
+        /// What happened, and what to do.
+        what: String,
+    },
     /// A frame type that the format does not allow.
     #[error("invalid frame type: {what}")]
     FrameType {

@@ -13,7 +13,7 @@
 //! It encodes frames to pages, and its [`Decoder`] decodes any sub-range of one page straight into
 //! the caller's buffer without allocating per frame. What each is for is in its [`Description`].
 //!
-//! Everything here is a pure function: no files, no threads, no clocks. Bytes passed to a decoder
+//! Everything here is a pure function: no files, no threads, no clocks; but a [`ForeignCodec`] may do as it likes. Bytes passed to a decoder
 //! are untrusted: a wrong byte is an error, never a panic, and no size read from the bytes is
 //! allocated before it has been compared with what the caller expects.
 
@@ -26,6 +26,8 @@ mod codec;
 mod depth;
 mod describe;
 mod error;
+mod external;
+mod foreign;
 mod frame;
 mod frames;
 mod h264;
@@ -59,6 +61,8 @@ pub use bound::{AbsBound, Bound};
 pub use codec::{Codec, Decoder, Encoded, EncodedPage, Page, RunEncoder, Scope};
 pub use describe::{Description, Files, Guarantee, Parameter, Speed};
 pub use error::{CodecError, Result};
+pub use external::foreign_codec_text;
+pub use foreign::{ForeignCodec, ForeignCodecs, add_foreign_codec, set_foreign_codecs};
 pub use frame::{Dtype, FrameType, MAX_FRAME_BYTES, ValueType};
 pub use frames::{FrameData, Frames};
 pub use h264::{H264Decoder, H264Image};

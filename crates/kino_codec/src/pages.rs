@@ -47,8 +47,23 @@ pub(crate) trait PageCodec: Debug + Send + Sync + Sized + 'static {
         self.page_frames(frame).get()
     }
 
+    /// The name of the codec outside this library that it uses; see [`Codec::foreign`].
+    fn foreign(&self) -> Option<&str> {
+        None
+    }
+
+    /// Rejects frame types that it cannot store.
+    fn check(&self, frame: &FrameType) -> Result<()> {
+        self.decoder(frame).map(drop)
+    }
+
     /// Fails if this process cannot encode; see [`Codec::check_encoder`].
     fn check_encoder(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Fails if this process cannot decode; see [`Codec::check_decoder`].
+    fn check_decoder(&self) -> Result<()> {
         Ok(())
     }
 
@@ -100,11 +115,19 @@ impl<C: PageCodec> Codec for Pages<C> {
     }
 
     fn check(&self, frame: &FrameType) -> Result<()> {
-        self.codec.decoder(frame).map(drop)
+        self.codec.check(frame)
+    }
+
+    fn foreign(&self) -> Option<&str> {
+        self.codec.foreign()
     }
 
     fn check_encoder(&self) -> Result<()> {
         self.codec.check_encoder()
+    }
+
+    fn check_decoder(&self, _frame: &FrameType) -> Result<()> {
+        self.codec.check_decoder()
     }
 
     fn encoder(&self) -> Option<String> {

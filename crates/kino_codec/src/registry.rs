@@ -6,7 +6,7 @@ use crate::codec::{Codec, MAX_PAGE_BYTES};
 use crate::describe::Description;
 use crate::error::{CodecError, Result};
 use crate::spec::CodecSpec;
-use crate::{av1, camera, depth, jpeg, pco, predict, raw, text, vector, video, zstd};
+use crate::{av1, camera, depth, external, jpeg, pco, predict, raw, text, vector, video, zstd};
 
 /// Every codec of this library. Once a release has written a name, it keeps its meaning forever (spec/compatibility.md).
 ///
@@ -23,6 +23,7 @@ const CODECS: &[&Description] = &[
     &text::DESCRIPTION,
     &zstd::DESCRIPTION,
     &raw::DESCRIPTION,
+    &external::DESCRIPTION,
 ];
 
 /// Names that only development versions stored, and what to use instead. They are never used again.
@@ -112,8 +113,10 @@ mod tests {
             "av1:psnr=42.5,group=8,speed=10,sub=444",
             "video:coding=h264",
             "text:level=1",
+            "external:name=webp-80",
+            "external:name=webp-lossless,lossless",
         ];
-        let defaults = codecs().map(|codec| codec.name);
+        let defaults = codecs().map(plain);
         for text in defaults.chain(texts) {
             let canonical = codec(text).unwrap().spec().to_string();
             assert_eq!(codec(&canonical).unwrap().spec().to_string(), canonical);
@@ -150,7 +153,7 @@ mod tests {
     #[test]
     fn every_codec_is_what_it_says() {
         for description in codecs() {
-            let made = codec(description.name).unwrap();
+            let made = codec(plain(description)).unwrap();
             let guarantee = match made.bound() {
                 Bound::Lossless => Guarantee::Lossless,
                 _ => Guarantee::Measured,
@@ -203,6 +206,14 @@ mod tests {
             let made = codec(description.name).unwrap();
             assert!(!description.is_default, "{}", description.name);
             assert_eq!((made.bound(), made.scope()), (Bound::Lossless, Scope::Page));
+        }
+    }
+
+    /// The string of a codec without parameters, or with those that it needs.
+    fn plain(codec: &'static Description) -> &'static str {
+        match codec.name {
+            "external" => "external:name=x",
+            name => name,
         }
     }
 

@@ -21,8 +21,12 @@
 use std::fmt::Write as _;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use kino_codec::{Bound, Encoded, EncodedPage, FrameType, Frames, Scratch, codec};
+use kino_codec::{
+    Bound, Encoded, EncodedPage, ForeignCodec, FrameType, Frames, Page, Scratch, ValueType,
+    add_foreign_codec, codec,
+};
 
 /// One golden file.
 struct Golden {
@@ -145,8 +149,40 @@ impl Golden {
     }
 }
 
+/// The foreign codec of the golden files: every byte inverted.
+#[derive(Debug)]
+struct Inverted;
+
+fn inverted(bytes: &[u8]) -> Vec<u8> {
+    bytes.iter().map(|byte| !byte).collect()
+}
+
+impl ForeignCodec for Inverted {
+    fn name(&self) -> &'static str {
+        "golden"
+    }
+
+    fn suits(&self, _: &ValueType) -> Result<bool, String> {
+        Ok(true)
+    }
+
+    fn encode(&self, _: &ValueType, values: &[u8]) -> Result<Vec<u8>, String> {
+        Ok(inverted(values))
+    }
+
+    fn decode(&self, _: &ValueType, page: Page<'_>, dest: &mut [u8]) -> Result<(), String> {
+        let values = inverted(page.bytes);
+        if values.len() != dest.len() {
+            return Err("has a page of another size".to_owned());
+        }
+        dest.copy_from_slice(&values);
+        Ok(())
+    }
+}
+
 #[test]
 fn reads_every_golden_file() {
+    add_foreign_codec(Arc::new(Inverted)).unwrap();
     let mut names = Vec::new();
     for entry in std::fs::read_dir(folder()).unwrap() {
         let path = entry.unwrap().path();
@@ -166,6 +202,7 @@ fn reads_every_golden_file() {
 #[test]
 #[ignore = "writes golden files for new codecs; existing files are never changed"]
 fn write_missing_golden_files() {
+    add_foreign_codec(Arc::new(Inverted)).unwrap();
     for (name, codec, frame) in [
         ("raw", "raw", "uint16 2,3"),
         ("zstd", "zstd", "uint16 4,5"),
@@ -206,6 +243,12 @@ fn write_missing_golden_files() {
         ("av1-grey", "av1:q=80,group=3,speed=10", "uint8 17,16"),
         ("av1-exact", "av1:psnr=80,group=3,speed=10", "uint8 5,4,3"),
         ("jpeg-grey", "jpeg:q=90,sub=444", "uint8 9,10"),
+        ("external", "external:name=golden", "uint16 2,3"),
+        (
+            "external-lossless",
+            "external:name=golden,lossless",
+            "float32 2",
+        ),
     ] {
         let (dtype, shape) = frame.split_once(' ').unwrap();
         let text = format!("codec {codec}\ndtype {dtype}\nshape {shape}\nshared \n");

@@ -141,7 +141,11 @@ fn outside(ty: &ValueType, original: &[u8], decoded: &[u8], bound: &AbsBound) ->
 
 /// A bug in a codec, caught before it could reach the dataset.
 pub(crate) fn broken(codec: &dyn Codec, what: String) -> CodecError {
-    let what = format!("{what}; nothing was written. This is a bug in kinograph, please report it");
+    let whose = match codec.foreign() {
+        None => "This is a bug in kinograph, please report it".to_owned(),
+        Some(name) => format!("This is a bug in the foreign codec `{name}`"),
+    };
+    let what = format!("{what}; nothing was written. {whose}");
     CodecError::Parameter {
         spec: codec.spec().to_string(),
         what,

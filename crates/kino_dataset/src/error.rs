@@ -147,7 +147,8 @@ fn codec_kind(error: &CodecError) -> ErrorKind {
         CodecError::Corrupt { .. } => ErrorKind::Corrupt,
         CodecError::Unknown { .. }
         | CodecError::Retired { .. }
-        | CodecError::Unavailable { .. } => ErrorKind::Unsupported,
+        | CodecError::Unavailable { .. }
+        | CodecError::Foreign { .. } => ErrorKind::Unsupported,
         _ => ErrorKind::Invalid,
     }
 }

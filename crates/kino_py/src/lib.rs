@@ -13,6 +13,7 @@
 //! kinograph.doctor  ─▶ _core.doctor    doctor.rs
 //! kinograph.plan    ─▶ _core.plan      plan.rs
 //! kinograph.gc      ─▶ _core.gc        gc.rs
+//! a codec in Python ─▶ register_codec   foreign.rs
 //! an error          ─▶ an exception    errors.rs
 //! ```
 //!
@@ -26,6 +27,7 @@ mod dataset;
 mod doctor;
 mod errors;
 mod export;
+mod foreign;
 mod gc;
 mod idle;
 mod lengths;
@@ -54,6 +56,8 @@ mod _core {
     #[pymodule_export]
     use crate::export::export;
     #[pymodule_export]
+    use crate::foreign::{end_codecs, register_codec};
+    #[pymodule_export]
     use crate::gc::gc;
     #[pymodule_export]
     use crate::idle::idle;
@@ -77,6 +81,12 @@ mod _core {
     use crate::stream::Stream;
     #[pymodule_export]
     use crate::writer::Writer;
+
+    #[pymodule_init]
+    fn init(_module: &pyo3::Bound<'_, pyo3::types::PyModule>) -> pyo3::PyResult<()> {
+        crate::foreign::set_source();
+        Ok(())
+    }
 
     /// The version of the wheel.
     #[pymodule_export]

@@ -116,7 +116,11 @@ impl Drop for Loader {
         if self.check_process().is_err() {
             // Its threads belong to the other process: there is nothing to wait for, and locks may be held forever.
             std::mem::forget(self.inner.get_mut().take());
+            return;
         }
+        // Its threads may be waiting for the GIL, to decode with a foreign codec.
+        let loader = self.inner.get_mut().take();
+        Python::attach(|py| py.detach(|| drop(loader)));
     }
 }
 

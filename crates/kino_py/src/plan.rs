@@ -32,6 +32,8 @@ pub(crate) struct PlanArgs {
     storage: Option<String>,
     /// What streams may lose, as a plan in TOML.
     bounds: String,
+    /// Foreign codecs that may be chosen.
+    foreign: Vec<String>,
     max_bytes: Option<u64>,
     max_pack_s: Option<f64>,
     hours: Option<f64>,
@@ -74,6 +76,7 @@ impl PlanArgs {
             memory_bytes: self.host_memory.unwrap_or(defaults.memory_bytes),
             storage: self.storage()?,
             bounds: Plan::from_toml(&self.bounds).map_err(to_py)?,
+            foreign: self.foreign.clone(),
             limits: self.limits(),
             seconds: self.seconds,
             gpu_price: self.gpu_price,

@@ -59,6 +59,8 @@ pub struct PlannerOptions {
     pub storage: Option<SlowStorage>,
     /// What may be lost: the bounds of its rules and its quality. Its codecs have no effect.
     pub bounds: Plan,
+    /// Foreign codecs that may be chosen, by name: whoever reads the dataset needs them too. Others are only compared.
+    pub foreign: Vec<String>,
     /// Limits that the chosen plan must keep.
     pub limits: Limits,
     /// How long each run of the loader is measured, in seconds.
@@ -80,6 +82,7 @@ impl Default for PlannerOptions {
             memory_bytes: memory_bytes(),
             storage: None,
             bounds: Plan::lossless(),
+            foreign: Vec::new(),
             limits: Limits::default(),
             seconds: 1.0,
             sample_bytes: 16 << 20,
@@ -285,6 +288,9 @@ fn check(options: &PlannerOptions) -> Result<()> {
         return Err(invalid(
             "the measuring time (`seconds`) must be above 0 and at most 600",
         ));
+    }
+    for name in &options.foreign {
+        kino_codec::foreign_codec_text(name).map_err(|error| invalid(error.to_string()))?;
     }
     let gpus = u32::try_from(options.ranks).unwrap_or(u32::MAX);
     let price = options.gpu_price.map(|price| GpuPrice::new(price, gpus));

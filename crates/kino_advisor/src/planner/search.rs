@@ -91,7 +91,9 @@ fn cheapest(stream: &StreamOptions, price: f64, allowed_only: bool) -> usize {
         (decode + price * option.bytes) * favour
     };
     let options = stream.options.iter().enumerate();
-    let usable = options.filter(|(_, option)| option.is_allowed || !allowed_only);
+    // A foreign codec that the caller does not name is compared with the others, but in no plan.
+    let usable = options
+        .filter(|(_, option)| option.is_allowed || !(allowed_only || option.foreign.is_some()));
     let best = usable.min_by(|a, b| cost(a.1).total_cmp(&cost(b.1)));
     best.map_or(0, |(idx, _)| idx)
 }

@@ -20,6 +20,9 @@ const EFFORT: f64 = 0.02;
 /// … and for a twentieth of that if the stream has less than one part in this many of the decoded bytes: it hardly matters.
 const SMALL_PART: u64 = 50;
 
+/// Foreign codecs are measured on this much of a sample: most are slow, and their frames are independent.
+const FOREIGN_BYTES: usize = 1 << 20;
+
 /// A stream, and the codecs that could store it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StreamOptions {
@@ -64,6 +67,9 @@ pub struct CodecOption {
     pub is_allowed: bool,
     /// Whether the stream is stored with it already, so that its pages can be copied.
     pub is_stored: bool,
+    /// The codec outside Kinograph that whoever reads the dataset needs too.
+    #[serde(default)]
+    pub foreign: Option<String>,
 }
 
 impl StreamOptions {
@@ -164,13 +170,21 @@ fn measure_stream(
         options: vec![now],
         failed: Vec::new(),
     };
-    for (text, is_allowed) in options.bounds.codecs_for(name, summary.kind, &sample.frame) {
+    let start = sample.start(FOREIGN_BYTES);
+    let bounds = &options.bounds;
+    let codecs = bounds.codecs_for(name, summary.kind, &sample.frame, &options.foreign);
+    for (text, is_allowed) in codecs {
         if text == stored.codec {
             continue;
         }
         let measured = kino_codec::codec(&text)
             .map_err(|error| error.to_string())
             .and_then(|codec| {
+                let sample = if codec.foreign().is_some() {
+                    &start
+                } else {
+                    &sample
+                };
                 let measured = sample.with_frames(|frames| measure(&*codec, frames, effort));
                 measured.map_err(|error| error.to_string())
             });
@@ -199,7 +213,10 @@ fn measure_again(codec: &str, sample: &CostSample, effort: Effort) -> Option<Cod
 fn to_option(measured: &Measured, is_allowed: bool) -> CodecOption {
     let frames = measured.frames.max(1) as f64;
     let each = |time: Duration| time.as_secs_f64() * 1e9 / frames;
-    let bound = kino_codec::codec(&measured.codec).map(|codec| codec.bound());
+    let codec = kino_codec::codec(&measured.codec);
+    let foreign = codec.as_ref().ok().and_then(|codec| codec.foreign());
+    let foreign = foreign.map(str::to_owned);
+    let bound = codec.map(|codec| codec.bound());
     CodecOption {
         codec: measured.codec.clone(),
         bytes: measured.bytes as f64 / frames,
@@ -211,5 +228,6 @@ fn to_option(measured: &Measured, is_allowed: bool) -> CodecOption {
         is_lossless: bound.is_ok_and(|bound| bound == Bound::Lossless),
         is_allowed,
         is_stored: false,
+        foreign,
     }
 }

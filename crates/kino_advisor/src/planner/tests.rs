@@ -18,6 +18,7 @@ fn codec(text: &str, bytes: f64, decode_us: f64) -> CodecOption {
         is_lossless: true,
         is_allowed: true,
         is_stored: false,
+        foreign: None,
     }
 }
 

@@ -2,9 +2,12 @@
 
 use std::fmt;
 
-use super::{CandidatePlan, Planned};
+use super::{CandidatePlan, CodecOption, Planned, StreamOptions};
 use crate::html::to_quantity;
 use crate::idle_cost::ALARM_RATIO;
+
+/// The columns of the tables of streams.
+const STREAM_HEAD: [&str; 6] = ["stream", "codec", "smaller", "decode", "encode", "error"];
 
 impl fmt::Display for Planned {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -19,6 +22,14 @@ impl fmt::Display for Planned {
         write_table(f, &self.plan_rows())?;
         writeln!(f)?;
         write_table(f, &self.stream_rows())?;
+        let foreign = self.foreign_rows();
+        if foreign.len() > 1 {
+            writeln!(
+                f,
+                "\nForeign codecs, which readers need too; allow one with --foreign NAME:"
+            )?;
+            write_table(f, &foreign)?;
+        }
         let answers = self.answer_lines();
         if !answers.is_empty() {
             writeln!(f)?;
@@ -245,8 +256,7 @@ impl Planned {
 
     /// The chosen codec of every stream, with a head.
     pub(super) fn stream_rows(&self) -> Vec<Vec<String>> {
-        let head = ["stream", "codec", "smaller", "decode", "encode", "error"];
-        let mut rows = vec![head.map(str::to_owned).to_vec()];
+        let mut rows = vec![STREAM_HEAD.map(str::to_owned).to_vec()];
         let Some(choice) = self.choice() else {
             return rows;
         };
@@ -254,25 +264,42 @@ impl Planned {
             let Some(option) = stream.options.get(idx) else {
                 continue;
             };
-            let error = match (option.is_lossless, option.psnr_db) {
-                (true, _) => "none".to_owned(),
-                (false, Some(psnr)) => format!("{psnr:.1} dB"),
-                (false, None) => format!("{:.2e}", option.max_abs_error),
-            };
-            rows.push(vec![
-                stream.name.clone(),
-                option.codec.clone(),
-                format!("{:.1}×", stream.frame_bytes / option.bytes.max(1e-9)),
-                to_quantity(option.decode_ns / 1e9, "s"),
-                if option.is_stored && self.measured.whole.is_packed {
-                    "as it is".to_owned()
-                } else {
-                    to_quantity(option.encode_ns / 1e9, "s")
-                },
-                error,
-            ]);
+            rows.push(self.codec_row(stream, option));
         }
         rows
+    }
+
+    /// The foreign codecs that were compared but are not allowed.
+    pub(super) fn foreign_rows(&self) -> Vec<Vec<String>> {
+        let mut rows = vec![STREAM_HEAD.map(str::to_owned).to_vec()];
+        for stream in &self.measured.streams {
+            let refused = |option: &&CodecOption| option.foreign.is_some() && !option.is_allowed;
+            let options = stream.options.iter().filter(refused);
+            rows.extend(options.map(|option| self.codec_row(stream, option)));
+        }
+        rows
+    }
+
+    /// What a codec costs on a stream.
+    fn codec_row(&self, stream: &StreamOptions, option: &CodecOption) -> Vec<String> {
+        let error = match (option.is_lossless, option.psnr_db) {
+            (true, _) => "none".to_owned(),
+            (false, Some(psnr)) => format!("{psnr:.1} dB"),
+            (false, None) => format!("{:.2e}", option.max_abs_error),
+        };
+        let encode = if option.is_stored && self.measured.whole.is_packed {
+            "as it is".to_owned()
+        } else {
+            to_quantity(option.encode_ns / 1e9, "s")
+        };
+        vec![
+            stream.name.clone(),
+            option.codec.clone(),
+            format!("{:.1}×", stream.frame_bytes / option.bytes.max(1e-9)),
+            to_quantity(option.decode_ns / 1e9, "s"),
+            encode,
+            error,
+        ]
     }
 
     /// What follows for memory, the host, time and money.

@@ -60,6 +60,9 @@ pub(crate) struct Args {
     /// Also consider JPEG of this quality, 1 to 100, for images without a bound
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=100))]
     quality: Option<u8>,
+    /// Also consider a foreign codec, such as webp-80: whoever reads the dataset needs it too. May be repeated
+    #[arg(long, value_name = "NAME")]
+    foreign: Vec<String>,
     /// The most that the dataset may take
     #[arg(long, value_name = "BYTES")]
     max_size: Option<ByteSize>,
@@ -262,6 +265,7 @@ fn options(args: &Args) -> Result<PlannerOptions> {
             .map_or(defaults.memory_bytes, |size| size.bytes()),
         storage: storage.transpose()?,
         bounds: bounds(&args.bound, args.quality)?,
+        foreign: args.foreign.clone(),
         limits: Limits {
             max_bytes: args.max_size.map(|size| size.bytes()),
             max_pack_s: args.max_pack_time.map(|time| time.as_secs_f64()),

@@ -160,6 +160,11 @@ impl Measured {
         kino_codec::codec(&self.codec).is_ok()
     }
 
+    /// Whether the codec is not part of Kinograph, so that readers need it too.
+    pub fn is_foreign(&self) -> bool {
+        kino_codec::codec(&self.codec).is_ok_and(|codec| codec.foreign().is_some())
+    }
+
     pub(super) fn to_cost(&self) -> Cost {
         let frames = self.frames.max(1) as f64;
         let per_frame = |time: Duration| time.as_secs_f64() * 1e9 / frames;

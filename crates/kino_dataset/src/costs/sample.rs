@@ -37,6 +37,17 @@ impl CostSample {
         work(&frames)
     }
 
+    /// The first frames, at most `max_bytes` of them and at least one.
+    #[must_use]
+    pub fn start(&self, max_bytes: usize) -> Self {
+        let mut start = self.clone();
+        let size = self.frame.as_values().map_or(0, |ty| ty.frame_bytes());
+        let frames = max_bytes.checked_div(size).unwrap_or(1).max(1);
+        start.values.truncate(frames.saturating_mul(size));
+        start.strings.truncate(frames);
+        start
+    }
+
     /// The number of frames.
     pub fn len(&self) -> usize {
         let size = self.frame.as_values().map_or(0, |ty| ty.frame_bytes());

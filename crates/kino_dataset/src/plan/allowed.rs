@@ -13,7 +13,16 @@ const LOSS: [&str; 3] = ["abs=", "psnr=", "q="];
 impl Plan {
     /// The codecs worth trying on a stream, and whether this plan allows each: lossless ones always, others if they
     /// keep the bound of the first rule that matches, or have the plan's quality.
-    pub fn codecs_for(&self, name: &str, kind: Kind, frame: &FrameType) -> Vec<(String, bool)> {
+    ///
+    /// A foreign codec is allowed only if `foreign` has its name, because whoever reads the dataset needs it too. One
+    /// that is named may lose what it likes, unless there is a bound.
+    pub fn codecs_for(
+        &self,
+        name: &str,
+        kind: Kind,
+        frame: &FrameType,
+        foreign: &[String],
+    ) -> Vec<(String, bool)> {
         let rule = self.rules.iter().find(|rule| rule.matches(name, kind));
         let bound = rule.and_then(|rule| rule.bound_of(frame));
         let suitable = || kino_codec::codecs().filter(|codec| codec.suits(kind));
@@ -30,7 +39,11 @@ impl Plan {
             }
         };
         for text in candidates(kind, frame) {
-            let is_allowed = allows(&text, bound.as_ref(), frame);
+            let is_allowed = foreign_name(&text).is_none() && allows(&text, bound.as_ref(), frame);
+            add(text, is_allowed);
+        }
+        for text in foreign.iter().map(|name| foreign_text(name)) {
+            let is_allowed = bound.is_none() || allows(&text, bound.as_ref(), frame);
             add(text, is_allowed);
         }
         if let Some(parameter) = bound.as_ref().and_then(Bound::parameter) {
@@ -48,6 +61,17 @@ impl Plan {
         }
         found
     }
+}
+
+/// The name of the foreign codec that a codec string uses.
+fn foreign_name(text: &str) -> Option<String> {
+    let codec = kino_codec::codec(text).ok()?;
+    codec.foreign().map(str::to_owned)
+}
+
+/// The codec string of a foreign codec: lossless if it says so.
+fn foreign_text(name: &str) -> String {
+    kino_codec::foreign_codec_text(name).unwrap_or_else(|_| name.to_owned())
 }
 
 /// Whether a codec loses no more than `bound` allows; without one, nothing.
@@ -80,7 +104,7 @@ mod tests {
 
     fn allowed(plan: &str, kind: Kind, frame: &FrameType) -> Vec<String> {
         let plan = Plan::from_toml(plan).unwrap();
-        let all = plan.codecs_for("wrist", kind, frame);
+        let all = plan.codecs_for("wrist", kind, frame, &[]);
         let allowed = all.into_iter().filter(|(_, is_allowed)| *is_allowed);
         allowed.map(|(text, _)| text).collect()
     }

@@ -333,9 +333,17 @@ fn to_text(results: &[(&CostSample, Rows)]) -> String {
         }
         text.push_str(&table.render());
     }
-    let mut rows = results.iter().flat_map(|(_, rows)| rows);
-    if rows.any(|(_, row)| row.as_ref().is_ok_and(|row| !row.is_stored())) {
+    let has = |test: fn(&Measured) -> bool| {
+        let mut rows = results.iter().flat_map(|(_, rows)| rows);
+        rows.any(|(_, row)| row.as_ref().is_ok_and(test))
+    };
+    if has(|row| !row.is_stored()) {
         text.push_str("\n* for comparison; cannot be stored\n");
+    }
+    if has(Measured::is_foreign) {
+        text.push_str(
+            "\nexternal: not part of Kinograph; it can be stored, but whoever reads it needs it too\n",
+        );
     }
     text
 }
@@ -362,7 +370,7 @@ fn to_json(args: &Args, results: &[(&CostSample, Rows)]) -> Result<Value> {
     let streams = results.iter().map(|(sample, rows)| {
         let codecs = rows.iter().map(|(codec, row)| match row {
             Ok(row) => json!({
-                "codec": row.codec, "stored": row.is_stored(), "frames": row.frames, "raw_bytes": row.raw_bytes, "bytes": row.bytes,
+                "codec": row.codec, "stored": row.is_stored(), "foreign": row.is_foreign(), "frames": row.frames, "raw_bytes": row.raw_bytes, "bytes": row.bytes,
                 "shared_bytes": row.shared_bytes, "page_frames": row.page_frames, "ratio": row.ratio(),
                 "encode_mb_s": (!row.encode.is_zero()).then(|| row.mb_s(row.encode)), "decode_mb_s": row.mb_s(row.decode),
                 "frame_us": row.random.as_secs_f64() * 1e6, "window_us": row.window.as_secs_f64() * 1e6,
