@@ -5,7 +5,7 @@
 //! cargo run --release -p kino_loader --example cache_epochs [> bench/results/cache.csv]
 //! ```
 //!
-//! 200 episodes of 40 to 60 frames of one camera are trained on for six epochs, with memory for a fraction f of the decoded
+//! 200 episodes of 40 to 54 frames of one camera are trained on for six epochs, with memory for a fraction f of the decoded
 //! frames; the last four epochs count. `age`, `fixed` and `exact` are simulated frame by frame and load on demand: the frame
 //! that was used longest ago goes; what came first stays; the frame that is needed last goes. The loader keeps whole
 //! episodes, decodes ahead, and holds the groups in work in the same memory.
@@ -72,7 +72,7 @@ fn groups(part: f64) -> Shuffle {
     }
 }
 
-/// A camera of 48 × 48 with 40 to 60 frames per episode.
+/// A camera of 48 × 48 with 40 to 54 frames per episode.
 fn write_cameras() -> (TempDir, Dataset) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.kino");

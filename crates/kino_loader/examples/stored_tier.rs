@@ -108,7 +108,7 @@ fn measure(dataset: &Dataset, shuffle: Shuffle, fraction: f64, is_on: bool) -> S
     )
 }
 
-/// A camera of 96 × 96 with 40 to 60 frames per episode.
+/// A camera of 96 × 96 with 40 to 54 frames per episode.
 fn write_cameras() -> (TempDir, Dataset) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.kino");
