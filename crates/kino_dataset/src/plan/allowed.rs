@@ -149,6 +149,67 @@ mod tests {
         assert_eq!(other, exact);
     }
 
+    /// Stores values as they are, and says whether it does.
+    #[derive(Debug)]
+    struct Foreign {
+        name: &'static str,
+        is_lossless: bool,
+    }
+
+    impl kino_codec::ForeignCodec for Foreign {
+        fn name(&self) -> &str {
+            self.name
+        }
+
+        fn is_lossless(&self) -> bool {
+            self.is_lossless
+        }
+
+        fn suits(&self, _: &kino_codec::ValueType) -> Result<bool, String> {
+            Ok(true)
+        }
+
+        fn encode(&self, _: &kino_codec::ValueType, values: &[u8]) -> Result<Vec<u8>, String> {
+            Ok(values.to_vec())
+        }
+
+        fn decode(
+            &self,
+            _: &kino_codec::ValueType,
+            page: kino_codec::Page<'_>,
+            dest: &mut [u8],
+        ) -> Result<(), String> {
+            dest.copy_from_slice(page.bytes);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_foreign_codec_is_compared_and_allowed_only_by_name() {
+        for (name, is_lossless) in [("test-lossy", false), ("test-exact", true)] {
+            let codec = Foreign { name, is_lossless };
+            kino_codec::add_foreign_codec(std::sync::Arc::new(codec)).unwrap();
+        }
+        let image = FrameType::values(Dtype::U8, &[8, 8, 3]).unwrap();
+        let (lossy, exact) = (
+            "external:name=test-lossy",
+            "external:name=test-exact,lossless",
+        );
+        let found = |plan: &str, foreign: &[&str]| {
+            let foreign: Vec<String> = foreign.iter().map(|&name| name.to_owned()).collect();
+            let plan = Plan::from_toml(plan).unwrap();
+            let all = plan.codecs_for("wrist", Kind::Image, &image, &foreign);
+            [lossy, exact].map(|text| all.iter().find(|(one, _)| one == text).unwrap().1)
+        };
+        let bound = "[[stream]]\nbound = \"psnr(38)\"";
+        let both = ["test-lossy", "test-exact"];
+        assert_eq!(found("", &[]), [false, false]);
+        assert_eq!(found("quality = 80", &[]), [false, false]);
+        assert_eq!(found("", &["test-lossy"]), [true, false]);
+        assert_eq!(found("", &both), [true, true]);
+        assert_eq!(found(bound, &both), [false, true]);
+    }
+
     #[test]
     fn a_bound_on_values_reaches_the_codecs_that_take_it() {
         let joints = FrameType::values(Dtype::F32, &[7]).unwrap();
