@@ -21,7 +21,6 @@ from kinograph._doctor import _to_loader
 
 STORAGE = {"this storage": None, "500 MB/s": "500MB/s", "100 MB/s, 8 ms": "100MB/s,8ms"}
 STEPS_S = (0.005, 0.02, 0.1)
-PLANS = 5
 
 
 def windows(dataset: kinograph.Dataset) -> dict[str, list[int]]:
@@ -35,7 +34,7 @@ def windows(dataset: kinograph.Dataset) -> dict[str, list[int]]:
     return asked
 
 
-def few(choice: kinograph.PlanChoice, answers: list[kinograph.PlanChoice]) -> list[int]:
+def few(choice: kinograph.PlanChoice, answers: list[kinograph.PlanChoice], most: int) -> list[int]:
     """Choose the plans that are best somewhere, and the best others: all are allowed."""
     keys = [plan.codecs for plan in choice.plans]
     wanted = []
@@ -45,7 +44,7 @@ def few(choice: kinograph.PlanChoice, answers: list[kinograph.PlanChoice]) -> li
             wanted.append(number)
     others = [n for n, plan in enumerate(choice.plans) if plan.is_allowed and n not in wanted]
     others.sort(key=lambda n: (not choice.plans[n].is_on_front, -choice.plans[n].compute_ratio))
-    return wanted + others[: max(0, PLANS - len(wanted))]
+    return wanted + others[: max(0, most - len(wanted))]
 
 
 def measure(source: pathlib.Path, args: argparse.Namespace, rows: list[dict[str, object]]) -> None:
@@ -71,7 +70,7 @@ def measure(source: pathlib.Path, args: argparse.Namespace, rows: list[dict[str,
             for step_s in STEPS_S
         }
         keys = [plan.codecs for plan in choice.plans]
-        for number in few(choice, list(cells.values())):
+        for number in few(choice, list(cells.values()), args.plans):
             toml = choice.to_toml(plan=number)
             target = pathlib.Path(folder) / f"{number}.kino"
             _core.pack_sample(source, target, 256_000_000, toml)
@@ -105,6 +104,7 @@ def main() -> None:
     parser.add_argument("source", type=pathlib.Path, nargs="+")
     parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument("--memory", default="24MB")
+    parser.add_argument("--plans", type=int, default=5, help="how many plans to pack and load")
     parser.add_argument("--anchor", default=None)
     parser.add_argument("--images", default="**", help="streams that may lose: psnr(38)")
     parser.add_argument("--lossless", action="store_true")
