@@ -10,7 +10,7 @@ use super::Limits;
 use super::predict::{Prediction, Predictor};
 use super::streams::{CodecOption, StreamOptions};
 
-/// Compute ratios closer than this are equal: the plan with fewer bytes is better.
+/// Compute ratios that differ by less than this part are equal: the plan with fewer bytes is better.
 const TIE: f64 = 0.005;
 
 /// Another codec than the one a stream has must be this much better: less is within the error of a sample.
@@ -136,7 +136,7 @@ pub(super) fn choose(plans: &[CandidatePlan], limits: &Limits) -> (usize, bool) 
     let inside = || allowed().filter(|(_, plan)| keeps(plan, limits));
     let best = inside().map(|(_, plan)| plan.prediction.compute_ratio);
     let best = best.fold(f64::NEG_INFINITY, f64::max);
-    let good = inside().filter(|(_, plan)| plan.prediction.compute_ratio >= best - TIE);
+    let good = inside().filter(|(_, plan)| plan.prediction.compute_ratio >= best * (1.0 - TIE));
     let by_bytes = |a: &(usize, &CandidatePlan), b: &(usize, &CandidatePlan)| {
         a.1.prediction.bytes.total_cmp(&b.1.prediction.bytes)
     };
