@@ -18,9 +18,6 @@ use crate::order::Order;
 use crate::samples::Samples;
 use crate::video::videos;
 
-/// How long a plan is verified, in seconds.
-const VERIFY_S: f64 = 4.0;
-
 /// What `kinograph.plan` was given.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
@@ -155,7 +152,7 @@ pub(crate) fn plan_verify(
     let mut found: Planned = parse("the plan", &how.found)?;
     let subject = to_subject(&order, windows, options)?;
     let mut host = Signals { raised: None };
-    let verified = py.detach(|| found.verify(how.plan, &subject, VERIFY_S, &mut host));
+    let verified = py.detach(|| found.verify(how.plan, &subject, &mut host));
     match (host.raised, verified) {
         (Some(raised), _) => Err(raised),
         (None, verified) => {

@@ -292,19 +292,11 @@ fn setting(subject: &Subject, options: &DoctorOptions, load: f64) -> Setting {
         .windows
         .first()
         .and_then(|variants| variants.first());
-    let windows = first.map(|windows| windows.request().windows.iter());
     Setting {
         dataset: first.map_or(String::new(), |windows| {
             windows.dataset().path().display().to_string()
         }),
-        windows: windows
-            .into_iter()
-            .flatten()
-            .map(|window| match window.len() {
-                Some(len) => format!("{} × {len}", window.key),
-                None => format!("{} × all", window.key),
-            })
-            .collect(),
+        windows: subject.window_names(),
         batch: subject.order.settings().batch_size,
         cores: options.cores,
         machine_bytes: memory_bytes(),

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use kino_dataset::{Samples, Storage};
+use kino_dataset::{Samples, Storage, Window};
 use kino_loader::{Batch, Loader, LoaderOptions, Next, Order, Report, Run, Shuffle, Stage, Trial};
 
 use super::evidence::FreeRun;
@@ -136,6 +136,17 @@ impl Subject {
     pub(crate) fn reads_anew(&self) -> bool {
         self.order.settings().shuffle == Shuffle::Global
             && self.decoded_bytes() > self.options.memory_bytes()
+    }
+
+    /// Streams and frames of a sample, for people: `wrist × 2`.
+    pub(crate) fn window_names(&self) -> Vec<String> {
+        let first = self.windows.first().and_then(|variants| variants.first());
+        let windows = first.into_iter().flat_map(|one| &one.request().windows);
+        let name = |window: &Window| match window.len() {
+            Some(len) => format!("{} × {len}", window.key),
+            None => format!("{} × all", window.key),
+        };
+        windows.map(name).collect()
     }
 
     /// Samples of one epoch.

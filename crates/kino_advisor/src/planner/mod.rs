@@ -206,7 +206,7 @@ pub fn choose_plan(
     let loader = loader::measure_loader(subject, whole, &streams, options, host)?;
     let measured = Measurements {
         whole: whole.clone(),
-        windows: shown_windows(windows),
+        windows: subject.window_names(),
         storage,
         loader,
         streams,
@@ -262,15 +262,6 @@ impl Planned {
         }
         Self::of(measured, question)
     }
-}
-
-fn shown_windows(windows: &kino_dataset::Samples) -> Vec<String> {
-    let all = windows.request().windows.iter();
-    all.map(|window| match window.len() {
-        Some(len) => format!("{} × {len}", window.key),
-        None => format!("{} × all", window.key),
-    })
-    .collect()
 }
 
 fn check(options: &PlannerOptions) -> Result<()> {

@@ -10,6 +10,9 @@ use super::{Planned, StorageCost};
 use crate::doctor::{Emulated, Host, Length, Subject, fed};
 use crate::error::{Result, invalid};
 
+/// How long the loop is measured.
+const COUNTED: Duration = Duration::from_secs(4);
+
 /// What was predicted for a plan, and what was measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Verified {
@@ -40,19 +43,11 @@ impl Planned {
     /// Runs a training loop with emulated steps on a sample that was packed with candidate plan `plan`.
     ///
     /// `subject` is the loader on that sample. Steps keep a core busy, as a training loop does.
-    pub fn verify(
-        &self,
-        plan: usize,
-        subject: &Subject,
-        seconds: f64,
-        host: &mut dyn Host,
-    ) -> Result<Verified> {
+    pub fn verify(&self, plan: usize, subject: &Subject, host: &mut dyn Host) -> Result<Verified> {
         let candidate = self
             .plans
             .get(plan)
             .ok_or_else(|| invalid(format!("there is no plan {plan}")))?;
-        let counted = Duration::try_from_secs_f64(seconds)
-            .map_err(|_| invalid("the measuring time (`seconds`) must be positive"))?;
         let scale = scale(subject, &self.measured.whole);
         let mut subject = subject.clone();
         let memory = self.measured.loader.memory_bytes as f64 / scale;
@@ -71,7 +66,7 @@ impl Planned {
             host,
         };
         let length = Length {
-            counted,
+            counted: COUNTED,
             batches: None,
         };
         let run = fed(&subject, length, step_s, &mut looping)?;

@@ -98,9 +98,6 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// How long a plan is verified, in seconds.
-const VERIFY_S: f64 = 4.0;
-
 /// Reports progress on stderr.
 struct Shown;
 
@@ -178,7 +175,7 @@ fn plan_dataset(
     let mut go_on = |_| ControlFlow::Continue(());
     Repack::new(dataset, repack)?.run(&target, Start::New, &mut go_on)?;
     let subject = workload.subject(&Dataset::open(&target)?)?;
-    let verified = planned.verify(planned.chosen, &subject, VERIFY_S, &mut Shown)?;
+    let verified = planned.verify(planned.chosen, &subject, &mut Shown)?;
     planned.verified.push(verified);
     Ok(planned)
 }
@@ -246,7 +243,7 @@ impl Recording<'_> {
         let mut planned = choose_plan(&subject, &whole, options, &mut Shown)?;
         if verify == Verify::Chosen {
             let (subject, _) = pack("the chosen plan", Plan::from_toml(&planned.to_toml())?)?;
-            let verified = planned.verify(planned.chosen, &subject, VERIFY_S, &mut Shown)?;
+            let verified = planned.verify(planned.chosen, &subject, &mut Shown)?;
             planned.verified.push(verified);
         }
         Ok(planned)
