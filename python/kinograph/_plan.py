@@ -215,7 +215,7 @@ def plan(  # noqa: PLR0913 (each is a keyword of its own)
     :param memory: As for a loader
     :param bounds: What streams may lose, by pattern: ``{"obs/*_image": "psnr(40)"}``
     :param quality: Also consider JPEG of this quality, 1 to 100, for images without a bound
-    :param foreign: Foreign codecs that may be chosen, such as ``["webp-80"]``: whoever reads the dataset needs them
+    :param foreign: Foreign codecs that may be chosen, such as ``["webp-80"]``: every reader of the dataset needs them
         too. Others are only compared
     :param storage: The storage to read from, if it is not this one: ``"200MB/s,8ms"``
     :param ranks: Training processes on the host, one per GPU

@@ -58,7 +58,7 @@ pub trait ForeignCodec: Debug + Send + Sync {
     fn decode(&self, frame: &ValueType, page: Page<'_>, dest: &mut [u8]) -> Result<(), String>;
 }
 
-/// Where codecs are found that nobody has registered.
+/// Where codecs are found that were not registered.
 pub trait ForeignCodecs: Debug + Send + Sync {
     /// The codec of this name, if there is one; an error if it cannot be loaded.
     fn find(&self, name: &str) -> Result<Option<Arc<dyn ForeignCodec>>, String>;

@@ -36,7 +36,7 @@ pub(crate) struct PlanArgs {
     hours: Option<f64>,
     gpu_price: Option<f64>,
     seconds: f64,
-    /// What the dataset is a sample of; `None` if it is no sample.
+    /// What the dataset is a sample of; `None` if it is not a sample.
     whole: Option<WholeParts>,
 }
 

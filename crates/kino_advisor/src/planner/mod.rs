@@ -59,7 +59,7 @@ pub struct PlannerOptions {
     pub storage: Option<SlowStorage>,
     /// What may be lost: the bounds of its rules and its quality. Its codecs have no effect.
     pub bounds: Plan,
-    /// Foreign codecs that may be chosen, by name: whoever reads the dataset needs them too. Others are only compared.
+    /// Foreign codecs that may be chosen, by name: every reader of the dataset needs them too. Others are only compared.
     pub foreign: Vec<String>,
     /// Limits that the chosen plan must keep.
     pub limits: Limits,
@@ -106,7 +106,7 @@ pub struct Limits {
 pub struct Whole {
     /// Its name, for people.
     pub name: String,
-    /// Whether it is a dataset already, and no recording of another tool.
+    /// Whether it is a dataset already, not a recording of another tool.
     pub is_packed: bool,
     /// Its bytes as the user has it; 0 if unknown.
     pub source_bytes: u64,
@@ -117,7 +117,7 @@ pub struct Whole {
 }
 
 impl Whole {
-    /// A dataset that is no sample.
+    /// A dataset that is not a sample.
     pub fn of(dataset: &kino_dataset::Dataset) -> Self {
         let manifest = dataset.manifest();
         let streams = manifest.streams.iter();

@@ -67,7 +67,7 @@ pub struct CodecOption {
     pub is_allowed: bool,
     /// Whether the stream is stored with it already, so that its pages can be copied.
     pub is_stored: bool,
-    /// The codec outside Kinograph that whoever reads the dataset needs too.
+    /// The codec outside Kinograph that every reader of the dataset needs too.
     #[serde(default)]
     pub foreign: Option<String>,
 }

@@ -60,7 +60,7 @@ pub(crate) struct Args {
     /// Also consider JPEG of this quality, 1 to 100, for images without a bound
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=100))]
     quality: Option<u8>,
-    /// Also consider a foreign codec, such as webp-80: whoever reads the dataset needs it too. May be repeated
+    /// Also consider a foreign codec, such as webp-80: every reader of the dataset needs it too. May be repeated
     #[arg(long, value_name = "NAME")]
     foreign: Vec<String>,
     /// The most that the dataset may take

@@ -17,9 +17,9 @@ const MAX_SIDE: u32 = 1024;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Sequence {
     pub(super) id: u32,
-    /// BitReader of `frame_num`.
+    /// Bits of `frame_num`.
     pub(super) frame_num_bits: u32,
-    /// BitReader of the picture order count; 0 if pictures are shown in the order in which they are decoded.
+    /// Bits of the picture order count; 0 if pictures are shown in the order in which they are decoded.
     pub(super) order_bits: u32,
     pub(super) width_in_mbs: u32,
     pub(super) height_in_mbs: u32,

@@ -14,7 +14,7 @@ impl Plan {
     /// The codecs worth trying on a stream, and whether this plan allows each: lossless ones always, others if they
     /// keep the bound of the first rule that matches, or have the plan's quality.
     ///
-    /// A foreign codec is allowed only if `foreign` has its name, because whoever reads the dataset needs it too. One
+    /// A foreign codec is allowed only if `foreign` has its name, because every reader of the dataset needs it too. One
     /// that is named may lose what it likes, unless there is a bound.
     pub fn codecs_for(
         &self,

@@ -211,7 +211,7 @@ fn sequence(payload: &[u8]) -> Option<Sequence> {
     found.width = bits.take(width_bits)? + 1;
     found.height = bits.take(height_bits)? + 1;
     if !found.is_still && bits.flag()? {
-        // BitReader of frame numbers.
+        // Bits of frame numbers.
         bits.take(4 + 3)?;
     }
     // 128 × 128 blocks, filtered intra, intra edges.

@@ -33,7 +33,7 @@ struct Sequence {
     has_separate_planes: bool,
     frame_num_bits: u32,
     may_skip_numbers: bool,
-    /// BitReader of the picture order count; 0 if it is not of type 0.
+    /// Bits of the picture order count; 0 if it is not of type 0.
     order_bits: u32,
     is_progressive: bool,
     height: u32,

@@ -236,7 +236,7 @@ impl Summary<'_> {
         })
     }
 
-    /// Says on stderr what nobody would want without knowing.
+    /// Says on stderr what the user must know.
     pub(super) fn warn(&self) {
         for change in &self.repacked.streams {
             let after = self.after(&change.stored.name).map(|after| after.bytes);
