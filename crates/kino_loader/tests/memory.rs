@@ -30,7 +30,7 @@ fn resident_bytes() -> Option<u64> {
     Some(kib << 10)
 }
 
-/// Tolerance: allocators round up and keep memory. A leak per batch would exceed this after eight epochs.
+/// Tolerance: allocators round up and keep memory, and how much differs from run to run on a busy machine.
 const SLACK: u64 = 6 << 20;
 
 const SIDE: usize = 128;
@@ -111,9 +111,11 @@ fn ten_epochs_stay_within_110_percent_of_the_budget_and_do_not_grow() {
     if let Some(before) = before {
         let most = peaks.iter().max().unwrap() - before;
         assert!(most <= budget + budget / 10, "{most} of {budget}");
-        // How full the cache is differs from epoch to epoch, so the two halves of the run are compared.
+        // How full the cache is differs from epoch to epoch, so the two halves of the run are compared. Together with the
+        // allocator that makes several megabytes; a hundredth of each batch, leaked, would make more.
         let most = |epochs: &[u64]| epochs.iter().max().copied().unwrap_or(0);
-        assert!(most(&peaks[5..]) <= most(&peaks[..5]) + SLACK, "{peaks:?}");
+        let leaked = 5 * (order.epoch_len() / 12) * batch / 100;
+        assert!(most(&peaks[5..]) <= most(&peaks[..5]) + leaked, "{peaks:?}");
     }
 }
 
