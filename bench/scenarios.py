@@ -71,17 +71,19 @@ def loader(dataset: kinograph.Dataset) -> kinograph.torch.Loader:
         seed=7,
         shuffle=SHUFFLE,
         memory=MEMORY,
-        device="cuda",
+        device="cuda" if torch.cuda.is_available() else None,
     )
 
 
-def measure(path: pathlib.Path, volume: str) -> dict[str, float]:
-    """Train on a resident batch and on the loader's batches, in turns."""
-    dataset = kinograph.open(path)
-    dataset._core = dataset._core.on_storage(volume)
-    trained = Trained()
+def check_loader(dataset: kinograph.Dataset, path: pathlib.Path) -> None:
+    """Compare the first batch with the plain reader."""
     with loader(dataset) as one:
         check(one, kinograph.open(path).samples(WINDOWS))
+
+
+def measure(dataset: kinograph.Dataset) -> dict[str, float]:
+    """Train on a resident batch and on the loader's batches, in turns."""
+    trained = Trained()
     with loader(dataset) as one:
         batches = endless(one)
         still = next(batches)
@@ -136,7 +138,10 @@ def main() -> None:
                 "bytes": size,
             }
             row["predicted"] = round(chosen[name].compute_ratio, 4) if name in chosen else ""
-            row |= measure(path, volume)
+            dataset = kinograph.open(path)
+            dataset._core = dataset._core.on_storage(volume)
+            check_loader(dataset, path)
+            row |= measure(dataset)
             rows.append(row)
             print(row, flush=True)
     with (ROOT / "bench" / "results" / "scenarios.csv").open("w", newline="") as file:
