@@ -25,7 +25,7 @@ from collections.abc import Iterable
 import numpy as np
 import torch
 from gpu import CAMERAS, ROOT, WARM, endless
-from scenarios import BATCH, STEPS, Trained, check_loader, loader, measure, pack
+from scenarios import BATCH, STEPS, check_loader, loader, measure, pack
 
 import kinograph
 
@@ -124,10 +124,7 @@ def run(path: pathlib.Path, kinds: list[str]) -> None:
                 row |= {"pack_cpu_s": round(pack_s, 2)} | one(stored, emulated)
                 rows.append(row)
                 print(row, flush=True)
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, rows[0])
-        writer.writeheader()
-        writer.writerows(rows)
+                write(path, rows)
 
 
 KINDS = {"general": general, "image": images}
@@ -139,6 +136,14 @@ def read(path: pathlib.Path) -> list[dict[str, str]]:
         return []
     with path.open(newline="") as file:
         return list(csv.DictReader(file))
+
+
+def write(path: pathlib.Path, rows: list[dict[str, object]]) -> None:
+    """Write all rows; after each, so that a run that is cut short is not lost."""
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 def one(path: pathlib.Path, emulated: str | None) -> dict[str, object]:

@@ -78,7 +78,15 @@ fn reader(bytes: &[u8]) -> Result<Reader<Cursor<&[u8]>>, String> {
     let mut decoder = Decoder::new_with_limits(Cursor::new(bytes), limits);
     decoder.set_transformations(Transformations::EXPAND);
     let reader = decoder.read_info();
-    reader.map_err(|error| format!("is a damaged PNG file: {error}"))
+    let reader = reader.map_err(|error| format!("is a damaged PNG file: {error}"))?;
+    // `png` 0.18.1 panics when it expands any other palette.
+    let colors = reader.info().palette.as_deref().map_or(0, <[u8]>::len);
+    if !colors.is_multiple_of(3) || colors > 3 * 256 {
+        return Err(format!(
+            "is a damaged PNG file: a palette of {colors} bytes"
+        ));
+    }
+    Ok(reader)
 }
 
 fn value_type(reader: &Reader<Cursor<&[u8]>>) -> Result<ValueType, String> {
@@ -229,6 +237,21 @@ mod tests {
             let mut file = file.clone();
             file[bit / 8] ^= 1 << (bit % 8);
             let _ = decode(&file);
+        }
+    }
+
+    #[test]
+    fn a_palette_of_half_a_color_or_too_many_is_refused() {
+        for len in [1, 4, 767, 769, 771, 900] {
+            let mut file = Vec::new();
+            let mut encoder = Encoder::new(&mut file, 3, 1);
+            encoder.set_color(ColorType::Indexed);
+            encoder.set_depth(BitDepth::Eight);
+            encoder.set_palette(vec![7; len]);
+            let mut writer = encoder.write_header().unwrap();
+            writer.write_image_data(&[0, 0, 0]).unwrap();
+            writer.finish().unwrap();
+            assert!(header(&file).is_err() && decode(&file).is_err(), "{len}");
         }
     }
 

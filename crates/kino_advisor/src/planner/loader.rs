@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kino_dataset::ByteSize;
-use kino_loader::ShuffleQuality;
+use kino_loader::{PerKey, ShuffleQuality};
 use serde::{Deserialize, Serialize};
 
 use super::streams::StreamOptions;
@@ -42,6 +42,12 @@ pub struct LoaderCost {
     pub variation: f64,
     /// Memory for decoded frames.
     pub memory_bytes: u64,
+    /// How much of it the loader may use for stored pages instead.
+    #[serde(default)]
+    pub movable_bytes: f64,
+    /// Whether images are resized when they are decoded.
+    #[serde(default)]
+    pub is_resized: bool,
     /// Threads that decode and collate.
     pub threads: usize,
     /// What the shuffle gives and needs.
@@ -84,17 +90,30 @@ pub(super) fn measure_loader(
         (false, true) => all.decode_excess,
         (false, false) => shuffle.decodes_per_frame,
     };
+    let kept = kept(&shuffle, &alone, subject.options.memory_bytes());
+    let decoded_bytes = subject.decoded_bytes() as f64 * scale;
+    let is_random = subject.reads_anew() && streams.iter().any(|stream| stream.window > 0.0);
+    // As `kino_loader/src/engine/residency.rs` decides it.
+    let beside = subject
+        .options
+        .memory_bytes()
+        .saturating_sub(shuffle.memory_needed);
+    let movable_bytes = if is_random {
+        kept * decoded_bytes
+    } else {
+        beside as f64 * scale
+    };
     let settings = subject.order.settings();
     let batch = f64::from(settings.batch_size) / f64::from(subject.options.world_size.max(1));
     let samples = subject.samples() as f64 * scale;
     Ok(LoaderCost {
         batch,
         samples,
-        decoded_bytes: subject.decoded_bytes() as f64 * scale,
+        decoded_bytes,
         decodes,
         measured_decodes: all.decode_excess,
-        is_random: subject.reads_anew() && streams.iter().any(|stream| stream.window > 0.0),
-        kept: kept(&shuffle, &alone, subject.options.memory_bytes()),
+        is_random,
+        kept,
         cpu_s: cpu_s(&all),
         rest_cpu_s: cpu_s(&rest),
         aside_cpu_s: rest.schedule_s + rest.fetch_s.min(rest.schedule_s.max(cpu_s(&rest) / 4.0)),
@@ -102,6 +121,8 @@ pub(super) fn measure_loader(
         reads: all.reads,
         variation: all.variation(),
         memory_bytes: loader_bytes,
+        movable_bytes,
+        is_resized: subject.options.images.size != PerKey::default(),
         threads: subject.options.decode_threads(),
         shuffle,
     })

@@ -3,6 +3,7 @@
 //! ```text
 //! CPU per batch   W = W₀ + decoded frames × (time of this codec − time of the measured one) + bytes read × CPU per byte
 //! batch           T = max(storage, (W − scheduling and reading) ÷ threads, (W + step) ÷ cores)
+//! stored pages    where storage is the slower: memory goes from decoded frames to stored pages, as the loader does it
 //! compute ratio   step ÷ max(step, T), less a margin for jitter (doctor/model.rs)
 //! ```
 //!
@@ -12,9 +13,17 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::loader::to_size;
 use super::streams::{CodecOption, StreamOptions};
 use super::{Measurements, Question};
 use crate::doctor::compute_ratio;
+use kino_loader::{TierRoom, TierTimes};
+
+/// Reading threads also wait for each other, and for the next batch: the share of the time in which they read.
+const READING: f64 = 0.9;
+
+/// Times of a loaded machine vary: what the loader took beyond the codecs' own time is not taken for more than this.
+const MOST_EXTRA: f64 = 2.0;
 
 /// Batches that a loader prepares ahead, for the margin of jitter.
 const AHEAD: usize = 4;
@@ -95,6 +104,7 @@ impl Predictor<'_> {
             .sum();
         let is_page_cached = bytes <= self.page_cache();
         let steady = self.work(&pairs, self.measured.loader.decodes, is_page_cached);
+        let steady = self.with_stored_pages(&pairs, steady);
         let first = self.work(&pairs, self.measured.loader.decodes.max(1.0), false);
         let step_s = self.question.step_s;
         let ratio = |work: &Work| {
@@ -147,18 +157,11 @@ impl Predictor<'_> {
             .filter_map(|(stream, _)| Some((*stream, stream.options.first()?)))
             .collect();
         let loader = &self.measured.loader;
-        // What was measured beyond the codecs' own time: resizing, checks, the threads' own costs.
-        let measured = self.decode_s(&now, loader.measured_decodes);
-        let extra = (loader.cpu_s - loader.rest_cpu_s) - measured;
-        let share = decodes / loader.measured_decodes.max(1e-9);
-        let extra = if loader.measured_decodes > 0.0 {
-            extra * share
-        } else {
-            0.0
-        };
-        let decode_s = self.decode_s(pairs, decodes);
-        // Faster than measured alone means a faster machine than at the time, never less than nothing.
-        let decode_s = (decode_s + extra).max(decode_s / 2.0);
+        let decode_s = self.in_the_loader(
+            self.decode_s(pairs, decodes),
+            decodes,
+            self.decode_s(&now, loader.measured_decodes),
+        );
         let bytes = self.read_bytes(pairs, decodes);
         let read_s = (bytes - loader.bytes) * self.measured.storage.cpu_s_per_byte;
         let other_s = (loader.rest_cpu_s + read_s).max(loader.rest_cpu_s / 4.0);
@@ -171,6 +174,48 @@ impl Predictor<'_> {
                 self.fetch_s(bytes)
             },
             bytes: if is_page_cached { 0.0 } else { bytes },
+        }
+    }
+
+    /// CPU seconds of decoding, if the codecs take `codecs_s` alone and those that were measured took `measured_s`.
+    ///
+    /// What resizing takes comes on top whatever the codec is. Without it, the loader differs from the codecs alone because
+    /// the machine was busier with one than with the other: a factor.
+    fn in_the_loader(&self, codecs_s: f64, decodes: f64, measured_s: f64) -> f64 {
+        let loader = &self.measured.loader;
+        if measured_s <= 0.0 || loader.measured_decodes <= 0.0 {
+            return codecs_s;
+        }
+        let taken_s = loader.cpu_s - loader.rest_cpu_s;
+        if loader.is_resized && taken_s > measured_s {
+            return codecs_s + (taken_s - measured_s) * decodes / loader.measured_decodes;
+        }
+        codecs_s * (taken_s / measured_s).clamp(1.0 / MOST_EXTRA, MOST_EXTRA)
+    }
+
+    /// The work with memory for stored pages, where the loader would use it so.
+    fn with_stored_pages(&self, pairs: &[(&StreamOptions, &CodecOption)], work: Work) -> Work {
+        let loader = &self.measured.loader;
+        let loaded = pairs.iter().filter(|(stream, _)| stream.window > 0.0);
+        let stored: f64 = loaded.map(|(stream, codec)| stream.bytes(codec)).sum();
+        let batch_s = self.batch_s(&work);
+        let times = TierTimes {
+            read_s: work.fetch_s,
+            decode_s: self.on_threads(&work),
+            wait: 1.0 - compute_ratio(self.question.step_s, batch_s, loader.variation, AHEAD),
+            ratio: loader.decoded_bytes / stored.max(1.0),
+        };
+        let room = TierRoom {
+            all: to_size(loader.decoded_bytes).bytes(),
+            held: loader.memory_bytes,
+            movable: to_size(loader.movable_bytes).bytes(),
+        };
+        let (read, decode) = times.shares(room, times.best(room));
+        Work {
+            decode_s: work.decode_s * decode,
+            other_s: work.other_s,
+            fetch_s: work.fetch_s * read,
+            bytes: work.bytes * read,
         }
     }
 
@@ -225,15 +270,13 @@ impl Predictor<'_> {
         let reads = loader.reads * if loader.is_random { 1.0 } else { share };
         // Each reader waits for the latency and the transfer of its own read.
         let waiting = (reads * storage.latency_s + transfer / ranks) / storage.readers as f64;
-        transfer.max(waiting)
+        transfer.max(waiting / READING)
     }
 
     /// Seconds per batch, as derived at the top.
     fn batch_s(&self, work: &Work) -> f64 {
         let cores = self.question.cores as f64 / self.question.ranks as f64;
         let cpu_s = work.decode_s + work.other_s;
-        let on_threads = (cpu_s - self.measured.loader.aside_cpu_s).max(0.0)
-            / self.measured.loader.threads.max(1) as f64;
         // The loop computes for a step and shares the cores meanwhile.
         let shared = (cpu_s + self.question.step_s) / cores.max(1e-9);
         let shared = if shared > self.question.step_s {
@@ -241,7 +284,14 @@ impl Predictor<'_> {
         } else {
             0.0
         };
-        smooth_max(work.fetch_s, on_threads.max(shared))
+        smooth_max(work.fetch_s, self.on_threads(work).max(shared))
+    }
+
+    /// Seconds of decoding and collating per batch, on all threads.
+    fn on_threads(&self, work: &Work) -> f64 {
+        let loader = &self.measured.loader;
+        let cpu_s = work.decode_s + work.other_s;
+        (cpu_s - loader.aside_cpu_s).max(0.0) / loader.threads.max(1) as f64
     }
 
     fn by_kind(&self, pairs: &[(&StreamOptions, &CodecOption)]) -> Vec<(String, f64)> {

@@ -153,18 +153,17 @@ fn measure_stream(
     // A sample has longer runs than an episode, and other frames than the whole: its sizes are corrected by what is
     // known of the codec at hand.
     let bytes = summary.bytes as f64 / summary.frames as f64;
-    let correction = bytes
-        / again
-            .as_ref()
-            .map_or(now.bytes, |again| again.bytes)
-            .max(1e-9);
-    let correction = correction.clamp(0.25, 4.0);
+    let correction = Correction {
+        frame: summary.raw_bytes as f64 / summary.frames as f64,
+        sampled: again.as_ref().map_or(now.bytes, |again| again.bytes),
+        whole: bytes,
+    };
     now.bytes = bytes;
     let mut found = StreamOptions {
         name: name.clone(),
         kind: summary.kind.name().to_owned(),
         frame: stored.frame.clone(),
-        frame_bytes: summary.raw_bytes as f64 / summary.frames as f64,
+        frame_bytes: correction.frame,
         frames: summary.frames as f64,
         window: 0.0,
         options: vec![now],
@@ -191,13 +190,39 @@ fn measure_stream(
         match measured {
             Ok(measured) => {
                 let mut option = to_option(&measured, is_allowed);
-                option.bytes *= correction;
+                option.bytes = correction.of(option.bytes);
                 found.options.push(option);
             }
             Err(error) => found.failed.push((text, error)),
         }
     }
     Ok(Some(found))
+}
+
+/// How much better or worse the whole stream compresses than the sample of it: bytes per frame, with the codec at hand.
+#[derive(Debug, Clone, Copy)]
+struct Correction {
+    /// Decoded.
+    frame: f64,
+    sampled: f64,
+    whole: f64,
+}
+
+impl Correction {
+    /// Bytes per frame of the whole stream with another codec, from those of the sample.
+    ///
+    /// Where one codec needs half of the bytes, one that saves little cannot: what is scaled is the logarithm of the
+    /// compression ratio, so that raw frames stay as large as they are.
+    fn of(self, sampled: f64) -> f64 {
+        let log = |bytes: f64| (self.frame / bytes.max(1e-9)).ln();
+        // Below this ratio, a logarithm says little.
+        let is_compressed = log(self.sampled) > 0.1 && log(self.whole) > 0.0;
+        if !is_compressed || sampled >= self.frame {
+            return sampled;
+        }
+        let power = (log(self.whole) / log(self.sampled)).clamp(0.5, 2.0);
+        self.frame * (sampled / self.frame).powf(power)
+    }
 }
 
 /// The codec at hand on the sample, as the others are measured; `None` for a bitstream that is stored as it is.

@@ -81,6 +81,7 @@ pub use meter::{Moment, Report, Stage, TraceLog, WaitReport, Waits};
 pub use options::{LoaderOptions, OnError, Run, VectorDtype};
 pub use quality::{ShuffleQuality, available_memory};
 pub use resize::Size;
+pub use stored_tier::{TierRoom, TierTimes};
 pub use trial::Trial;
 pub use watch::Watch;
 

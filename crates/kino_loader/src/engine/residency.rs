@@ -21,7 +21,7 @@ use super::frame_cache::{Budget, EpisodeKey, FrameCache, KEPT};
 use super::partial::Partial;
 use super::quality::{Memory, decodes_alone};
 use super::scout::{OPEN_BATCHES, SCOUT_BATCHES, SCOUT_SAMPLES};
-use super::stored_tier::Room;
+use super::stored_tier::TierRoom;
 use crate::error::{Result, invalid};
 use crate::order::{NEVER, NextUses, Order, SampleRef, Shuffle};
 
@@ -153,8 +153,8 @@ impl Residency {
     }
 
     /// Memory that may be given to stored pages, with `held` bytes in the cache.
-    pub(super) fn room(&self, held: u64) -> Room {
-        Room {
+    pub(super) fn room(&self, held: u64) -> TierRoom {
+        TierRoom {
             all: self.all,
             held,
             movable: self.movable,

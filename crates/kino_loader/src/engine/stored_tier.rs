@@ -164,30 +164,38 @@ impl Deciding {
     }
 }
 
-/// What was measured, per second of wall clock.
+/// What the memory for stored pages depends on: times of any one span of training.
 #[derive(Debug, Clone, Copy)]
-struct Measured {
-    /// Seconds that reading takes alone, on all reading threads, and decoding and collating on all of theirs.
-    read_s: f64,
-    decode_s: f64,
+pub struct TierTimes {
+    /// Seconds that reading takes alone, on all reading threads.
+    pub read_s: f64,
+    /// Seconds that decoding and collating take alone, on all of their threads.
+    pub decode_s: f64,
     /// The share of the time that the training loop waited.
-    wait: f64,
+    pub wait: f64,
     /// Decoded bytes per stored byte.
-    ratio: f64,
+    pub ratio: f64,
 }
 
-/// Memory that may be given to the tier.
+/// Memory that may be given to stored pages.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Room {
+pub struct TierRoom {
     /// Decoded bytes of everything.
-    pub(super) all: u64,
+    pub all: u64,
     /// Decoded bytes that stay in memory.
-    pub(super) held: u64,
+    pub held: u64,
     /// How many of these may go.
-    pub(super) movable: u64,
+    pub movable: u64,
 }
 
-impl Measured {
+impl TierRoom {
+    /// The share of the decoded frames that is not held.
+    fn missing(self) -> f64 {
+        (1.0 - self.held as f64 / (self.all as f64).max(1.0)).clamp(0.0, 1.0)
+    }
+}
+
+impl TierTimes {
     fn between(before: &Report, now: &Report, threads: (usize, usize)) -> Self {
         let busy = |stage| now.stage(stage).busy_s - before.stage(stage).busy_s;
         let decoded = now.stage(Stage::Decode).bytes - before.stage(Stage::Decode).bytes;
@@ -202,17 +210,27 @@ impl Measured {
         }
     }
 
-    /// The bytes with which reading takes as long as decoding.
+    /// Reading and decoding with so many bytes for stored pages, as multiples of what they took without.
+    pub fn shares(self, room: TierRoom, bytes: u64) -> (f64, f64) {
+        let (missing, given) = (room.missing(), bytes as f64 / (room.all as f64).max(1.0));
+        if missing <= 0.0 {
+            return (1.0, 1.0);
+        }
+        let read = (missing + given - self.ratio * given) / missing;
+        (read.max(0.0), (missing + given) / missing)
+    }
+
+    /// The bytes for stored pages with which reading takes as long as decoding.
     ///
     /// With r and d the times of reading and decoding, m the share of the frames that is not held decoded, B their decoded
     /// bytes and c the ratio, T bytes for stored pages leave r·(m + T/B − c·T/B)/m of reading and d·(m + T/B)/m of decoding.
-    fn best(self, room: Room) -> u64 {
+    pub fn best(self, room: TierRoom) -> u64 {
         let (r, d) = (self.read_s, self.decode_s);
         if self.wait < MIN_WAIT || r <= d || self.ratio <= 1.0 {
             return 0;
         }
         let all = (room.all as f64).max(1.0);
-        let missing = (1.0 - room.held as f64 / all).clamp(0.0, 1.0);
+        let missing = room.missing();
         let even = (r - d) * missing * all / (r * self.ratio - (r - d));
         // What is not held decoded, and what is not any more, all stored.
         let enough = missing * all / (self.ratio - 1.0).max(f64::MIN_POSITIVE);
@@ -237,7 +255,7 @@ impl Scheduler {
             }
             Deciding::Until(until, before) if self.next >= *until => {
                 let threads = shared.thread_counts.lock().for_reading();
-                let measured = Measured::between(before, &shared.meter.report(), threads);
+                let measured = TierTimes::between(before, &shared.meter.report(), threads);
                 self.deciding = Deciding::Done;
                 let bytes = measured.best(self.keeps.room(shared.cache().bytes().0));
                 if bytes > 0 {
@@ -255,14 +273,14 @@ impl Scheduler {
 mod tests {
     use super::*;
 
-    const ROOM: Room = Room {
+    const ROOM: TierRoom = TierRoom {
         all: 1000 << 20,
         held: 300 << 20,
         movable: 250 << 20,
     };
 
-    fn measured(read_s: f64, decode_s: f64) -> Measured {
-        Measured {
+    fn measured(read_s: f64, decode_s: f64) -> TierTimes {
+        TierTimes {
             read_s,
             decode_s,
             wait: 0.5,
@@ -274,17 +292,17 @@ mod tests {
     fn stored_pages_get_memory_only_where_the_loop_waits_for_reads() {
         assert_eq!(measured(1.0, 2.0).best(ROOM), 0, "decoding takes longer");
         assert!(measured(2.0, 1.0).best(ROOM) > 0);
-        let calm = Measured {
+        let calm = TierTimes {
             wait: 0.01,
             ..measured(2.0, 1.0)
         };
         assert_eq!(calm.best(ROOM), 0, "the loop does not wait");
-        let raw = Measured {
+        let raw = TierTimes {
             ratio: 1.0,
             ..measured(2.0, 1.0)
         };
         assert_eq!(raw.best(ROOM), 0, "stored pages are as large as frames");
-        let fixed = Room { movable: 0, ..ROOM };
+        let fixed = TierRoom { movable: 0, ..ROOM };
         assert_eq!(measured(2.0, 1.0).best(fixed), 0);
     }
 
@@ -296,6 +314,9 @@ mod tests {
             let missing = 0.7;
             let read = read_s * (missing + bytes - one.ratio * bytes) / missing;
             let decode = decode_s * (missing + bytes) / missing;
+            let shares = one.shares(ROOM, one.best(ROOM));
+            assert!((shares.0 * read_s - read.max(0.0)).abs() < 1e-9);
+            assert!((shares.1 * decode_s - decode).abs() < 1e-9);
             // The slower of the two is not slower than with a little less or more.
             for other in [bytes * 0.98, bytes * 1.02] {
                 let read_then = read_s * (missing + other - one.ratio * other) / missing;
