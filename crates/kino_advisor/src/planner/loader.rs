@@ -93,15 +93,14 @@ pub(super) fn measure_loader(
     let kept = kept(&shuffle, &alone, subject.options.memory_bytes());
     let decoded_bytes = subject.decoded_bytes() as f64 * scale;
     let is_random = subject.reads_anew() && streams.iter().any(|stream| stream.window > 0.0);
-    // As `kino_loader/src/engine/residency.rs` decides it.
-    let beside = subject
-        .options
-        .memory_bytes()
-        .saturating_sub(shuffle.memory_needed);
     let movable_bytes = if is_random {
-        kept * decoded_bytes
+        // A fixed set of whole episodes.
+        let episode = decoded_bytes / (whole.episodes as f64).max(1.0);
+        (loader_bytes as f64 / episode.max(1.0)).floor() * episode
     } else {
-        beside as f64 * scale
+        // What the groups in work do not need.
+        let beside = subject.options.memory_bytes();
+        beside.saturating_sub(shuffle.memory_needed) as f64 * scale
     };
     let settings = subject.order.settings();
     let batch = f64::from(settings.batch_size) / f64::from(subject.options.world_size.max(1));
