@@ -76,34 +76,39 @@ pub(crate) fn read_blocks(
             "the dataset has no data to read; pack or write an episode first",
         ));
     }
-    let began = Instant::now();
-    let parts: Vec<Result<(u64, Vec<f64>)>> = std::thread::scope(|scope| {
-        let spawn = |thread: usize| {
-            scope.spawn(move || read_for(dataset, sizes, block, thread as u64, time))
+    Reads::of(threads, |thread| {
+        read_for(dataset, sizes, block, thread as u64, time)
+    })
+}
+
+impl Reads {
+    /// What threads read, each as `read` does it: how many bytes, and how long each read took.
+    pub(crate) fn of(
+        threads: usize,
+        read: impl Fn(usize) -> Result<(u64, Vec<f64>)> + Sync,
+    ) -> Result<Self> {
+        let (read, began) = (&read, Instant::now());
+        let parts: Vec<Result<(u64, Vec<f64>)>> = std::thread::scope(|scope| {
+            let spawn = |thread| scope.spawn(move || read(thread));
+            let threads: Vec<_> = (0..threads).map(spawn).collect();
+            let lost = "a reading thread panicked; this is a bug in kinograph, please report it";
+            let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
+                thread.join().unwrap_or_else(|_| Err(invalid(lost)))
+            };
+            threads.into_iter().map(join).collect()
+        });
+        let mut reads = Self {
+            seconds: began.elapsed().as_secs_f64(),
+            bytes: 0,
+            latencies_s: Vec::new(),
         };
-        let threads: Vec<_> = (0..threads).map(spawn).collect();
-        let lost = || {
-            Err(invalid(
-                "a reading thread panicked; this is a bug in kinograph, please report it",
-            ))
-        };
-        threads
-            .into_iter()
-            .map(|thread| thread.join().unwrap_or_else(|_| lost()))
-            .collect()
-    });
-    let mut reads = Reads {
-        seconds: 0.0,
-        bytes: 0,
-        latencies_s: Vec::new(),
-    };
-    for part in parts {
-        let (bytes, latencies_s) = part?;
-        reads.bytes += bytes;
-        reads.latencies_s.extend(latencies_s);
+        for part in parts {
+            let (bytes, latencies_s) = part?;
+            reads.bytes += bytes;
+            reads.latencies_s.extend(latencies_s);
+        }
+        Ok(reads)
     }
-    reads.seconds = began.elapsed().as_secs_f64();
-    Ok(reads)
 }
 
 fn read_for(

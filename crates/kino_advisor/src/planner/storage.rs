@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::PlannerOptions;
 use crate::bench::{Reads, read_blocks};
 use crate::doctor::quantile;
-use crate::error::{Result, invalid};
+use crate::error::Result;
 
 /// The most that a loader reads at once.
 const LARGE: u64 = 1 << 20;
@@ -103,7 +103,7 @@ fn read_once(dataset: &Dataset, block: u64, stride: u64, threads: usize) -> Resu
         })
         .collect();
     let (next, began) = (AtomicUsize::new(0), Instant::now());
-    let read = || {
+    Reads::of(threads, |_| {
         let (mut bytes, mut latencies_s) = (0, Vec::new());
         while began.elapsed() < TIME {
             let number = next.fetch_add(1, Ordering::Relaxed);
@@ -115,24 +115,5 @@ fn read_once(dataset: &Dataset, block: u64, stride: u64, threads: usize) -> Resu
             latencies_s.push(asked.elapsed().as_secs_f64());
         }
         Ok((bytes, latencies_s))
-    };
-    let parts: Vec<Result<(u64, Vec<f64>)>> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(read)).collect();
-        let joined = threads.into_iter().map(|thread| {
-            let lost = "a reading thread panicked; this is a bug in kinograph, please report it";
-            thread.join().unwrap_or_else(|_| Err(invalid(lost)))
-        });
-        joined.collect()
-    });
-    let mut reads = Reads {
-        seconds: began.elapsed().as_secs_f64(),
-        bytes: 0,
-        latencies_s: Vec::new(),
-    };
-    for part in parts {
-        let (bytes, latencies_s) = part?;
-        reads.bytes += bytes;
-        reads.latencies_s.extend(latencies_s);
-    }
-    Ok(reads)
+    })
 }
