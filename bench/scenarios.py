@@ -64,7 +64,10 @@ class Trained:
         self.optimizer.step()
 
 
-def loader(dataset: kinograph.Dataset) -> kinograph.torch.Loader:
+DEVICE = "cuda" if torch.cuda.is_available() else None
+
+
+def loader(dataset: kinograph.Dataset, device: str | None = DEVICE) -> kinograph.torch.Loader:
     """Make the loader of every scenario."""
     return kinograph.torch.Loader(
         dataset,
@@ -73,7 +76,7 @@ def loader(dataset: kinograph.Dataset) -> kinograph.torch.Loader:
         seed=7,
         shuffle=SHUFFLE,
         memory=MEMORY,
-        device="cuda" if torch.cuda.is_available() else None,
+        device=device,
     )
 
 
