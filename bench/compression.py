@@ -34,7 +34,7 @@ STORAGES = {"page cache": None, "500 MB/s": "500MB/s,1ms", "100 MB/s, 8 ms": "10
 QUALITIES = {"JPEG": (95, 85, 75, 50, 25, 10), "WebP": (95, 75, 25)}
 # Samples of the dataset that the time budgets are computed for: about 140 hours at 20 Hz.
 SAMPLES = 10_000_000
-HOURS = (5, 10, 20)
+HOURS = (10,)
 # Byte budgets, as shares of the lossless cameras.
 SHARES = (0.5, 0.25, 0.1)
 
@@ -164,6 +164,9 @@ def one(path: pathlib.Path, emulated: str | None, kind: str) -> dict[str, object
     return row | {key: trained.get(key, "") for key in ("step_ms", "compute_ratio")}
 
 
+Cells = dict[tuple[str, str], dict[str, str]]
+
+
 def tables(path: pathlib.Path) -> None:
     """Print the tables of docs/measurements/compression.md."""
     rows = read(path)
@@ -179,13 +182,6 @@ def _size(row: dict[str, str]) -> float:
     return float(row["camera_bytes"]) / float(row["decoded_bytes"])
 
 
-def _rate(row: dict[str, str]) -> float:
-    """Samples/s of the training loop, or of the loader if nothing was trained."""
-    if not row["compute_ratio"]:
-        return float(row["samples_per_s"])
-    return BATCH / float(row["step_ms"]) * 1e3 * float(row["compute_ratio"])
-
-
 def _line(*cells: object) -> None:
     print("| " + " | ".join(str(cell) for cell in cells) + " |")
 
@@ -196,28 +192,44 @@ def _head(*cells: object) -> None:
     print("|" + "---|" * len(cells))
 
 
-def _throughput(by: dict[tuple[str, str], dict[str, str]], names: list[str]) -> None:
+def _throughput(by: Cells, names: list[str]) -> None:
     _head("codec of the cameras", "bytes ÷ raw", "CPU ms per sample", *STORAGES)
     for name in names:
-        row = by[name, "page cache"]
         cells = []
         for storage in STORAGES:
-            found = by[name, storage]
-            gain = float(found["samples_per_s"]) / float(by["lossless", storage]["samples_per_s"])
+            found = by.get((name, storage))
+            if found is None:
+                cells.append("–")
+                continue
+            gain = _alone(found) / _alone(by["lossless", storage])
             ratio = f", {float(found['compute_ratio']):.2f}" if found["compute_ratio"] else ""
-            cells.append(f"{float(found['samples_per_s']):.0f} ({gain:.2f}){ratio}")
+            cells.append(f"{_alone(found):.0f} ({gain:.2f}){ratio}")
+        row = by[name, "page cache"]
         _line(name, f"{_size(row):.3f}", f"{float(row['cpu_ms_per_sample']):.3f}", *cells)
 
 
-def _time_budget(by: dict[tuple[str, str], dict[str, str]], names: list[str]) -> None:
+def _alone(row: dict[str, str]) -> float:
+    return float(row["samples_per_s"])
+
+
+def _time_budget(by: Cells, names: list[str]) -> None:
+    """Print the epochs that a time buys: the slower of the loader and the model decides."""
     storage = list(STORAGES)[-1]
-    _head(f"epochs of {SAMPLES:,} samples on {storage}", *(f"{hours} h" for hours in HOURS))
+    steps = [float(row["step_ms"]) for row in by.values() if row["step_ms"]]
+    if not steps:
+        return
+    step_ms = statistics.median(steps)
+    models = {f"{step_ms:.1f} ms": step_ms, f"{step_ms / 4:.1f} ms": step_ms / 4}
+    title = f"epochs of {SAMPLES:,} samples on {storage}"
+    _head(title, *(f"{hours} h, steps of {model}" for model in models for hours in HOURS))
     for name in names:
-        rate = _rate(by[name, storage])
-        _line(name, *(f"{hours * 3600 * rate / SAMPLES:.2f}" for hours in HOURS))
+        if (name, storage) not in by:
+            continue
+        rates = [min(_alone(by[name, storage]), BATCH / ms * 1e3) for ms in models.values()]
+        _line(name, *(f"{h * 3600 * rate / SAMPLES:.1f}" for rate in rates for h in HOURS))
 
 
-def _byte_budget(by: dict[tuple[str, str], dict[str, str]], names: list[str]) -> None:
+def _byte_budget(by: Cells, names: list[str]) -> None:
     """Print what each codec keeps of the episodes, if only a share of the lossless bytes fits."""
     lossless = _size(by["lossless", "page cache"])
     _head("share of the episodes that fits", *(f"{share:.0%} of the bytes" for share in SHARES))
