@@ -44,6 +44,26 @@ pub struct StreamSchema {
     pub shape: Vec<usize>,
     /// The canonical codec string.
     pub codec: String,
+    /// The stream that this is another encoding of: `wrist@small` of `wrist`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub variant_of: Option<String>,
+}
+
+/// The name of a variant: `wrist@small`.
+pub fn variant_stream(stream: &str, variant: &str) -> String {
+    format!("{stream}@{variant}")
+}
+
+/// The variant that a stream is of another one: `small`, if `wrist@small` is a variant of `wrist`.
+pub fn variant_name<'a>(stream: &'a str, base: &str) -> Option<&'a str> {
+    let variant = stream.strip_prefix(base)?.strip_prefix('@')?;
+    Some(variant).filter(|variant| is_variant_name(variant))
+}
+
+/// Whether a variant can have this name: letters, digits, `_`, `-` and `.`.
+pub fn is_variant_name(variant: &str) -> bool {
+    let is_ok = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    !variant.is_empty() && variant.chars().all(is_ok)
 }
 
 impl StreamSchema {
@@ -59,7 +79,13 @@ impl StreamSchema {
             dtype,
             shape,
             codec: codec.to_string(),
+            variant_of: None,
         }
+    }
+
+    /// The name of the variant: `small` of `wrist@small`; `None` if the stream is none.
+    pub fn variant(&self) -> Option<&str> {
+        variant_name(&self.name, self.variant_of.as_deref()?)
     }
 
     /// The type of one frame.
@@ -89,6 +115,13 @@ impl StreamSchema {
         if is_text != (self.kind == Kind::Text) || (is_text && !self.shape.is_empty()) {
             let what = format!(
                 "only one of kind and dtype of stream `{}` is text",
+                self.name
+            );
+            return Err(invalid("schema", what));
+        }
+        if self.variant_of.is_some() && self.variant().is_none() {
+            let what = format!(
+                "stream `{}` claims to be a variant, but its name is not that of a stream with `@` and the variant",
                 self.name
             );
             return Err(invalid("schema", what));

@@ -13,6 +13,11 @@
 //! protect = ["gripper"]        # frames around these events are bit-exact
 //! page_frames = 128
 //!
+//! [[stream]]
+//! match = "obs/*_image"
+//! variant = "small"            # a second encoding beside it: the stream `obs/front_image@small`
+//! codec = "jpeg:q=60"
+//!
 //! [[event]]                    # see `events`
 //! name = "gripper"
 //! stream = "actions"
@@ -30,7 +35,7 @@ mod trial;
 use std::sync::Arc;
 
 use kino_codec::{Bound, Codec, CodecError, FrameType, Scope, VideoCoding};
-use kino_format::{Kind, MAX_PAGE_FRAMES};
+use kino_format::{Kind, MAX_PAGE_FRAMES, variant_stream};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Result, codec_at, invalid};
@@ -161,9 +166,32 @@ impl Plan {
         if is_as_it_is { files } else { Arrival::Values }
     }
 
-    /// The rule for a stream.
+    /// The rule for a stream, which is not that of a variant of it.
     pub(crate) fn rule(&self, name: &str, kind: Kind) -> Option<&Rule> {
-        self.rules.iter().find(|rule| rule.matches(name, kind))
+        self.variant_rule(name, kind, None)
+    }
+
+    /// The rule for a variant of a stream, or for the stream itself.
+    pub(crate) fn variant_rule(
+        &self,
+        name: &str,
+        kind: Kind,
+        variant: Option<&str>,
+    ) -> Option<&Rule> {
+        let mut rules = self.rules.iter();
+        rules.find(|rule| rule.variant.as_deref() == variant && rule.matches(name, kind))
+    }
+
+    /// The variants that the plan makes of a stream, in the order of its rules.
+    pub fn variants(&self, name: &str, kind: Kind) -> Vec<&str> {
+        let matching = self.rules.iter().filter(|rule| rule.matches(name, kind));
+        let mut variants = Vec::new();
+        for variant in matching.filter_map(|rule| rule.variant.as_deref()) {
+            if !variants.contains(&variant) {
+                variants.push(variant);
+            }
+        }
+        variants
     }
 
     /// Whether the plan says something about such a stream: by a rule, or by its quality.
@@ -179,8 +207,36 @@ impl Plan {
         frame: &FrameType,
         arrival: Arrival,
     ) -> Result<Choice> {
-        let place = || format!("stream `{name}` ({frame})");
-        let rule = self.rule(name, kind);
+        let place = format!("stream `{name}` ({frame})");
+        self.choose_by(self.rule(name, kind), &place, (kind, frame), arrival)
+    }
+
+    /// The codec and page length for a variant of a stream; its frames are pushed as values.
+    pub fn choose_variant(
+        &self,
+        name: &str,
+        variant: &str,
+        kind: Kind,
+        frame: &FrameType,
+    ) -> Result<Choice> {
+        let place = format!("stream `{}` ({frame})", variant_stream(name, variant));
+        let Some(rule) = self.variant_rule(name, kind, Some(variant)) else {
+            return Err(invalid(format!(
+                "{place}: no rule of the plan has `variant = \"{variant}\"` for it"
+            )));
+        };
+        self.choose_by(Some(rule), &place, (kind, frame), Arrival::Values)
+    }
+
+    /// The codec and page length by a rule, or by the defaults.
+    fn choose_by(
+        &self,
+        rule: Option<&Rule>,
+        place: &str,
+        (kind, frame): (Kind, &FrameType),
+        arrival: Arrival,
+    ) -> Result<Choice> {
+        let place = || place.to_owned();
         let wanted = rule.and_then(|rule| rule.bound_of(frame));
         let text = match rule {
             Some(rule) => rule
