@@ -1,13 +1,19 @@
 """Several encodings of a camera: a progressive JPEG that is read in part, or a stream per quality?
 
     python bench/variants.py encodings RECORDING...     sizes, bytes read, decode CPU, PSNR of each level
+    python bench/variants.py regimens RECORDING...      bytes read and samples per CPU second of loaders
 
 ``encodings`` writes every 10th image of each camera as one progressive JPEG, whose first scans are a cheap variant, and
 as baseline JPEG of several qualities, which are separate streams. Decoding is Pillow's, which is libjpeg-turbo, the
 library of the codec `jpeg`; a prefix is decoded like a file that ends after its last complete scan. CPU time is the process's, the
 least of several rounds.
 
-The results are added to bench/results/variants.csv.
+``regimens`` packs each recording with a fine and a cheap JPEG stream of every camera and trains nothing on it for some
+epochs: with the fine streams, with the cheap ones, and with the cheap ones for the first half of the epochs. Rounds are
+interleaved, and the best counts. The loaders keep hardly anything in memory, as with a dataset that is larger than it, and every
+image of the last epoch is compared with the stored stream.
+
+The results are written to bench/results/variants.csv and variants_regimens.csv.
 """
 
 from __future__ import annotations
@@ -17,6 +23,7 @@ import csv
 import io
 import math
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,11 +33,19 @@ import h5py
 import numpy as np
 from PIL import Image, ImageFile, features
 
-RESULTS = Path(__file__).parent / "results"
+import kinograph
+import kinograph.numpy
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "bench" / "results"
+OUT = ROOT / "target" / "bench" / "variants"
 QUALITIES = (90, 60, 30)
 ROUNDS = 5
 EVERY = 10
 COLUMNS = ("recording", "images", "kept_as", "level", "stored_bytes", "read_bytes", "decode_cpu_ms", "psnr_db")
+REGIMEN_COLUMNS = ("recording", "read", "epochs", "read_mb_per_epoch", "samples_per_cpu_s", "samples_per_s")
+EPOCHS = 6
+FINE, CHEAP = "jpeg:q=90", "jpeg:q=30"
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 
 
@@ -40,7 +55,13 @@ def main() -> None:
     commands = parser.add_subparsers(dest="command", required=True)
     encodings = commands.add_parser("encodings", help="progressive JPEG against separate streams")
     encodings.add_argument("recordings", nargs="+", type=Path)
+    regimens = commands.add_parser("regimens", help="one quality against a regimen")
+    regimens.add_argument("recordings", nargs="+", type=Path)
     args = parser.parse_args()
+    if args.command == "regimens":
+        rows = [row for path in args.recordings for row in measure_regimens(path)]
+        write(RESULTS / "variants_regimens.csv", REGIMEN_COLUMNS, rows)
+        return
     if not features.check_feature("libjpeg_turbo"):
         raise SystemExit("this Pillow was built without libjpeg-turbo; its speed says nothing about kinograph's")
     rows = [row for path in args.recordings for row in measure_encodings(path)]
@@ -156,6 +177,72 @@ def quality_and_cost(images: list[Pixels], files: list[bytes]) -> dict[str, obje
         "decode_cpu_ms": round(min(times) * 1000 / len(files), 3),
         "psnr_db": round(psnr, 1),
     }
+
+
+def measure_regimens(path: Path) -> Iterator[dict[str, object]]:
+    """Load a recording with each regimen."""
+    packed = OUT / f"{path.stem}.kino"
+    shutil.rmtree(packed, ignore_errors=True)
+    rules = [{"kind": "image", "codec": FINE}, {"kind": "image", "variant": "cheap", "codec": CHEAP}]
+    kinograph.pack(path, packed, plan={"stream": rules})
+    dataset = kinograph.open(packed)
+    regimens: dict[str, Any] = {
+        "fine": None,
+        "cheap": {"**": "cheap"},
+        f"cheap, fine from epoch {EPOCHS // 2}": {"**": {0: "cheap", EPOCHS // 2: None}},
+    }
+    best: dict[str, dict[str, float]] = {}
+    for _ in range(ROUNDS):
+        for name, variants in regimens.items():
+            found = load(dataset, variants)
+            if name not in best or found["samples_per_cpu_s"] > best[name]["samples_per_cpu_s"]:
+                best[name] = found
+    for name, found in best.items():
+        shown = {key: round(value, 3) for key, value in found.items()}
+        yield {"recording": path.stem, "read": name, "epochs": EPOCHS} | shown
+
+
+def load(dataset: kinograph.Dataset, variants: Any) -> dict[str, float]:  # noqa: ANN401 (as a loader takes them)
+    """Go through the epochs of a loader of all cameras."""
+    streams = dataset.streams.items()
+    cameras = [name for name, one in streams if one.kind == "image" and one.variant_of is None and "next" not in name]
+    loader = kinograph.numpy.Loader(
+        dataset,
+        windows={name: [0] for name in cameras},
+        include=["episode", "frame"],
+        variants=variants,
+        batch_size=16,
+        shuffle="global",
+        memory="1MB",
+        threads=1,
+        cpu=None,
+        seed=1,
+    )
+    with loader:
+        began, cpu, samples = time.perf_counter(), time.process_time(), 0
+        for epoch in range(EPOCHS):
+            for batch in loader:
+                samples += len(batch["frame"])
+                if epoch == EPOCHS - 1:
+                    last = batch
+        elapsed, cpu = time.perf_counter() - began, time.process_time() - cpu
+        report = loader.report()
+    is_cheap = variants == {"**": "cheap"}
+    check(dataset, last, cameras, "@cheap" if is_cheap else "")
+    read = next(stage.bytes for stage in report.stages if stage.name == "fetch")
+    return {
+        "read_mb_per_epoch": read / 1e6 / EPOCHS,
+        "samples_per_cpu_s": samples / cpu,
+        "samples_per_s": samples / elapsed,
+    }
+
+
+def check(dataset: kinograph.Dataset, batch: dict[str, Any], cameras: list[str], suffix: str) -> None:
+    """Compare a batch with the stored streams."""
+    for row, (episode, frame) in enumerate(zip(batch["episode_index"], batch["frame"], strict=True)):
+        for name in cameras:
+            if not np.array_equal(batch[name][row, 0], dataset[int(episode)][name + suffix][int(frame)]):
+                raise SystemExit(f"{name} of episode {episode}, frame {frame} differs from {name}{suffix}")
 
 
 def mean_bytes(files: list[bytes]) -> int:

@@ -1,7 +1,7 @@
 //! Writes one episode: its streams one after the other, frames in time order.
 
 use kino_codec::MAX_TEXT_BYTES;
-use kino_format::{Clock, MAX_FRAMES, MAX_STREAMS, StreamSchema, variant_name};
+use kino_format::{Clock, MAX_STREAMS, StreamSchema, variant_name};
 
 use crate::draft::{EpisodeDraft, StreamDraft};
 use crate::encode::Block;
@@ -12,7 +12,7 @@ use crate::plan::Choice;
 use crate::protection::{self, Held, Protection};
 use crate::settled::Settled;
 use crate::spill::Spill;
-use crate::stream_info::StreamInfo;
+use crate::stream_info::{StreamInfo, to_frame_count};
 use crate::writer::{DatasetWriter, EpisodeInfo};
 
 /// Writes one episode. Dropped before [`finish`](Self::finish), it leaves no trace.
@@ -389,14 +389,4 @@ impl Drop for EpisodeWriter<'_> {
             self.writer.abandon_episode();
         }
     }
-}
-
-/// The number of frames of a stream, if a stream can have that many.
-fn to_frame_count(place: &str, frames: u64) -> Result<u32> {
-    let count = u32::try_from(frames).ok();
-    count.filter(|&count| count <= MAX_FRAMES).ok_or_else(|| {
-        invalid(format!(
-            "{place}: {frames} frames are too many; a stream can have at most {MAX_FRAMES}, so split the episode"
-        ))
-    })
 }

@@ -290,7 +290,9 @@ impl DatasetWriter {
     /// Records that the frames of a stream's variants come from JPEG files, which had lost something before.
     pub fn add_file_generations(&mut self, info: &StreamInfo) {
         let variants = self.options.plan.variants(&info.name, info.kind);
-        let names = variants.into_iter().map(|one| variant_stream(&info.name, one));
+        let names = variants
+            .into_iter()
+            .map(|one| variant_stream(&info.name, one));
         for name in names.collect::<Vec<_>>() {
             self.add_generations(&name, vec![Generation::of_files("jpeg:carry")]);
         }

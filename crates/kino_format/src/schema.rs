@@ -282,6 +282,25 @@ mod tests {
     }
 
     #[test]
+    fn a_variant_is_named_after_its_stream() {
+        let mut variant = schema(&["wrist", "wrist@small", "a@b"]);
+        assert_eq!(variant.streams[1].variant(), None);
+        assert!(variant.check().is_ok(), "a name with `@` is no variant");
+        variant.streams[1].variant_of = Some("wrist".to_owned());
+        assert_eq!(variant.streams[1].variant(), Some("small"));
+        assert_eq!(variant.streams[1].name, variant_stream("wrist", "small"));
+        let parsed = Schema::parse(&variant.to_bytes().unwrap());
+        assert_eq!(parsed, Ok(variant.clone()));
+        for other in ["front", "wrist@", "wrist@small", "", "wris"] {
+            variant.streams[1].variant_of = Some(other.to_owned());
+            assert!(variant.check().is_err(), "{other:?}");
+        }
+        for name in ["", "a b", "a@b", "a/b", "ö"] {
+            assert!(!is_variant_name(name), "{name:?}");
+        }
+    }
+
+    #[test]
     fn names_that_escape_a_folder_are_refused() {
         for name in [
             "",

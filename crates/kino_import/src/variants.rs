@@ -27,7 +27,9 @@ pub(crate) fn add_variants(
     let episodes = source.episodes.iter();
     let streams = episodes.flat_map(|episode| &episode.streams);
     let unused = plan.unused_rules(streams.map(|one| (one.name.as_str(), one.kind)));
-    let unused = unused.iter().find_map(|rule| Some((rule, rule.variant.as_ref()?)));
+    let unused = unused
+        .iter()
+        .find_map(|rule| Some((rule, rule.variant.as_ref()?)));
     if let Some((rule, variant)) = unused {
         return Err(invalid(format!(
             "the plan has variant `{variant}` of {}, but the recording has no such stream",
@@ -46,7 +48,9 @@ pub(crate) fn add_variants(
         for variant in &variants {
             let base = variant.variant_of.as_deref().unwrap_or_default();
             let mut streams = episode.streams.iter();
-            let codec = streams.find(|one| one.name == base).and_then(carrying_codec);
+            let codec = streams
+                .find(|one| one.name == base)
+                .and_then(carrying_codec);
             let known = reencoded.generations.get(base).cloned();
             let generation = known.or_else(|| Some(Generation::of_files(&codec?)));
             let generation = generation.map(|generation| (variant.name.clone(), generation));

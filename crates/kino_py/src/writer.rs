@@ -341,7 +341,11 @@ impl StreamJob<'_> {
     }
 
     /// Pushes JPEG files as values, one by one.
-    fn push_pixels(&self, episode: &mut EpisodeWriter<'_>, files: &[PyBackedBytes]) -> PyResult<()> {
+    fn push_pixels(
+        &self,
+        episode: &mut EpisodeWriter<'_>,
+        files: &[PyBackedBytes],
+    ) -> PyResult<()> {
         for file in files {
             let values = decode_jpeg_files(&self.info.frame, &[file])
                 .map_err(|error| invalid(format!("stream `{}`: {error}", self.info.name)))?;

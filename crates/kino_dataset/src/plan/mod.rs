@@ -436,6 +436,29 @@ mod tests {
     }
 
     #[test]
+    fn a_rule_of_a_variant_is_for_the_variant_alone() {
+        let plan = Plan::from_toml(
+            "[[stream]]\nkind = \"image\"\nvariant = \"small\"\ncodec = \"jpeg:q=40\"\n\
+             [[stream]]\nmatch = \"obs/**\"\ncodec = \"raw\"\n\
+             [[stream]]\nmatch = \"obs/*\"\nvariant = \"tiny\"\ncodec = \"jpeg:q=10\"",
+        )
+        .unwrap();
+        assert_eq!(chosen(&plan, "obs/top", Kind::Image, &image()), "raw");
+        assert_eq!(plan.variants("obs/top", Kind::Image), ["small", "tiny"]);
+        assert_eq!(plan.variants("top", Kind::Image), ["small"]);
+        assert!(plan.variants("top", Kind::Vector).is_empty());
+        let tiny = plan.choose_variant("obs/top", "tiny", Kind::Image, &image());
+        assert_eq!(tiny.unwrap().codec.spec().to_string(), "jpeg:q=10,sub=444");
+        let none = plan.choose_variant("top", "tiny", Kind::Image, &image());
+        assert!(none.unwrap_err().to_string().contains("tiny"));
+        let unused = plan.unused_rules([("top", Kind::Image)].into_iter());
+        assert_eq!(unused.len(), 2);
+        // A plan comes back from its own JSON, by which a resumed pack is recognised.
+        let json = serde_json::to_string(&plan).unwrap();
+        assert_eq!(serde_json::from_str::<Plan>(&json).unwrap(), plan);
+    }
+
+    #[test]
     fn mistakes_in_a_plan_are_refused_with_the_reason() {
         for (text, expected) in [
             ("[[stream]]\ncodec = \"no-such\"", "no-such"),
@@ -443,6 +466,11 @@ mod tests {
             ("[[streams]]\ncodec = \"raw\"", "streams"),
             ("[[stream]]\nbound = \"cm(1)\"", "cm(1)"),
             ("[[stream]]\nprotect = [\"grasp\"]", "grasp"),
+            ("[[stream]]\nvariant = \"a@b\"", "letters, digits"),
+            (
+                "[[stream]]\nvariant = \"a\"\ncodec = \"video\"",
+                "encoded anew",
+            ),
             (
                 "[[event]]\nname = \"x\"\nstream = \"*\"\ndetect = \"magic\"",
                 "magic",

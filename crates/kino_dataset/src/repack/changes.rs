@@ -12,12 +12,11 @@
 //!
 //! A variant is encoded from the stream that it is one of, also if it is there already and changes.
 //!
-//! Encoding again what was lossy already, with a loss, is a *second generation*: [`GenerationLoss`].
+//! Encoding again what was lossy already, with a loss, is a *second generation*: [`GenerationLoss`](super::GenerationLoss).
 
 use std::collections::BTreeMap;
 
 use kino_codec::FrameType;
-use kino_format::variant_stream;
 
 use crate::dataset::Dataset;
 use crate::error::{DatasetError, Result, codec_at, invalid};
@@ -29,6 +28,7 @@ use crate::stored_stream::StoredStream;
 
 use super::found::{Found, FoundStream};
 use super::sample::{SampleSizes, try_first};
+use super::variants::{added_variants, check_variants};
 
 /// What happens to a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,16 +58,6 @@ impl Action {
     pub(super) fn encodes(self) -> bool {
         matches!(self, Self::Encode | Self::Add)
     }
-}
-
-/// Whether frames that were lossy already may lose more.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum GenerationLoss {
-    /// Refuse it, and name the streams.
-    #[default]
-    Refuse,
-    /// Measure the new loss against the stored frames, and record both.
-    Allow,
 }
 
 /// A stream, and what happens to it.
@@ -178,52 +168,12 @@ pub(super) fn decide(
     tell_of_bases(found, &mut changes);
     for change in &mut changes {
         // Without its stream it stands alone.
-        change.variant_of = change.variant_of.take().filter(|base| part.takes_stream(base));
+        change.variant_of = change
+            .variant_of
+            .take()
+            .filter(|base| part.takes_stream(base));
     }
     Ok(changes)
-}
-
-/// The variants that the plan has rules for and the dataset has not, as streams without episodes.
-fn added_variants(dataset: &Dataset, plan: &Plan, part: &Part) -> Vec<StreamSummary> {
-    let streams = &dataset.manifest().streams;
-    let mut added = Vec::new();
-    let bases = streams.iter().filter(|one| one.variant_of.is_none());
-    for base in bases.filter(|base| part.takes_stream(&base.name)) {
-        for variant in plan.variants(&base.name, base.kind) {
-            let name = variant_stream(&base.name, variant);
-            if !streams.iter().any(|one| one.name == name) {
-                added.push(StreamSummary::variant_to_be(base, name));
-            }
-        }
-    }
-    added
-}
-
-/// Refuses rules for variants of streams that the dataset does not have, or whose names are taken.
-fn check_variants(dataset: &Dataset, plan: &Plan) -> Result<()> {
-    let streams = || dataset.manifest().streams.iter();
-    let bases = streams().filter(|one| one.variant_of.is_none());
-    let unused = plan.unused_rules(bases.clone().map(|one| (one.name.as_str(), one.kind)));
-    if let Some((rule, variant)) = unused.iter().find_map(|rule| Some((rule, rule.variant.as_ref()?)))
-    {
-        return Err(invalid(format!(
-            "the plan has variant `{variant}` of {}, but the dataset has no such stream",
-            rule.subject()
-        )));
-    }
-    for base in bases {
-        for variant in plan.variants(&base.name, base.kind) {
-            let name = variant_stream(&base.name, variant);
-            if streams().any(|one| one.name == name && one.variant_of.is_none()) {
-                return Err(invalid(format!(
-                    "the plan has variant `{variant}` of `{}`, but the dataset has a stream `{name}` that is no variant; choose \
-                     another name for the variant",
-                    base.name
-                )));
-            }
-        }
-    }
-    Ok(())
 }
 
 /// Notes the streams that share frames with one that is encoded again.
@@ -241,36 +191,6 @@ fn tell_of_bases(found: &Found, changes: &mut [StreamChange]) {
             change.note = Some(format!("shares frames with {base}, which is encoded again"));
         }
     }
-}
-
-/// Refuses a second lossy generation, unless it is allowed.
-pub(super) fn check_generations(changes: &[StreamChange], loss: GenerationLoss) -> Result<()> {
-    let second = changes.iter().filter(|change| change.is_second_loss);
-    let lines: Vec<_> = second
-        .map(|change| {
-            let before = change.generations.last().map(|one| one.codec.as_str());
-            let (name, source) = (&change.stored.name, change.source.as_ref());
-            let (before, codec) = (
-                before.unwrap_or_default(),
-                change.codec.as_deref().unwrap_or_default(),
-            );
-            match source {
-                Some((base, _)) => {
-                    format!("`{base}`, stored as {before}, would be encoded as {codec} for `{name}`")
-                }
-                None => format!("`{name}`, stored as {before}, would become {codec}"),
-            }
-        })
-        .collect();
-    if lines.is_empty() || loss == GenerationLoss::Allow {
-        return Ok(());
-    }
-    Err(invalid(format!(
-        "frames that were compressed with loss would lose more: {}; pack the original recording with this plan, exclude these \
-         streams from it, or allow the loss with `--allow-generation-loss` (in Python `allow_generation_loss=True`), which \
-         measures it against the stored frames and records both",
-        lines.join("; ")
-    )))
 }
 
 /// Whether a stream with this codec is already stored as chosen.
