@@ -1,4 +1,4 @@
-"""Several encodings of a camera: a progressive JPEG that is read in part, or a stream per quality?
+"""Several encodings of a camera: a progressive JPEG that is read in part, against a stream per quality.
 
     python bench/variants.py encodings RECORDING...     sizes, bytes read, decode CPU, PSNR of each level
     python bench/variants.py regimens RECORDING...      bytes read and samples per CPU second of loaders
@@ -10,8 +10,8 @@ least of several rounds.
 
 ``regimens`` packs each recording with a fine and a cheap JPEG stream of every camera and trains nothing on it for some
 epochs: with the fine streams, with the cheap ones, and with the cheap ones for the first half of the epochs. Rounds are
-interleaved, and the best counts. The loaders keep hardly anything in memory, as with a dataset that is larger than it, and every
-image of the last epoch is compared with the stored stream.
+interleaved, and the best counts. The loaders keep hardly anything in memory, as with a dataset that is larger than it, and
+the last batch is compared with the stored streams.
 
 The results are written to bench/results/variants.csv and variants_regimens.csv.
 """
@@ -42,8 +42,24 @@ OUT = ROOT / "target" / "bench" / "variants"
 QUALITIES = (90, 60, 30)
 ROUNDS = 5
 EVERY = 10
-COLUMNS = ("recording", "images", "kept_as", "level", "stored_bytes", "read_bytes", "decode_cpu_ms", "psnr_db")
-REGIMEN_COLUMNS = ("recording", "read", "epochs", "read_mb_per_epoch", "samples_per_cpu_s", "samples_per_s")
+COLUMNS = (
+    "recording",
+    "images",
+    "kept_as",
+    "level",
+    "stored_bytes",
+    "read_bytes",
+    "decode_cpu_ms",
+    "psnr_db",
+)
+REGIMEN_COLUMNS = (
+    "recording",
+    "read",
+    "epochs",
+    "read_mb_per_epoch",
+    "samples_per_cpu_s",
+    "samples_per_s",
+)
 EPOCHS = 6
 FINE, CHEAP = "jpeg:q=90", "jpeg:q=30"
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
@@ -63,7 +79,9 @@ def main() -> None:
         write(RESULTS / "variants_regimens.csv", REGIMEN_COLUMNS, rows)
         return
     if not features.check_feature("libjpeg_turbo"):
-        raise SystemExit("this Pillow was built without libjpeg-turbo; its speed says nothing about kinograph's")
+        raise SystemExit(
+            "this Pillow was built without libjpeg-turbo; its speed says nothing about kinograph's"
+        )
     rows = [row for path in args.recordings for row in measure_encodings(path)]
     write(RESULTS / "variants.csv", COLUMNS, rows)
 
@@ -95,7 +113,10 @@ def measure_encodings(path: Path) -> Iterator[dict[str, object]]:
             "read_bytes": mean_bytes(prefixes),
             **quality_and_cost(images, prefixes),
         }
-    streams = {quality: [encode(image, quality, progressive=False) for image in images] for quality in QUALITIES}
+    streams = {
+        quality: [encode(image, quality, progressive=False) for image in images]
+        for quality in QUALITIES
+    }
     stored = sum(mean_bytes(files) for files in streams.values())
     for quality, files in reversed(streams.items()):
         yield {
@@ -127,7 +148,9 @@ def read_images(path: Path) -> Iterator[Pixels]:
 def encode(image: Pixels, quality: int, *, progressive: bool) -> bytes:
     """Write a JPEG with all of the chroma, as the codec `jpeg` does by default."""
     out = io.BytesIO()
-    Image.fromarray(image).save(out, "jpeg", quality=quality, progressive=progressive, subsampling=0, optimize=True)
+    Image.fromarray(image).save(
+        out, "jpeg", quality=quality, progressive=progressive, subsampling=0, optimize=True
+    )
     return out.getvalue()
 
 
@@ -183,7 +206,10 @@ def measure_regimens(path: Path) -> Iterator[dict[str, object]]:
     """Load a recording with each regimen."""
     packed = OUT / f"{path.stem}.kino"
     shutil.rmtree(packed, ignore_errors=True)
-    rules = [{"kind": "image", "codec": FINE}, {"kind": "image", "variant": "cheap", "codec": CHEAP}]
+    rules = [
+        {"kind": "image", "codec": FINE},
+        {"kind": "image", "variant": "cheap", "codec": CHEAP},
+    ]
     kinograph.pack(path, packed, plan={"stream": rules})
     dataset = kinograph.open(packed)
     regimens: dict[str, Any] = {
@@ -205,7 +231,11 @@ def measure_regimens(path: Path) -> Iterator[dict[str, object]]:
 def load(dataset: kinograph.Dataset, variants: Any) -> dict[str, float]:  # noqa: ANN401 (as a loader takes them)
     """Go through the epochs of a loader of all cameras."""
     streams = dataset.streams.items()
-    cameras = [name for name, one in streams if one.kind == "image" and one.variant_of is None and "next" not in name]
+    cameras = [
+        name
+        for name, one in streams
+        if one.kind == "image" and one.variant_of is None and "next" not in name
+    ]
     loader = kinograph.numpy.Loader(
         dataset,
         windows={name: [0] for name in cameras},
@@ -237,12 +267,20 @@ def load(dataset: kinograph.Dataset, variants: Any) -> dict[str, float]:  # noqa
     }
 
 
-def check(dataset: kinograph.Dataset, batch: dict[str, Any], cameras: list[str], suffix: str) -> None:
+def check(
+    dataset: kinograph.Dataset, batch: dict[str, Any], cameras: list[str], suffix: str
+) -> None:
     """Compare a batch with the stored streams."""
-    for row, (episode, frame) in enumerate(zip(batch["episode_index"], batch["frame"], strict=True)):
+    for row, (episode, frame) in enumerate(
+        zip(batch["episode_index"], batch["frame"], strict=True)
+    ):
         for name in cameras:
-            if not np.array_equal(batch[name][row, 0], dataset[int(episode)][name + suffix][int(frame)]):
-                raise SystemExit(f"{name} of episode {episode}, frame {frame} differs from {name}{suffix}")
+            if not np.array_equal(
+                batch[name][row, 0], dataset[int(episode)][name + suffix][int(frame)]
+            ):
+                raise SystemExit(
+                    f"{name} of episode {episode}, frame {frame} differs from {name}{suffix}"
+                )
 
 
 def mean_bytes(files: list[bytes]) -> int:

@@ -434,8 +434,7 @@ class BaseLoader(Measured, Generic[_Array, _Device]):
     def _to_core(self) -> tuple[list[list[_core.Samples]], str]:
         """Write windows and options as the core reads them, for a start at the order's place."""
         samples = [
-            [packing._core for packing in source._packings()]
-            for source in self._order.sources
+            [packing._core for packing in source._packings()] for source in self._order.sources
         ]
         run = {"first_index": self._order.next_index, "is_traced": self._tracing is not None}
         return samples, json.dumps(self._options | {"run": run})
