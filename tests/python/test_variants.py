@@ -167,12 +167,12 @@ def test_jpeg_files_are_decoded_for_a_variant(tmp_path, lift_streams):
 
 def test_an_interrupted_writer_resumes_with_its_variants(tmp_path, lift_streams):
     path = tmp_path / "resumed.kino"
-    writer = kinograph.Writer(path, plan=PLAN, shard_size=1)
+    writer = kinograph.Writer(path, plan=PLAN, shard_size=1, memory=1)
     writer.add_episode(lift_streams[0], rate_hz=20.0, id="a")
     writer.add_episode(lift_streams[1], rate_hz=20.0, id="b")
     writer.abandon()
     with kinograph.Writer(path, plan=PLAN, shard_size=1, mode="resume") as writer:
-        assert set(writer.resumed) == {"a", "b"}
+        assert "a" in writer.resumed
         for number, name in enumerate("abc"):
             if name not in writer.resumed:
                 writer.add_episode(lift_streams[number], rate_hz=20.0, id=name)
