@@ -19,7 +19,9 @@ from PIL import Image
 import kinograph
 import kinograph.numpy
 
-SAMPLE = pathlib.Path(__file__).resolve().parents[1] / "data" / "lift_3demos.hdf5"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SAMPLE = ROOT / "tests" / "data" / "lift_3demos.hdf5"
+FIXTURES = ROOT / "crates" / "kino_import" / "tests" / "fixtures"
 CAMERA = "obs/agentview_image"
 SMALL = f"{CAMERA}@small"
 VARIANT = {"match": CAMERA, "variant": "small", "codec": "jpeg:q=40"}
@@ -163,6 +165,29 @@ def test_jpeg_files_are_decoded_for_a_variant(tmp_path, lift_streams):
     for frame, image in zip(ds[0][SMALL][:], ds[0][CAMERA][:], strict=True):
         assert abs(as_jpeg(image) - frame).max() <= 2
     assert kinograph.verify(tmp_path / "files.kino", decode=True) == []
+
+
+def test_files_and_shifted_streams_of_a_recording_have_variants_too(tmp_path):
+    plan = {"stream": [{"kind": "image", "variant": "small", "codec": "jpeg:q=40"}]}
+    kinograph.pack(FIXTURES / "act_jpeg.hdf5", tmp_path / "jpeg.kino", plan=plan, on_defect="keep")
+    ds = kinograph.open(tmp_path / "jpeg.kino")
+    camera = "observations/images/top"
+    assert ds.streams[camera].codecs == ("jpeg:carry",)
+    assert [one.codec for one in ds.streams[f"{camera}@small"].generations] == ["jpeg:carry"]
+    for frame, image in zip(ds[0][f"{camera}@small"][:], ds[0][camera][:], strict=True):
+        assert abs(as_jpeg(image) - frame).max() <= 2
+    kinograph.pack(
+        FIXTURES / "robomimic.hdf5", tmp_path / "shift.kino", plan=plan, on_defect="keep"
+    )
+    ds = kinograph.open(tmp_path / "shift.kino")
+    now, later = (f"{name}/front_image@small" for name in ("obs", "next_obs"))
+    # As of the streams themselves, only the last frame of an episode is stored twice.
+    assert ds.streams[later].bytes < ds.streams[now].bytes
+    for episode in ds:
+        if later in episode and len(episode[later]) > 1:
+            assert np.array_equal(episode[later][:-1], episode[now][1:])
+    for name in ("jpeg", "shift"):
+        assert kinograph.verify(tmp_path / f"{name}.kino", decode=True) == []
 
 
 def test_an_interrupted_writer_resumes_with_its_variants(tmp_path, lift_streams):
