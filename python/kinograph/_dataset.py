@@ -38,6 +38,7 @@ from kinograph._samples import Include, Masks, Samples, WindowSpec
 from kinograph._shuffle import ShuffleSpec
 from kinograph._stream import is_number, to_dtype
 from kinograph._table import EpisodeTable
+from kinograph._variants import to_pairs
 
 _Value = TypeVar("_Value")
 
@@ -186,6 +187,7 @@ class Dataset:
         next_obs: bool = True,
         goal: bool = False,
         keys: Sequence[str] | None = None,
+        variants: Mapping[str, str | None] | None = None,
         split: str | Sequence[str] | None = None,
         episodes: Iterable[int | str] | None = None,
         filter: str | None = None,  # noqa: A002 (the name users look for)
@@ -217,6 +219,9 @@ class Dataset:
         >>> sample = ds.samples({"actions": [0]}, include=["task", "episode"])[41]
         >>> sample["task"], sample["episode"], int(sample["episode_index"])
         ('lift the cube', 'demo_1', 1)
+
+        ``variants`` names the encoding to read of streams that have several, by stream or pattern: ``{"wrist": "small"}``
+        reads ``wrist@small``, and the sample's key stays ``wrist``.
 
         ``split``, ``episodes`` and ``filter`` select the episodes; ``skip_first`` and ``skip_last`` skip anchors at the ends
         of each:
@@ -270,6 +275,8 @@ class Dataset:
                 for name in to_list("include", include, "names")
             ],
         }
+        if variants is not None:
+            request["variants"] = to_pairs(variants)
         return Samples(self, request, to_selection(self, split, episodes, filter))
 
     def order(  # noqa: PLR0913 (each is a keyword of its own)
@@ -372,6 +379,8 @@ class StreamSummary:
     encoders: tuple[str, ...]
     #: The lossy encodings that its frames went through before this one, the oldest first.
     generations: tuple[Generation, ...]
+    #: The stream that this is another encoding of: ``wrist@small`` of ``wrist``.
+    variant_of: str | None
 
     @property
     def ratio(self) -> float:

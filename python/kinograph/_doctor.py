@@ -304,6 +304,7 @@ def _to_loader(
         dataset = Dataset(dataset)
     if isinstance(dataset, Dataset) and options["windows"] is None:
         anchor = next((name for name in ("actions", "action") if name in dataset.streams), None)
-        options["windows"] = {name: [0] for name in dataset.streams}
+        streams = dataset.streams.items()
+        options["windows"] = {name: [0] for name, stream in streams if stream.variant_of is None}
         options["anchor"] = options["anchor"] or anchor
     return _numpy.Loader(dataset, **options)

@@ -47,6 +47,7 @@ from kinograph._order import LastBatch, Order, Source
 from kinograph._quality import ShuffleQuality, find_quality
 from kinograph._samples import Include, Masks, Samples, WindowSpec
 from kinograph._shuffle import ShuffleSpec
+from kinograph._variants import Variants
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -98,6 +99,7 @@ class BaseLoader(Measured, Generic[_Array, _Device]):
         keys: Sequence[str] | None = None,
         include: Sequence[Include] | None = None,
         masks: Masks | None = None,
+        variants: Variants | None = None,
         split: str | Sequence[str] | None = None,
         episodes: Iterable[int | str] | None = None,
         filter: str | None = None,  # noqa: A002 (as for the episode table)
@@ -134,6 +136,7 @@ class BaseLoader(Measured, Generic[_Array, _Device]):
         :param keys: Streams to read, with ``delta_timestamps`` or ``seq_length``
         :param include: More keys: ``"task"``, ``"episode"``, ``"frame"``, ``"sample"``
         :param masks: How padding is marked: ``"is_pad"`` (default), ``"pad_mask"``, ``"octo"``, ``"act"`` or ``"off"``
+        :param variants: The encoding to read of a stream that has several: ``{"wrist": "small"}``, or by epoch ``{"wrist": {0: "small", 5: None}}``
         :param split: Only episodes of this split, or of these
         :param episodes: Only these episodes, by index or id
         :param filter: Only episodes that meet a condition, such as ``"success and frames >= 100"``
@@ -177,6 +180,7 @@ class BaseLoader(Measured, Generic[_Array, _Device]):
             "keys": keys,
             "include": include,
             "masks": masks,
+            "variants": variants,
             "split": split,
             "episodes": episodes,
             "filter": filter,
@@ -430,8 +434,7 @@ class BaseLoader(Measured, Generic[_Array, _Device]):
     def _to_core(self) -> tuple[list[list[_core.Samples]], str]:
         """Write windows and options as the core reads them, for a start at the order's place."""
         samples = [
-            [source.variant(number)._core for number in range(len(source.curriculum) + 1)]
-            for source in self._order.sources
+            [packing._core for packing in source._packings()] for source in self._order.sources
         ]
         run = {"first_index": self._order.next_index, "is_traced": self._tracing is not None}
         return samples, json.dumps(self._options | {"run": run})
@@ -518,7 +521,9 @@ def _to_source(one: object, request: dict[str, Any]) -> Source:
     if isinstance(one, tuple) and len(one) == 2 and not isinstance(one[0], Source):
         return dataclasses.replace(_to_source(one[0], request), weight=one[1])
     if isinstance(one, str | os.PathLike | Dataset | Samples):
-        return Source(to_samples(one, request))
+        # The order is that of the streams themselves, whichever variants are read.
+        asked = {name: value for name, value in request.items() if name != "variants"}
+        return Source(to_samples(one, asked), variants=request.get("variants"))
     raise InvalidArgumentError(
         f"cannot train on {one!r}; give a path, a kinograph.Dataset, `ds.samples(...)`, a kinograph.Source, or a list of "
         "them to mix, such as [('a.kino', 0.8), ('b.kino', 0.2)]"

@@ -26,6 +26,7 @@ from kinograph._errors import InvalidArgumentError, NotFoundError
 from kinograph._samples import Field, Samples
 from kinograph._shuffle import ShuffleSpec, describe, to_setting
 from kinograph._stream import is_number
+from kinograph._variants import Variants, to_curriculum
 
 LastBatch: TypeAlias = Literal["short", "drop", "wrap", "repeat"]
 
@@ -41,8 +42,10 @@ class Source:
     """One dataset of a mixture: its samples, its share of the samples, and how it changes with time.
 
     ``episode_weights`` has a number per chosen episode: 2.0 shows each of its samples twice per epoch, 0.0 never.
-    ``curriculum`` maps epochs, from 1 on, to samples of other packings of the same episodes: from that epoch on,
-    samples are read there. A sample's ``variant`` is 0 for ``samples`` and counts on through the curriculum.
+    ``curriculum`` maps epochs to samples of other packings of the same episodes: from that epoch on, samples are read
+    there. From epoch 0 on, ``samples`` only says what the order is. A sample's ``variant`` counts the packings that are
+    read, from 0 on. ``variants`` is such a curriculum of encodings within one dataset: ``{"wrist": "small"}`` reads
+    ``wrist@small``, ``{"wrist": {0: "small", 5: None}}`` only before epoch 5.
     """
 
     samples: Samples
@@ -50,12 +53,26 @@ class Source:
     weight: float = 1.0
     episode_weights: Sequence[float] | npt.NDArray[Any] | None = None
     curriculum: Mapping[int, Samples] = dataclasses.field(default_factory=dict)
+    variants: dataclasses.InitVar[Variants | None] = None
+
+    def __post_init__(self, variants: Variants | None) -> None:
+        if variants is None:
+            return
+        if self.curriculum:
+            raise InvalidArgumentError("`variants` is a curriculum; give one of them")
+        if not isinstance(self.samples, Samples):
+            raise not_samples(self.samples)
+        object.__setattr__(self, "curriculum", to_curriculum(self.samples, variants))
 
     def variant(self, number: SupportsIndex) -> Samples:
         """Give the samples that a sample's ``variant`` stands for."""
-        epochs = sorted(self.curriculum)
-        place = to_whole("variant", number, most=len(epochs))
-        return self.curriculum[epochs[place - 1]] if place else self.samples
+        packings = self._packings()
+        return packings[to_whole("variant", number, most=len(packings) - 1)]
+
+    def _packings(self) -> list[Samples]:
+        """Give all samples that are read in some epoch."""
+        later = [samples for _, samples in sorted(self.curriculum.items())]
+        return later if 0 in self.curriculum else [self.samples, *later]
 
 
 class Order:
@@ -279,10 +296,15 @@ def _to_source(one: object) -> Source:
         )
     for samples in (source.samples, *source.curriculum.values()):
         if not isinstance(samples, Samples):
-            raise InvalidArgumentError(
-                f"a source has kinograph.Samples, not {type(samples).__name__}; `ds.samples(...)` makes them"
-            )
+            raise not_samples(samples)
     return source
+
+
+def not_samples(given: object) -> InvalidArgumentError:
+    """Say that a source has something else than samples."""
+    return InvalidArgumentError(
+        f"a source has kinograph.Samples, not {type(given).__name__}; `ds.samples(...)` makes them"
+    )
 
 
 def _to_core(sources: list[Source], settings: Mapping[str, Any]) -> _core.Order:
@@ -295,7 +317,7 @@ def _to_core_source(source: Source) -> tuple[Any, ...]:
         listed = to_list("episode_weights", weights, "numbers, one per chosen episode")
         weights = [to_number("a weight of an episode", weight) for weight in listed]
     curriculum = [
-        (to_whole("an epoch of the curriculum", epoch, least=1, most=LAST_INDEX), other._core)
+        (to_whole("an epoch of the curriculum", epoch, most=LAST_INDEX), other._core)
         for epoch, other in sorted(source.curriculum.items())
     ]
     return (

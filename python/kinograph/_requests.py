@@ -191,7 +191,7 @@ def _refuse_steps(requests: list[dict[str, Any]]) -> None:
 
 def _to_names(dataset: Dataset, keys: Sequence[str] | None) -> list[str]:
     if keys is None:
-        return list(dataset.streams)
+        return [name for name, stream in dataset.streams.items() if stream.variant_of is None]
     names = [str(key) for key in to_list("keys", keys, "streams")]
     if not names:
         raise InvalidArgumentError("keys is an empty list; omit it to request all streams")

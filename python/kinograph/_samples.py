@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import operator
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -208,6 +208,11 @@ class Samples(Sequence[dict[str, Field]]):
     def frames(self, index: SupportsIndex) -> dict[str, npt.NDArray[np.int64]]:
         """Return which frames of each stream a sample is made of, -1 for zeros; interpolation also uses the next frame."""
         return self._core.frames(self._position(index))
+
+    def with_variants(self, variants: Mapping[str, str | None]) -> Samples:
+        """Give the same samples, read from other encodings of their streams (see :meth:`kinograph.Dataset.samples`)."""
+        pairs = [list(pair) for pair in variants.items()]
+        return Samples(self._dataset, self._request | {"variants": pairs}, self._selection)
 
     def __len__(self) -> int:
         return len(self._core)

@@ -225,7 +225,8 @@ class LeRobotDatasetMetadata:
         #: The dataset under its own names.
         self.dataset = Dataset(self.root)
         # LeRobot's own columns are computed; an import may have kept them as streams too.
-        self.streams = {k: s for k, s in self.dataset.streams.items() if k not in _COLUMNS}
+        streams = self.dataset.streams.items()
+        self.streams = {k: s for k, s in streams if k not in _COLUMNS and s.variant_of is None}
         if not self.streams:
             raise InvalidArgumentError(f"{self.root} has no streams that LeRobot has items of")
         #: The stream whose frames are the items.

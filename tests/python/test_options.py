@@ -29,6 +29,7 @@ REQUEST = {
     "keys",
     "include",
     "masks",
+    "variants",
     "split",
     "episodes",
     "filter",

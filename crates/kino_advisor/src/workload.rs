@@ -1,7 +1,7 @@
 //! What a training loop requests: windows and options, with the defaults of the Python loader.
 //!
 //! ```text
-//! no windows               every stream, the frame at the anchor
+//! no windows               every stream but variants, the frame at the anchor
 //! wrist = -9..1            ten frames of `wrist`, the last at the anchor
 //! anchor                   the clock that the streams share; if they have several, `actions`, `action` or the longest vector
 //! ```
@@ -20,7 +20,7 @@ use crate::error::{Result, invalid};
 /// What a training loop asks for.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Workload {
-    /// Streams, with steps around the anchor; if empty, every stream at the anchor.
+    /// Streams, with steps around the anchor; if empty, every stream at the anchor but variants of others.
     pub windows: Vec<(String, Range<i32>)>,
     /// Which sample comes when, as [`Settings::choose`] reads it; all defaults if null.
     pub order: Value,
@@ -50,10 +50,9 @@ impl Workload {
     fn request(&self, dataset: &Dataset) -> Result<Request> {
         let streams = &dataset.manifest().streams;
         let every = || {
-            streams
-                .iter()
-                .map(|stream| (stream.name.clone(), 0..1))
-                .collect()
+            let streams = streams.iter().filter(|one| one.variant_of.is_none());
+            let windows = streams.map(|stream| (stream.name.clone(), 0..1));
+            windows.collect()
         };
         let asked: Vec<(String, Range<i32>)> = if self.windows.is_empty() {
             every()

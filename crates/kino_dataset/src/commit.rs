@@ -118,6 +118,13 @@ impl Base {
         only.collect()
     }
 
+    /// The variants of the dataset, each with the stream that it is one of.
+    pub(crate) fn variants(&self) -> HashMap<String, String> {
+        let streams = self.head.iter().flat_map(|head| &head.manifest.streams);
+        let variants = streams.filter_map(|one| Some((one.name.clone(), one.variant_of.clone()?)));
+        variants.collect()
+    }
+
     /// The types of the dataset's streams.
     pub(crate) fn types(&self) -> Result<HashMap<String, (Kind, FrameType)>> {
         let streams = self.head.iter().flat_map(|head| &head.manifest.streams);

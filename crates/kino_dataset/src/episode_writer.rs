@@ -1,7 +1,7 @@
 //! Writes one episode: its streams one after the other, frames in time order.
 
 use kino_codec::MAX_TEXT_BYTES;
-use kino_format::{Clock, MAX_FRAMES, MAX_STREAMS, StreamSchema};
+use kino_format::{Clock, MAX_STREAMS, StreamSchema, variant_name};
 
 use crate::draft::{EpisodeDraft, StreamDraft};
 use crate::encode::Block;
@@ -12,7 +12,7 @@ use crate::plan::Choice;
 use crate::protection::{self, Held, Protection};
 use crate::settled::Settled;
 use crate::spill::Spill;
-use crate::stream_info::StreamInfo;
+use crate::stream_info::{StreamInfo, to_frame_count};
 use crate::writer::{DatasetWriter, EpisodeInfo};
 
 /// Writes one episode. Dropped before [`finish`](Self::finish), it leaves no trace.
@@ -42,12 +42,32 @@ impl<'w> EpisodeWriter<'w> {
     /// camera reads one run of bytes.
     pub fn stream(&mut self, info: &StreamInfo) -> Result<()> {
         self.close_stream()?;
-        let choice = self.choice(info)?;
-        self.begin(info, choice)
+        let choice = self.choice(info, None)?;
+        self.begin(info, choice, None)
     }
 
-    /// Starts the next stream with this codec.
-    pub(crate) fn begin(&mut self, info: &StreamInfo, choice: Choice) -> Result<()> {
+    /// The variants that the plan makes of a stream.
+    pub fn variants(&self, info: &StreamInfo) -> Vec<String> {
+        let plan = &self.writer.options.plan;
+        let variants = plan.variants(&info.name, info.kind);
+        variants.into_iter().map(str::to_owned).collect()
+    }
+
+    /// Starts the next stream, a variant of the stream `base`: the same frames, encoded as the plan's rule says. Its name
+    /// is [`variant_stream`](kino_format::variant_stream), and its frames are pushed as values.
+    pub fn variant(&mut self, info: &StreamInfo, base: &str) -> Result<()> {
+        self.close_stream()?;
+        let choice = self.choice(info, Some(base))?;
+        self.begin(info, choice, Some(base))
+    }
+
+    /// Starts the next stream with this codec; it may be a variant of another.
+    pub(crate) fn begin(
+        &mut self,
+        info: &StreamInfo,
+        choice: Choice,
+        variant_of: Option<&str>,
+    ) -> Result<()> {
         self.close_stream()?;
         let place = self.place(&info.name);
         if self.draft()?.streams.len() >= MAX_STREAMS {
@@ -56,7 +76,8 @@ impl<'w> EpisodeWriter<'w> {
             )));
         }
         let frames = to_frame_count(&place, info.frames)?;
-        let schema = StreamSchema::new(&info.name, info.kind, &info.frame, choice.codec.spec());
+        let mut schema = StreamSchema::new(&info.name, info.kind, &info.frame, choice.codec.spec());
+        schema.variant_of = variant_of.map(str::to_owned);
         // An invalid schema in a file is damage; here it is an invalid argument.
         schema
             .check()
@@ -68,9 +89,14 @@ impl<'w> EpisodeWriter<'w> {
         }
         let settled = &self.writer.settled;
         settled.check_type(&info.name, info.kind, &info.frame)?;
+        settled.check_variant(&info.name, variant_of)?;
         let clock = self.clock(&place, info, frames)?;
         let shared = self.draft()?.shared(&place, info, frames)?;
-        let events = &self.writer.options.plan.events;
+        // The events of a variant are those of its stream.
+        let events = match variant_of {
+            None => self.writer.options.plan.events.as_slice(),
+            Some(_) => &[],
+        };
         let recorders = self.protection.begin(events, info, &choice, &place)?;
         let stream = StreamDraft {
             schema,
@@ -273,9 +299,15 @@ impl<'w> EpisodeWriter<'w> {
     }
 
     /// The plan's choice for a stream, decided by the episodes before, or by the stream that it shares frames with.
-    fn choice(&self, info: &StreamInfo) -> Result<Choice> {
+    fn choice(&self, info: &StreamInfo, variant_of: Option<&str>) -> Result<Choice> {
         let plan = &self.writer.options.plan;
-        let mut choice = plan.choose(&info.name, info.kind, &info.frame, info.arrival)?;
+        let mut choice = match variant_of {
+            None => plan.choose(&info.name, info.kind, &info.frame, info.arrival)?,
+            Some(base) => {
+                let variant = variant_name(&info.name, base).unwrap_or_default();
+                plan.choose_variant(base, variant, info.kind, &info.frame)?
+            }
+        };
         self.writer.settled.decide(&info.name, &mut choice);
         let draft = self.draft()?;
         let base = info.shared.as_ref().map(|shared| &shared.base);
@@ -357,14 +389,4 @@ impl Drop for EpisodeWriter<'_> {
             self.writer.abandon_episode();
         }
     }
-}
-
-/// The number of frames of a stream, if a stream can have that many.
-fn to_frame_count(place: &str, frames: u64) -> Result<u32> {
-    let count = u32::try_from(frames).ok();
-    count.filter(|&count| count <= MAX_FRAMES).ok_or_else(|| {
-        invalid(format!(
-            "{place}: {frames} frames are too many; a stream can have at most {MAX_FRAMES}, so split the episode"
-        ))
-    })
 }

@@ -86,7 +86,7 @@ pub use generation::{Generation, total_error};
 pub use hash::Hash;
 pub use kino_format::{
     ByteSize, Clock, Kind, MAX_FRAMES, MAX_STREAMS, PageSlice, RegularClock, StreamSchema, escape,
-    escape_line, is_unprintable,
+    escape_line, is_unprintable, variant_name, variant_stream,
 };
 pub use links::{LinkedFile, Links};
 pub use local::check_local;

@@ -15,7 +15,7 @@
 use std::collections::HashSet;
 
 use kino_codec::FrameType;
-use kino_format::{FORMAT_VERSION, Kind, PACKED_VERSION, StreamSchema};
+use kino_format::{FORMAT_VERSION, Kind, PACKED_VERSION, StreamSchema, variant_name};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{DatasetError, Result, codec_at, corrupt, format_at, invalid};
@@ -111,6 +111,9 @@ pub struct StreamSummary {
     /// The lossy encodings that its frames went through before this one, the oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub generations: Vec<Generation>,
+    /// The stream that this is another encoding of: `wrist@small` of `wrist`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub variant_of: Option<String>,
 }
 
 impl StreamSummary {
@@ -122,8 +125,14 @@ impl StreamSummary {
             dtype: self.dtype.clone(),
             shape: self.shape.clone(),
             codec: String::new(),
+            variant_of: None,
         };
         schema.frame_type().map_err(format_at("manifest"))
+    }
+
+    /// The name of the variant: `small` of `wrist@small`; `None` if the stream is none.
+    pub fn variant(&self) -> Option<&str> {
+        variant_name(&self.name, self.variant_of.as_deref()?)
     }
 
     /// Fails if this process cannot decode the stream, because of a library that is missing.
@@ -147,6 +156,7 @@ impl StreamSummary {
             dtype: self.dtype.clone(),
             shape: self.shape.clone(),
             codec: "raw".to_owned(),
+            variant_of: self.variant_of.clone(),
         };
         schema.check().map_err(|error| error.to_string())?;
         let errors = [self.max_abs_error, self.sum_squared_error];
@@ -430,6 +440,7 @@ mod tests {
                 max_abs_error: Some(1e-3),
                 psnr_db: None,
             }],
+            variant_of: None,
         });
         manifest
     }

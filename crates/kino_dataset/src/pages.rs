@@ -138,9 +138,19 @@ impl PageBlock {
 impl EpisodeWriter<'_> {
     /// Starts the next stream, whose pages exist already in this codec; see [`push_pages`](Self::push_pages).
     pub fn paged_stream(&mut self, info: &StreamInfo, codec: &str) -> Result<()> {
+        self.paged_variant(info, codec, None)
+    }
+
+    /// As [`paged_stream`](Self::paged_stream), for a stream that may be a variant of another.
+    pub(crate) fn paged_variant(
+        &mut self,
+        info: &StreamInfo,
+        codec: &str,
+        variant_of: Option<&str>,
+    ) -> Result<()> {
         let choice = Choice::of(codec, &info.frame)
             .map_err(|error| invalid(format!("stream `{}`: {error}", info.name)))?;
-        self.begin(info, choice)
+        self.begin(info, choice, variant_of)
     }
 
     /// Appends pages to a stream that was started with [`paged_stream`](Self::paged_stream).

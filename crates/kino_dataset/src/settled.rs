@@ -21,6 +21,8 @@ const MAX_ID_BYTES: usize = 255;
 pub(crate) struct Settled {
     ids: HashSet<String>,
     types: HashMap<String, (Kind, FrameType)>,
+    /// The stream that each variant is one of.
+    variants: HashMap<String, String>,
     label_types: HashMap<String, &'static str>,
     /// The codec of each stream in the episodes of this writer.
     codecs: HashMap<String, String>,
@@ -34,6 +36,7 @@ impl Settled {
         Ok(Self {
             ids: base.ids()?,
             types: base.types()?,
+            variants: base.variants(),
             label_types: base.label_types()?,
             base_codecs: base.codecs(),
             ..Self::default()
@@ -44,6 +47,7 @@ impl Settled {
     pub(crate) fn by_replaced(base: &Base) -> Result<Self> {
         Ok(Self {
             types: base.types()?,
+            variants: base.variants(),
             label_types: base.label_types()?,
             ..Self::default()
         })
@@ -57,6 +61,9 @@ impl Settled {
             let frame = schema.frame_type().map_err(format_at("new episode"))?;
             let ty = (schema.kind, frame);
             settled.types.insert(schema.name.clone(), ty);
+            let base = schema.variant_of.iter().cloned();
+            let variant = base.map(|base| (schema.name.clone(), base));
+            settled.variants.extend(variant);
             // A stream without frames was not tried.
             if stream.frames > 0 {
                 let (name, codec) = (schema.name.clone(), schema.codec.clone());
@@ -71,6 +78,7 @@ impl Settled {
     pub(crate) fn by_receipt(receipt: &Receipt) -> Result<Self> {
         let mut settled = Self {
             types: receipt.usage.types()?.into_iter().collect(),
+            variants: receipt.usage.variants().collect(),
             codecs: receipt.usage.codecs().collect(),
             ..Self::default()
         };
@@ -92,6 +100,7 @@ impl Settled {
         for (name, ty) in more.types {
             self.types.entry(name).or_insert(ty);
         }
+        self.variants.extend(more.variants);
         for (name, ty) in more.label_types {
             self.label_types.entry(name).or_insert(ty);
         }
@@ -166,6 +175,23 @@ impl Settled {
             // A stream that the dataset already has keeps its name.
             None => check_printable("stream name", name),
         }
+    }
+
+    /// Refuses a variant where the dataset has a stream of that name that is none, and the other way round.
+    pub(crate) fn check_variant(&self, name: &str, variant_of: Option<&str>) -> Result<()> {
+        let known = self.variants.get(name).map(String::as_str);
+        if !self.types.contains_key(name) || known == variant_of {
+            return Ok(());
+        }
+        let what = |base: Option<&str>| match base {
+            Some(base) => format!("a variant of `{base}`"),
+            None => "a stream of its own".to_owned(),
+        };
+        Err(invalid(format!(
+            "stream `{name}` is {} here, but {} in other episodes; rename one of them",
+            what(variant_of),
+            what(known)
+        )))
     }
 }
 

@@ -1,7 +1,7 @@
 //! A stream as declared by its writer before the first frame: name, kind, frame type, times.
 
 use kino_codec::FrameType;
-use kino_format::{Clock, Kind, RegularClock};
+use kino_format::{Clock, Kind, MAX_FRAMES, RegularClock};
 
 use crate::error::{Result, format_at, invalid};
 use crate::plan::Arrival;
@@ -89,4 +89,14 @@ fn check_times(place: &str, times: &[i64], frames: u32) -> Result<()> {
         ))),
         None => Ok(()),
     }
+}
+
+/// The number of frames of a stream, if a stream can have that many.
+pub(crate) fn to_frame_count(place: &str, frames: u64) -> Result<u32> {
+    let count = u32::try_from(frames).ok();
+    count.filter(|&count| count <= MAX_FRAMES).ok_or_else(|| {
+        invalid(format!(
+            "{place}: {frames} frames are too many; a stream can have at most {MAX_FRAMES}, so split the episode"
+        ))
+    })
 }

@@ -140,6 +140,12 @@ impl Usage {
         schemas.map(|schema| (schema.name.clone(), schema.codec.clone()))
     }
 
+    /// Every variant, with the stream that it is one of.
+    pub(crate) fn variants(&self) -> impl Iterator<Item = (String, String)> {
+        let schemas = self.streams.iter().map(|stream| &stream.schema);
+        schemas.filter_map(|schema| Some((schema.name.clone(), schema.variant_of.clone()?)))
+    }
+
     /// The type of every stream, by name.
     pub(crate) fn types(&self) -> Result<Vec<(String, (Kind, FrameType))>> {
         let ty = |stream: &StreamUsage| {
@@ -185,6 +191,18 @@ impl StreamSummary {
         psnr_db(self.sum_squared_error, self.stored_values).filter(|_| is_image)
     }
 
+    /// A variant of `base` that no episode has yet.
+    pub(crate) fn variant_to_be(base: &Self, name: String) -> Self {
+        Self::new(&StreamSchema {
+            name,
+            kind: base.kind,
+            dtype: base.dtype.clone(),
+            shape: base.shape.clone(),
+            codec: String::new(),
+            variant_of: Some(base.name.clone()),
+        })
+    }
+
     fn new(schema: &StreamSchema) -> Self {
         Self {
             name: schema.name.clone(),
@@ -203,6 +221,7 @@ impl StreamSummary {
             linked_bytes: 0,
             encoders: Vec::new(),
             generations: Vec::new(),
+            variant_of: schema.variant_of.clone(),
         }
     }
 

@@ -17,6 +17,8 @@
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
+use kino_format::variant_stream;
+
 use crate::assembler::Assembler;
 use crate::commit::{self, Additions, Base, Committed, Known, SourceRecord};
 use crate::encode_queue::EncodeQueue;
@@ -33,6 +35,7 @@ use crate::settled::Settled;
 use crate::shard_file::ShardKind;
 use crate::staging::{Area, FoundArea, Settings};
 use crate::store::Store;
+use crate::stream_info::StreamInfo;
 use crate::table::{EpisodeRow, Label};
 use crate::target::check_target;
 
@@ -282,6 +285,17 @@ impl DatasetWriter {
     pub fn add_generations(&mut self, stream: &str, generations: Vec<Generation>) {
         let generations = (stream.to_owned(), generations);
         self.known.generations.extend([generations]);
+    }
+
+    /// Records that the frames of a stream's variants come from JPEG files, which had lost something before.
+    pub fn add_file_generations(&mut self, info: &StreamInfo) {
+        let variants = self.options.plan.variants(&info.name, info.kind);
+        let names = variants
+            .into_iter()
+            .map(|one| variant_stream(&info.name, one));
+        for name in names.collect::<Vec<_>>() {
+            self.add_generations(&name, vec![Generation::of_files("jpeg:carry")]);
+        }
     }
 
     /// Starts the next episode.

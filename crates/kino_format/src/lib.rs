@@ -43,5 +43,5 @@ pub use open::{DirectoryEntry, OpenShard, Shard, Step};
 pub use pieces::{ForeignFile, PieceRecord, PlacedPiece};
 pub use printable::{escape, escape_line, is_unprintable};
 pub use records::{ClockRecord, NONE, PageRecord, StreamRecord};
-pub use schema::{Schema, StreamSchema};
+pub use schema::{Schema, StreamSchema, is_variant_name, variant_name, variant_stream};
 pub use write::{EpisodeRecords, LinkedPage, PieceBytes, ShardWriter};

@@ -44,6 +44,26 @@ pub struct StreamSchema {
     pub shape: Vec<usize>,
     /// The canonical codec string.
     pub codec: String,
+    /// The stream that this is another encoding of: `wrist@small` of `wrist`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub variant_of: Option<String>,
+}
+
+/// The name of a variant: `wrist@small`.
+pub fn variant_stream(stream: &str, variant: &str) -> String {
+    format!("{stream}@{variant}")
+}
+
+/// The variant that a stream is of another one: `small`, if `wrist@small` is a variant of `wrist`.
+pub fn variant_name<'a>(stream: &'a str, base: &str) -> Option<&'a str> {
+    let variant = stream.strip_prefix(base)?.strip_prefix('@')?;
+    Some(variant).filter(|variant| is_variant_name(variant))
+}
+
+/// Whether a variant can have this name: letters, digits, `_`, `-` and `.`.
+pub fn is_variant_name(variant: &str) -> bool {
+    let is_ok = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    !variant.is_empty() && variant.chars().all(is_ok)
 }
 
 impl StreamSchema {
@@ -59,7 +79,13 @@ impl StreamSchema {
             dtype,
             shape,
             codec: codec.to_string(),
+            variant_of: None,
         }
+    }
+
+    /// The name of the variant: `small` of `wrist@small`; `None` if the stream is none.
+    pub fn variant(&self) -> Option<&str> {
+        variant_name(&self.name, self.variant_of.as_deref()?)
     }
 
     /// The type of one frame.
@@ -89,6 +115,13 @@ impl StreamSchema {
         if is_text != (self.kind == Kind::Text) || (is_text && !self.shape.is_empty()) {
             let what = format!(
                 "only one of kind and dtype of stream `{}` is text",
+                self.name
+            );
+            return Err(invalid("schema", what));
+        }
+        if self.variant_of.is_some() && self.variant().is_none() {
+            let what = format!(
+                "stream `{}` claims to be a variant, but its name is not that of a stream with `@` and the variant",
                 self.name
             );
             return Err(invalid("schema", what));
@@ -246,6 +279,25 @@ mod tests {
     fn a_schema_round_trips() {
         let schema = schema(&["actions", "obs/joints"]);
         assert_eq!(Schema::parse(&schema.to_bytes().unwrap()), Ok(schema));
+    }
+
+    #[test]
+    fn a_variant_is_named_after_its_stream() {
+        let mut variant = schema(&["wrist", "wrist@small", "a@b"]);
+        assert_eq!(variant.streams[1].variant(), None);
+        assert!(variant.check().is_ok(), "a name with `@` is no variant");
+        variant.streams[1].variant_of = Some("wrist".to_owned());
+        assert_eq!(variant.streams[1].variant(), Some("small"));
+        assert_eq!(variant.streams[1].name, variant_stream("wrist", "small"));
+        let parsed = Schema::parse(&variant.to_bytes().unwrap());
+        assert_eq!(parsed, Ok(variant.clone()));
+        for other in ["front", "wrist@", "wrist@small", "", "wris"] {
+            variant.streams[1].variant_of = Some(other.to_owned());
+            assert!(variant.check().is_err(), "{other:?}");
+        }
+        for name in ["", "a b", "a@b", "a/b", "ö"] {
+            assert!(!is_variant_name(name), "{name:?}");
+        }
     }
 
     #[test]

@@ -73,6 +73,7 @@ mod suggest;
 mod survey;
 mod tar;
 mod values;
+mod variants;
 mod video;
 mod webdataset;
 mod whole_numbers;

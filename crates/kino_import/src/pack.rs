@@ -33,6 +33,7 @@ use crate::shuffle::shuffled;
 use crate::source::{EpisodeSpec, Source};
 use crate::source_file::SourceFile;
 use crate::survey::{cores, look};
+use crate::variants::add_variants;
 
 /// The options of a pack.
 #[derive(Debug, Clone)]
@@ -105,13 +106,14 @@ pub fn pack(
         _ => None,
     };
     let mut fitted = fit(source, &Target::new(&prefix, known.as_ref()))?;
-    let reencoded = apply_plan(&mut fitted, &writer.plan)?;
+    let mut reencoded = apply_plan(&mut fitted, &writer.plan)?;
     let threads = cores(writer.threads);
     let mut defects = find_defects(&mut fitted, threads, on_defect, progress)?;
     if let Some(link) = &link {
         defects.extend(link::choose(&mut fitted, link, known.as_ref())?);
         writer.link_root = link.root.to_str().map(str::to_owned);
     }
+    add_variants(&mut fitted, &writer.plan, &mut reencoded)?;
     let wanted = wanted(&fitted, &defects, seed);
     if wanted.is_empty() {
         return Err(ImportError::NothingLeft { defects });

@@ -186,9 +186,10 @@ impl Packing<'_> {
                 count: first,
             }),
         };
-        match &spec.link {
-            Some(codec) => writer.paged_stream(&info, codec)?,
-            None => writer.stream(&info)?,
+        match (&spec.link, &spec.variant_of) {
+            (Some(codec), _) => writer.paged_stream(&info, codec)?,
+            (None, Some(base)) => writer.variant(&info, base)?,
+            (None, None) => writer.stream(&info)?,
         }
         self.shifts += u64::from(first > 0);
         self.passed += first * spec.frame_bytes();

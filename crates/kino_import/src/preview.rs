@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use kino_codec::{Encoded, Frames, Scratch};
-use kino_dataset::{Arrival, Choice, Plan, Trial};
+use kino_dataset::{Arrival, Choice, Plan, Trial, variant_name};
 
 use crate::defect::{Defect, OnDefect};
 use crate::error::{ImportError, Result};
@@ -14,6 +14,7 @@ use crate::reencode::apply_plan;
 use crate::source::{EpisodeSpec, FrameBuf, Source, SourceInfo, StreamSpec};
 use crate::source_file::SourceFile;
 use crate::survey::look;
+use crate::variants::add_variants;
 
 /// A stream is estimated from at most this many bytes of frames, and from at least one frame.
 const SAMPLE_BYTES: u64 = 8 << 20;
@@ -60,12 +61,13 @@ pub fn preview(
     threads: usize,
 ) -> Result<Preview> {
     let mut fitted = fit(source, &Target::default())?;
-    let reencoded = apply_plan(&mut fitted, plan)?;
+    let mut reencoded = apply_plan(&mut fitted, plan)?;
     let found = look(&mut fitted, threads, &mut || Ok(()))?;
     let mut defects = match on_defect.judge(found) {
         Ok(defects) | Err(ImportError::Defects { defects }) => defects,
         Err(error) => return Err(error),
     };
+    add_variants(&mut fitted, plan, &mut reencoded)?;
     let mut episodes = wanted(&fitted, &defects, seed);
     // In the order of writing: the first episode that has a stream decides its codec.
     let streams = streams(&fitted, plan, &episodes)?;
@@ -95,8 +97,7 @@ fn streams(source: &Fitted<'_>, plan: &Plan, episodes: &[usize]) -> Result<Vec<S
                 known.raw_bytes = known.raw_bytes.saturating_add(raw_bytes);
                 continue;
             }
-            let mut choice =
-                plan.choose(&stream.name, stream.kind, &stream.frame, arrival(stream))?;
+            let mut choice = choose(plan, stream)?;
             let (sample, trial) = try_first(episode, idx, &mut choice).unwrap_or_default();
             let new = StreamPreview {
                 spec: stream.clone(),
@@ -121,6 +122,19 @@ fn streams(source: &Fitted<'_>, plan: &Plan, episodes: &[usize]) -> Result<Vec<S
         stream.estimated_bytes = stream.estimated_bytes.map(per_frame);
     }
     Ok(streams)
+}
+
+/// The plan's choice for a stream.
+fn choose(plan: &Plan, stream: &StreamSpec) -> Result<Choice> {
+    let (kind, frame) = (stream.kind, &stream.frame);
+    let chosen = match &stream.variant_of {
+        Some(base) => {
+            let variant = variant_name(&stream.name, base).unwrap_or_default();
+            plan.choose_variant(base, variant, kind, frame)
+        }
+        None => plan.choose(&stream.name, kind, frame, arrival(stream)),
+    };
+    Ok(chosen?)
 }
 
 /// How the frames of a stream arrive at the writer.

@@ -10,11 +10,10 @@
 //! ([`Generation`](kino_dataset::Generation)).
 
 use std::collections::BTreeMap;
-use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
 
-use kino_codec::{Codec, Encoded, Frames, Scratch};
+use kino_codec::{Frames, decode_jpeg_files};
 use kino_dataset::{Arrival, ByteSize, DatasetWriter, Generation, Plan};
 
 use crate::defect::Defect;
@@ -68,10 +67,7 @@ pub(crate) fn apply_plan(source: &mut Fitted<'_>, plan: &Plan) -> Result<Reencod
                 _ => is_changed,
             };
             if is_decoded_here {
-                let codec = match files {
-                    Arrival::Video(coding) => coding.codec(),
-                    _ => CARRIED.to_owned(),
-                };
+                let codec = carrying_codec(stream).unwrap_or_default();
                 let generation = Generation::of_files(&codec);
                 found.generations.insert(stream.name.clone(), generation);
             }
@@ -90,8 +86,17 @@ pub(crate) fn apply_plan(source: &mut Fitted<'_>, plan: &Plan) -> Result<Reencod
     Ok(found)
 }
 
+/// The codec that would store a stream as it is in the source; `None` if it comes as values.
+pub(crate) fn carrying_codec(stream: &StreamSpec) -> Option<String> {
+    match arrival(stream) {
+        Arrival::Values => None,
+        Arrival::Jpeg => Some(CARRIED.to_owned()),
+        Arrival::Video(coding) => Some(coding.codec()),
+    }
+}
+
 /// Has the frames of a stream delivered as pixels.
-fn decode(stream: &mut StreamSpec) {
+pub(crate) fn decode(stream: &mut StreamSpec) {
     // Whoever has packets of video can deliver it either way.
     if stream.video.is_none() {
         let files = stream.clone();
@@ -178,21 +183,8 @@ impl ReadFrames for DecodedFiles {
 
 /// The pixels of JPEG files, packed.
 fn pixels(stream: &StreamSpec, files: &[Vec<u8>]) -> Result<Vec<u8>, String> {
-    let decoded = || {
-        let codec: Arc<dyn Codec> = kino_codec::codec(CARRIED)?;
-        let slices: Vec<&[u8]> = files.iter().map(Vec::as_slice).collect();
-        let frames = Frames::bytes(&stream.frame, &slices);
-        let (mut encoded, mut scratch) = (Encoded::default(), Scratch::new());
-        codec.encode(&frames, NonZeroUsize::MIN, &mut encoded, &mut scratch)?;
-        let decoder = codec.decoder(&stream.frame, &encoded.shared)?;
-        let size = stream.frame.as_values().map_or(0, |ty| ty.frame_bytes());
-        let mut out = vec![0; size * files.len()];
-        for (page, room) in encoded.pages.iter().zip(out.chunks_mut(size.max(1))) {
-            decoder.decode(page.page(), 0..page.frames, room, &mut scratch)?;
-        }
-        Ok(out)
-    };
-    decoded().map_err(|error: kino_codec::CodecError| error.to_string())
+    let slices: Vec<&[u8]> = files.iter().map(Vec::as_slice).collect();
+    decode_jpeg_files(&stream.frame, &slices).map_err(|error| error.to_string())
 }
 
 fn damaged(episode: &EpisodeSpec, stream: &StreamSpec, what: String) -> ImportError {

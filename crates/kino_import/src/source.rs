@@ -267,6 +267,8 @@ pub struct StreamSpec {
     pub attributes: Map<String, Value>,
     /// The codec of its pages, if they are linked instead of packed.
     pub link: Option<String>,
+    /// The stream that this is another encoding of, which a plan asks for: `wrist@small` of `wrist`.
+    pub variant_of: Option<String>,
     /// Where its frames are.
     pub reader: Arc<dyn ReadFrames>,
 }
@@ -292,6 +294,7 @@ impl StreamSpec {
             unit: None,
             attributes: Map::new(),
             link: None,
+            variant_of: None,
             reader,
         }
     }

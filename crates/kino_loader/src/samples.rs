@@ -24,15 +24,16 @@ impl Source {
         })
     }
 
-    /// From `epoch` on, samples are read from other windows: the same episodes, packed in another way.
+    /// From `epoch` on, samples are read from other windows: the same episodes, packed in another way. From epoch 0 on,
+    /// none is read from the first windows, which then only say what the order is.
     pub fn add_variant(&mut self, first: &Samples, epoch: u64, other: &Samples) -> Result<()> {
         check_same_episodes(first, other)?;
-        if self.variants.is_empty() {
+        if self.variants.is_empty() && epoch > 0 {
             self.variants.push((0, self.id.clone()));
         }
-        if self.variants.last().is_none_or(|(last, _)| *last >= epoch) {
+        if self.variants.last().is_some_and(|(last, _)| *last >= epoch) {
             return Err(invalid(format!(
-                "a variant from epoch {epoch} on; epochs must rise, and the first variant is that of epoch 0"
+                "a variant from epoch {epoch} on; epochs must rise, and each can have only one"
             )));
         }
         self.variants.push((epoch, other.id()?));

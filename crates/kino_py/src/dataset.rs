@@ -109,6 +109,7 @@ impl Dataset {
             summary["linked_bytes"] = json!(stream.linked_bytes);
             summary["encoders"] = json!(stream.encoders);
             summary["generations"] = json!(stream.generations);
+            summary["variant_of"] = json!(stream.variant_of);
             summary
         });
         Value::from_iter(streams).to_string()

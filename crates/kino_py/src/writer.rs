@@ -7,10 +7,10 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use kino_codec::{Dtype, FrameType};
+use kino_codec::{Dtype, FrameType, decode_jpeg_files};
 use kino_dataset::{
     Arrival, DatasetWriter, EpisodeInfo, EpisodeWriter, JsonMap, Kind, Label, Plan, Protected,
-    Start, StreamInfo, Times, WriterOptions,
+    Start, StreamInfo, Times, WriterOptions, variant_stream,
 };
 use kino_sync::Mutex;
 use numpy::PyReadonlyArray1;
@@ -154,9 +154,13 @@ impl Writer {
         py.detach(|| {
             let mut guard = self.inner.lock();
             let writer = guard.as_mut().ok_or_else(closed)?;
+            for job in jobs.iter().filter(|job| job.info.arrival == Arrival::Jpeg) {
+                writer.add_file_generations(&job.info);
+            }
             let mut episode = writer.episode(info).map_err(to_py)?;
             for job in &jobs {
                 job.push_to(&mut episode)?;
+                job.push_variants_to(&mut episode)?;
             }
             episode.finish().map_err(to_py)
         })
@@ -314,6 +318,44 @@ impl StreamArgs<'_> {
 impl StreamJob<'_> {
     fn push_to(&self, episode: &mut EpisodeWriter<'_>) -> PyResult<()> {
         episode.stream(&self.info).map_err(to_py)?;
+        self.push_frames(episode)
+    }
+
+    /// Pushes the frames again for each variant that the plan has of the stream: they are in memory.
+    fn push_variants_to(&self, episode: &mut EpisodeWriter<'_>) -> PyResult<()> {
+        for variant in episode.variants(&self.info) {
+            let info = StreamInfo {
+                name: variant_stream(&self.info.name, &variant),
+                arrival: Arrival::Values,
+                ..self.info.clone()
+            };
+            episode.variant(&info, &self.info.name).map_err(to_py)?;
+            match self.data {
+                Data::Files(files) if self.info.arrival == Arrival::Jpeg => {
+                    self.push_pixels(episode, files)?;
+                }
+                _ => self.push_frames(episode)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Pushes JPEG files as values, one by one.
+    fn push_pixels(
+        &self,
+        episode: &mut EpisodeWriter<'_>,
+        files: &[PyBackedBytes],
+    ) -> PyResult<()> {
+        for file in files {
+            let values = decode_jpeg_files(&self.info.frame, &[file])
+                .map_err(|error| invalid(format!("stream `{}`: {error}", self.info.name)))?;
+            episode.push(&values).map_err(to_py)?;
+            Python::attach(|py| py.check_signals())?;
+        }
+        Ok(())
+    }
+
+    fn push_frames(&self, episode: &mut EpisodeWriter<'_>) -> PyResult<()> {
         let frame_bytes = self
             .info
             .frame

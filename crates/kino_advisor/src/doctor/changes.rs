@@ -3,10 +3,10 @@
 //! The predictions are those of `model.rs`, from measurements on this machine. Changes that would not help are
 //! dropped.
 
-use kino_dataset::Cost;
+use kino_dataset::{Cost, variant_stream};
 use kino_loader::MAX_PREFETCH;
 
-use super::evidence::{Differences, Evidence, StreamCosts};
+use super::evidence::{Differences, Evidence, StreamCosts, VariantCost};
 use super::model::{compute_ratio, replay};
 use super::remedy::{Change, Remedy};
 use super::verdict::{Cause, Verdict};
@@ -110,11 +110,20 @@ impl Advice<'_> {
                     "copy the dataset to a faster local disk (upper bound: predicted for storage as fast as memory)".to_owned(),
                     without.without_fetch.batch_s,
                 );
+                let batch_s = self.evidence.whole.batch_s;
+                self.variant(stored_bytes, |factor| {
+                    (batch_s * factor).max(without.without_fetch.batch_s)
+                });
                 self.smaller_codec(without);
             }
             Cause::Decode => {
                 self.threads(without);
                 self.keep_all(without);
+                let (whole, rest) = (self.evidence.whole.batch_s, without.without_decode.batch_s);
+                self.variant(
+                    |cost| cost.decode_ns,
+                    |factor| rest + (whole - rest).max(0.0) * factor,
+                );
                 self.faster_codec(without);
                 self.gpu(without);
             }
@@ -288,8 +297,7 @@ impl Advice<'_> {
     /// A codec that compresses better, for the stream where it helps most.
     fn smaller_codec(&mut self, without: &Differences) {
         let whole = self.evidence.whole.batch_s;
-        let per_frame = |cost: &Cost| cost.frame_bytes / cost.ratio.max(1e-9);
-        let Some((stream, cost, factor)) = self.other_codec(per_frame) else {
+        let Some((stream, cost, factor)) = self.other_codec(stored_bytes) else {
             return;
         };
         let batch_s = (whole * factor).max(without.without_fetch.batch_s);
@@ -310,21 +318,49 @@ impl Advice<'_> {
 
     /// The stream and codec that reduce the total price of all streams most, with the factor.
     fn other_codec(&self, price: impl Fn(&Cost) -> f64) -> Option<(String, Cost, f64)> {
-        let streams = &self.evidence.streams;
-        let now = |stream: &StreamCosts| stream.now.as_ref().map_or(0.0, &price);
-        let all: f64 = streams.iter().map(now).sum();
-        let found = streams.iter().flat_map(|stream| {
+        let found = self.evidence.streams.iter().flat_map(|stream| {
             let others = stream.known.iter();
+            let others = others.filter(|cost| cost.codec != stream.codec);
             others.map(move |cost| (stream, cost))
         });
-        let factor = |(stream, cost): &(&StreamCosts, &Cost)| {
-            (all - now(stream) + price(cost)) / all.max(f64::MIN_POSITIVE)
-        };
+        let factor = |&(stream, cost): &(&StreamCosts, &Cost)| self.factor(stream, cost, &price);
         let best = found
-            .filter(|(stream, cost)| stream.now.is_some() && cost.codec != stream.codec)
+            .filter(|(stream, _)| stream.now.is_some())
             .min_by(|a, b| factor(a).total_cmp(&factor(b)))?;
         let factor = factor(&best);
         (factor < 1.0).then(|| (best.0.name.clone(), best.1.clone(), factor))
+    }
+
+    /// The variant that the dataset has and that reduces the total price of all streams most; `batch_s` says what a batch
+    /// takes at a fraction of the price.
+    fn variant(&mut self, price: impl Fn(&Cost) -> f64, batch_s: impl Fn(f64) -> f64) {
+        let read = self.evidence.streams.iter();
+        let found = read
+            .filter(|stream| stream.now.is_some())
+            .flat_map(|stream| {
+                let factor = |one: &VariantCost| self.factor(stream, &one.cost, &price);
+                let factors = stream.variants.iter().map(move |one| (one, factor(one)));
+                factors.map(move |(one, factor)| (stream, one, factor))
+            });
+        let best = found.min_by(|a, b| a.2.total_cmp(&b.2));
+        let Some((stream, one, factor)) = best.filter(|best| best.2 < 1.0) else {
+            return;
+        };
+        let (stream, variant) = (stream.name.clone(), one.variant.clone());
+        let how = format!(
+            "read `{}` (`variants={{\"{stream}\": \"{variant}\"}}`), which the dataset has: `{}` is {}",
+            variant_stream(&stream, &variant),
+            one.cost.codec,
+            loss(&one.cost.codec),
+        );
+        self.add(Remedy::Variant { stream, variant }, how, batch_s(factor));
+    }
+
+    /// The price of all streams if one cost this ÷ their price now.
+    fn factor(&self, stream: &StreamCosts, cost: &Cost, price: impl Fn(&Cost) -> f64) -> f64 {
+        let now = |stream: &StreamCosts| stream.now.as_ref().map_or(0.0, &price);
+        let all: f64 = self.evidence.streams.iter().map(now).sum();
+        (all - now(stream) + price(cost)) / all.max(f64::MIN_POSITIVE)
     }
 
     fn gpu(&mut self, without: &Differences) {
@@ -334,6 +370,11 @@ impl Advice<'_> {
             without.without_decode.batch_s,
         );
     }
+}
+
+/// Stored bytes of a frame.
+fn stored_bytes(cost: &Cost) -> f64 {
+    cost.frame_bytes / cost.ratio.max(1e-9)
 }
 
 /// Whether a codec changes values, for people: who follows the advice must know.

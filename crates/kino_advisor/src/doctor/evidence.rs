@@ -158,6 +158,18 @@ pub struct StreamCosts {
     pub now: Option<Cost>,
     /// Costs measured for frames of exactly this type.
     pub known: Vec<Cost>,
+    /// The other encodings of it that the dataset has.
+    #[serde(default)]
+    pub variants: Vec<VariantCost>,
+}
+
+/// Another encoding of a stream, and what its codec costs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct VariantCost {
+    /// The variant: `small` of `wrist@small`.
+    pub variant: String,
+    /// What its codec costs.
+    pub cost: Cost,
 }
 
 impl FreeRun {

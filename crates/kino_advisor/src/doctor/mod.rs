@@ -33,7 +33,8 @@ mod verdict;
 
 use std::time::Duration;
 
-use kino_dataset::{CostRecord, Storage, StreamSummary};
+use kino_codec::FrameType;
+use kino_dataset::{CostRecord, Dataset, Storage, StreamSummary};
 use kino_loader::{ImageDtype, ShuffleQuality};
 use serde::{Deserialize, Serialize};
 
@@ -44,7 +45,7 @@ pub use verdict::Cause;
 
 use changes::changes;
 pub(crate) use evidence::FreeRun;
-use evidence::{Differences, Evidence, Setting, StreamCosts};
+use evidence::{Differences, Evidence, Setting, StreamCosts, VariantCost};
 pub(crate) use fed::fed;
 use fed::{rounds, step_alone};
 pub(crate) use model::compute_ratio;
@@ -347,8 +348,24 @@ fn stream_costs(subject: &Subject, costs: &CostRecord) -> Vec<StreamCosts> {
                 now: spec.and_then(|spec| costs.cost(&spec, frame)),
                 codec,
                 known: known.cloned().collect(),
+                variants: variant_costs(windows.dataset(), &stream.name, costs),
             });
         }
     }
     streams
+}
+
+/// The variants of a stream, with the costs of their codecs; without those of which none is known.
+fn variant_costs(dataset: &Dataset, stream: &str, costs: &CostRecord) -> Vec<VariantCost> {
+    let streams = dataset.manifest().streams.iter();
+    let variants = streams.filter(|one| one.variant_of.as_deref() == Some(stream));
+    let known = variants.filter_map(|one| {
+        let frame = FrameType::values(one.dtype.parse().ok()?, &one.shape).ok()?;
+        let spec = one.codecs.first()?.parse().ok()?;
+        Some(VariantCost {
+            variant: one.variant()?.to_owned(),
+            cost: costs.cost(&spec, &frame)?,
+        })
+    });
+    known.collect()
 }

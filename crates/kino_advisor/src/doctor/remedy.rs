@@ -23,6 +23,13 @@ pub enum Remedy {
         /// The codec.
         codec: String,
     },
+    /// Another encoding of a stream, which the dataset has.
+    Variant {
+        /// The stream.
+        stream: String,
+        /// The variant.
+        variant: String,
+    },
     /// A copy on faster storage.
     Staging,
     /// Images as uint8, converted to floats on the GPU.

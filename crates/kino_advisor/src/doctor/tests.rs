@@ -249,6 +249,7 @@ fn codecs_are_compared_by_the_cost_record_of_the_machine() {
         codec: "av1".to_owned(),
         now: Some(heavy.clone()),
         known: vec![heavy, cost("jpeg:q=95", 90.0, 8.0), cost("raw", 300.0, 1.0)],
+        variants: Vec::new(),
     };
     let mut one = evidence(0.2, 100.0, [99.0, 20.0, 80.0]);
     one.streams = vec![stream];
@@ -261,6 +262,20 @@ fn codecs_are_compared_by_the_cost_record_of_the_machine() {
     assert!((found[0].batch_s - 0.028).abs() < 1e-9, "{found:?}");
     let last = found.last().unwrap();
     assert!(last.remedy == Remedy::GpuDecode && !last.is_available);
+    // A variant that the dataset has is predicted in the same way, and is less work than packing again.
+    let small = VariantCost {
+        variant: "small".to_owned(),
+        cost: cost("jpeg:q=95", 90.0, 8.0),
+    };
+    one.streams[0].variants = vec![small];
+    let found = advice(&one);
+    let small = Remedy::Variant {
+        stream: "front".to_owned(),
+        variant: "small".to_owned(),
+    };
+    assert_eq!((&found[0].remedy, &found[1].remedy), (&small, &jpeg));
+    assert!((found[0].batch_s - 0.028).abs() < 1e-9, "{found:?}");
+    assert!(found[0].how.contains("read `front@small`"), "{found:?}");
 }
 
 #[test]

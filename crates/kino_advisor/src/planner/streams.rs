@@ -91,7 +91,8 @@ pub(super) fn measure_streams(
     };
     let dataset = samples.dataset();
     let mut found = Vec::new();
-    for summary in &dataset.manifest().streams {
+    let streams = dataset.manifest().streams.iter();
+    for summary in streams.filter(|one| one.variant_of.is_none()) {
         host.look_up()?;
         host.begins(&format!("codecs of `{}`", summary.name));
         let frames = whole.frames.get(&summary.name).copied().unwrap_or(0);

@@ -146,9 +146,13 @@ fn streams(dataset: &Dataset) -> String {
         ("decode µs", Align::Right),
     ]);
     let (rates, costs) = (rates(dataset), CostRecord::load());
-    for stream in &dataset.manifest().streams {
+    for stream in under_their_streams(&dataset.manifest().streams) {
+        let name = match stream.variant() {
+            Some(variant) => format!("  @{variant}"),
+            None => stream.name.clone(),
+        };
         table.row(vec![
-            stream.name.clone(),
+            name,
             stream.kind.name().to_owned(),
             frame_type(&stream.dtype, &stream.shape),
             stream.frames.to_string(),
@@ -185,6 +189,17 @@ fn streams(dataset: &Dataset) -> String {
         ));
     }
     text
+}
+
+/// The streams, each followed by its variants.
+fn under_their_streams(streams: &[StreamSummary]) -> Vec<&StreamSummary> {
+    let place = |name: &str| streams.iter().position(|stream| stream.name == name);
+    let mut sorted: Vec<_> = streams.iter().collect();
+    sorted.sort_by_key(|stream| {
+        let base = stream.variant_of.as_deref().unwrap_or(&stream.name);
+        (place(base), stream.variant_of.is_some())
+    });
+    sorted
 }
 
 /// The rate of each stream of the first episode; `?` if it is damaged, which `verify` explains.
@@ -264,6 +279,7 @@ fn to_json(args: &Args, dataset: &Dataset) -> Result<Value> {
             "linked_bytes": stream.linked_bytes,
             "encoders": stream.encoders,
             "generations": generations::to_json(&stream.generations),
+            "variant_of": stream.variant_of,
         })
     });
     let mut value = json!({

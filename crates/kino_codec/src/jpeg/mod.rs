@@ -47,6 +47,21 @@ pub const fn jpeg_simd() -> bool {
     cfg!(feature = "jpeg-simd")
 }
 
+/// The pixels of JPEG files, packed: what a stream of `jpeg:carry` with frames of this type would decode to.
+pub fn decode_jpeg_files(frame: &FrameType, files: &[&[u8]]) -> Result<Vec<u8>> {
+    let codec = crate::registry::codec("jpeg:carry")?;
+    let (mut encoded, mut scratch) = (Encoded::default(), Scratch::new());
+    let frames = Frames::bytes(frame, files);
+    codec.encode(&frames, NonZeroUsize::MIN, &mut encoded, &mut scratch)?;
+    let decoder = codec.decoder(frame, &encoded.shared)?;
+    let size = frame.as_values().map_or(0, ValueType::frame_bytes);
+    let mut out = vec![0; size * files.len()];
+    for (page, room) in encoded.pages.iter().zip(out.chunks_mut(size.max(1))) {
+        decoder.decode(page.page(), 0..page.frames, room, &mut scratch)?;
+    }
+    Ok(out)
+}
+
 /// The shape `[height, width, channels]` of the image in a JPEG file, read from its header.
 ///
 /// This is the shape of the stream in which `jpeg:carry` can store the file. An error means that it cannot.

@@ -23,7 +23,7 @@ impl Plan {
         frame: &FrameType,
         foreign: &[String],
     ) -> Vec<(String, bool)> {
-        let rule = self.rules.iter().find(|rule| rule.matches(name, kind));
+        let rule = self.rule(name, kind);
         let bound = rule.and_then(|rule| rule.bound_of(frame));
         let suitable = || kino_codec::codecs().filter(|codec| codec.suits(kind));
         let mut found: Vec<(String, bool)> = Vec::new();

@@ -13,6 +13,11 @@
 //! protect = ["gripper"]        # frames around these events are bit-exact
 //! page_frames = 128
 //!
+//! [[stream]]
+//! match = "obs/*_image"
+//! variant = "small"            # a second encoding beside it: the stream `obs/front_image@small`
+//! codec = "jpeg:q=60"
+//!
 //! [[event]]                    # see `events`
 //! name = "gripper"
 //! stream = "actions"
@@ -30,7 +35,7 @@ mod trial;
 use std::sync::Arc;
 
 use kino_codec::{Bound, Codec, CodecError, FrameType, Scope, VideoCoding};
-use kino_format::{Kind, MAX_PAGE_FRAMES};
+use kino_format::{Kind, MAX_PAGE_FRAMES, variant_stream};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Result, codec_at, invalid};
@@ -161,9 +166,32 @@ impl Plan {
         if is_as_it_is { files } else { Arrival::Values }
     }
 
-    /// The rule for a stream.
+    /// The rule for a stream, which is not that of a variant of it.
     pub(crate) fn rule(&self, name: &str, kind: Kind) -> Option<&Rule> {
-        self.rules.iter().find(|rule| rule.matches(name, kind))
+        self.variant_rule(name, kind, None)
+    }
+
+    /// The rule for a variant of a stream, or for the stream itself.
+    pub(crate) fn variant_rule(
+        &self,
+        name: &str,
+        kind: Kind,
+        variant: Option<&str>,
+    ) -> Option<&Rule> {
+        let mut rules = self.rules.iter();
+        rules.find(|rule| rule.variant.as_deref() == variant && rule.matches(name, kind))
+    }
+
+    /// The variants that the plan makes of a stream, in the order of its rules.
+    pub fn variants(&self, name: &str, kind: Kind) -> Vec<&str> {
+        let matching = self.rules.iter().filter(|rule| rule.matches(name, kind));
+        let mut variants = Vec::new();
+        for variant in matching.filter_map(|rule| rule.variant.as_deref()) {
+            if !variants.contains(&variant) {
+                variants.push(variant);
+            }
+        }
+        variants
     }
 
     /// Whether the plan says something about such a stream: by a rule, or by its quality.
@@ -179,8 +207,36 @@ impl Plan {
         frame: &FrameType,
         arrival: Arrival,
     ) -> Result<Choice> {
-        let place = || format!("stream `{name}` ({frame})");
-        let rule = self.rule(name, kind);
+        let place = format!("stream `{name}` ({frame})");
+        self.choose_by(self.rule(name, kind), &place, (kind, frame), arrival)
+    }
+
+    /// The codec and page length for a variant of a stream; its frames are pushed as values.
+    pub fn choose_variant(
+        &self,
+        name: &str,
+        variant: &str,
+        kind: Kind,
+        frame: &FrameType,
+    ) -> Result<Choice> {
+        let place = format!("stream `{}` ({frame})", variant_stream(name, variant));
+        let Some(rule) = self.variant_rule(name, kind, Some(variant)) else {
+            return Err(invalid(format!(
+                "{place}: no rule of the plan has `variant = \"{variant}\"` for it"
+            )));
+        };
+        self.choose_by(Some(rule), &place, (kind, frame), Arrival::Values)
+    }
+
+    /// The codec and page length by a rule, or by the defaults.
+    fn choose_by(
+        &self,
+        rule: Option<&Rule>,
+        place: &str,
+        (kind, frame): (Kind, &FrameType),
+        arrival: Arrival,
+    ) -> Result<Choice> {
+        let place = || place.to_owned();
         let wanted = rule.and_then(|rule| rule.bound_of(frame));
         let text = match rule {
             Some(rule) => rule
@@ -380,6 +436,29 @@ mod tests {
     }
 
     #[test]
+    fn a_rule_of_a_variant_is_for_the_variant_alone() {
+        let plan = Plan::from_toml(
+            "[[stream]]\nkind = \"image\"\nvariant = \"small\"\ncodec = \"jpeg:q=40\"\n\
+             [[stream]]\nmatch = \"obs/**\"\ncodec = \"raw\"\n\
+             [[stream]]\nmatch = \"obs/*\"\nvariant = \"tiny\"\ncodec = \"jpeg:q=10\"",
+        )
+        .unwrap();
+        assert_eq!(chosen(&plan, "obs/top", Kind::Image, &image()), "raw");
+        assert_eq!(plan.variants("obs/top", Kind::Image), ["small", "tiny"]);
+        assert_eq!(plan.variants("top", Kind::Image), ["small"]);
+        assert!(plan.variants("top", Kind::Vector).is_empty());
+        let tiny = plan.choose_variant("obs/top", "tiny", Kind::Image, &image());
+        assert_eq!(tiny.unwrap().codec.spec().to_string(), "jpeg:q=10,sub=444");
+        let none = plan.choose_variant("top", "tiny", Kind::Image, &image());
+        assert!(none.unwrap_err().to_string().contains("tiny"));
+        let unused = plan.unused_rules([("top", Kind::Image)].into_iter());
+        assert_eq!(unused.len(), 2);
+        // A plan comes back from its own JSON, by which a resumed pack is recognised.
+        let json = serde_json::to_string(&plan).unwrap();
+        assert_eq!(serde_json::from_str::<Plan>(&json).unwrap(), plan);
+    }
+
+    #[test]
     fn mistakes_in_a_plan_are_refused_with_the_reason() {
         for (text, expected) in [
             ("[[stream]]\ncodec = \"no-such\"", "no-such"),
@@ -387,6 +466,11 @@ mod tests {
             ("[[streams]]\ncodec = \"raw\"", "streams"),
             ("[[stream]]\nbound = \"cm(1)\"", "cm(1)"),
             ("[[stream]]\nprotect = [\"grasp\"]", "grasp"),
+            ("[[stream]]\nvariant = \"a@b\"", "letters, digits"),
+            (
+                "[[stream]]\nvariant = \"a\"\ncodec = \"video\"",
+                "encoded anew",
+            ),
             (
                 "[[event]]\nname = \"x\"\nstream = \"*\"\ndetect = \"magic\"",
                 "magic",

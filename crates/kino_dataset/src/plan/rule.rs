@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 
 use kino_codec::{Bound, CodecError, FrameType};
-use kino_format::Kind;
+use kino_format::{Kind, is_variant_name};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Result, invalid};
@@ -21,6 +21,9 @@ pub struct Rule {
     /// The stream's kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<Kind>,
+    /// Makes another encoding of each stream that matches, as a stream `NAME@VARIANT` beside it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub variant: Option<String>,
     /// The codec; `None` for the best of the stream's kind that satisfies the bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub codec: Option<String>,
@@ -40,6 +43,9 @@ pub struct Rule {
 
 impl Rule {
     pub(super) fn check(&self) -> Result<()> {
+        if let Some(variant) = &self.variant {
+            check_variant(variant, self.codec.as_deref())?;
+        }
         if let Some(text) = &self.codec {
             // A codec may only be valid with its bound (`vector:quat=3`), which is added once a stream is known.
             let bound = self
@@ -106,6 +112,15 @@ impl Rule {
         }
     }
 
+    /// The streams that it is for, in words.
+    pub fn subject(&self) -> String {
+        match (&self.pattern, self.kind) {
+            (Some(pattern), _) => format!("`{pattern}`"),
+            (None, Some(kind)) => format!("`{}` streams", kind.name()),
+            (None, None) => "every stream".to_owned(),
+        }
+    }
+
     pub(super) fn matches(&self, name: &str, kind: Kind) -> bool {
         let name_matches = self
             .pattern
@@ -113,6 +128,22 @@ impl Rule {
             .is_none_or(|pattern| matches_pattern(pattern, name));
         name_matches && self.kind.is_none_or(|wanted| wanted == kind)
     }
+}
+
+/// Refuses the name of a variant that a stream cannot have, and a codec that encodes nothing.
+fn check_variant(variant: &str, codec: Option<&str>) -> Result<()> {
+    if !is_variant_name(variant) {
+        return Err(invalid(format!(
+            "the plan has variant {variant:?}; use letters, digits, `_`, `-` and `.`, such as \"small\""
+        )));
+    }
+    if let Some(codec) = codec.filter(|codec| super::carried(codec).is_some()) {
+        return Err(invalid(format!(
+            "the plan has variant `{variant}` with codec `{codec}`, which stores files as they are: a variant is encoded anew, so \
+             name a codec such as `jpeg:q=60`"
+        )));
+    }
+    Ok(())
 }
 
 fn is_lossless(text: &str) -> bool {

@@ -8,21 +8,27 @@
 //! | has a lossless rule without a codec | one of the codecs that it would try, or a lossy one | copied |
 //! | has a bound or a quality | what it would become, or nothing is saved on the first frames | copied |
 //! | | anything else | encoded again |
+//! | has a rule for a variant of it | without that variant, in any episode | the variant is added |
 //!
-//! Encoding again what was lossy already, with a loss, is a *second generation*: [`GenerationLoss`].
+//! A variant is encoded from the stream that it is one of, also if it is there already and changes.
+//!
+//! Encoding again what was lossy already, with a loss, is a *second generation*: [`GenerationLoss`](super::GenerationLoss).
 
 use std::collections::BTreeMap;
+
+use kino_codec::FrameType;
 
 use crate::dataset::Dataset;
 use crate::error::{DatasetError, Result, codec_at, invalid};
 use crate::generation::{Generation, is_lossy};
 use crate::manifest::StreamSummary;
 use crate::part::Part;
-use crate::plan::{Arrival, Choice, Plan, Trial, carried};
+use crate::plan::{Arrival, Choice, Plan, Rule, Trial, carried};
 use crate::stored_stream::StoredStream;
 
 use super::found::{Found, FoundStream};
 use super::sample::{SampleSizes, try_first};
+use super::variants::{added_variants, check_variants};
 
 /// What happens to a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +39,8 @@ pub enum Action {
     Encode,
     /// It is left out.
     Drop,
+    /// It is new: a variant of another stream, encoded from its frames.
+    Add,
 }
 
 impl Action {
@@ -42,24 +50,20 @@ impl Action {
             Self::Copy => "copied",
             Self::Encode => "encoded",
             Self::Drop => "dropped",
+            Self::Add => "added",
         }
     }
-}
 
-/// Whether frames that were lossy already may lose more.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum GenerationLoss {
-    /// Refuse it, and name the streams.
-    #[default]
-    Refuse,
-    /// Measure the new loss against the stored frames, and record both.
-    Allow,
+    /// Whether frames are decoded and encoded.
+    pub(super) fn encodes(self) -> bool {
+        matches!(self, Self::Encode | Self::Add)
+    }
 }
 
 /// A stream, and what happens to it.
 #[derive(Debug, Clone)]
 pub struct StreamChange {
-    /// The stream in the dataset, over all its episodes.
+    /// The stream in the dataset, over all its episodes; of one that is added, only its name and type.
     pub stored: StreamSummary,
     /// Bytes of its pages in the episodes that are taken.
     pub bytes: u64,
@@ -83,6 +87,10 @@ pub struct StreamChange {
     pub(super) kept: Vec<String>,
     /// Whether all its frames are stored anew, because the stream that it shares some with is dropped.
     pub(super) is_unshared: bool,
+    /// The stream whose frames are encoded, and the bytes of its pages; `None` if they are its own.
+    pub(super) source: Option<(String, u64)>,
+    /// The stream that it is a variant of in what is written.
+    pub(super) variant_of: Option<String>,
 }
 
 impl StreamChange {
@@ -100,6 +108,8 @@ impl StreamChange {
             choice: None,
             kept: Vec::new(),
             is_unshared: false,
+            source: None,
+            variant_of: stored.variant_of.clone(),
         }
     }
 
@@ -108,9 +118,10 @@ impl StreamChange {
         match (self.action, &self.sample) {
             (Action::Drop, _) => Some(0),
             (Action::Copy, _) => Some(self.bytes),
-            (Action::Encode, None) => None,
-            (Action::Encode, Some(sample)) => {
-                let bytes = u128::from(self.bytes) * u128::from(sample.encoded);
+            (Action::Encode | Action::Add, None) => None,
+            (Action::Encode | Action::Add, Some(sample)) => {
+                let compared = self.source.as_ref().map_or(self.bytes, |(_, bytes)| *bytes);
+                let bytes = u128::from(compared) * u128::from(sample.encoded);
                 u64::try_from(bytes / u128::from(sample.stored.max(1))).ok()
             }
         }
@@ -124,12 +135,15 @@ pub(super) fn decide(
     plan: &Plan,
     part: &Part,
 ) -> Result<Vec<StreamChange>> {
+    check_variants(dataset, plan)?;
     let none = FoundStream::default();
     let mut changes: Vec<StreamChange> = Vec::new();
-    for stored in &dataset.manifest().streams {
+    let added = added_variants(dataset, plan, part);
+    for stored in dataset.manifest().streams.iter().chain(&added) {
         let stream = found.get(&stored.name).unwrap_or(&none);
+        let is_added = stored.episodes == 0 && stored.variant_of.is_some();
         let is_taken = part.takes_stream(&stored.name) && found.contains_key(&stored.name);
-        let change = if is_taken {
+        let change = if is_taken || is_added {
             let base = stream.base.as_deref();
             let is_unshared = base.is_some_and(|base| !part.takes_stream(base));
             Deciding {
@@ -137,6 +151,7 @@ pub(super) fn decide(
                 plan,
                 stored,
                 stream,
+                source: stored.variant_of.as_ref().and_then(|base| found.get(base)),
                 is_unshared,
             }
             .decide()?
@@ -151,12 +166,19 @@ pub(super) fn decide(
         ));
     }
     tell_of_bases(found, &mut changes);
+    for change in &mut changes {
+        // Without its stream it stands alone.
+        change.variant_of = change
+            .variant_of
+            .take()
+            .filter(|base| part.takes_stream(base));
+    }
     Ok(changes)
 }
 
 /// Notes the streams that share frames with one that is encoded again.
 fn tell_of_bases(found: &Found, changes: &mut [StreamChange]) {
-    let encoded = changes.iter().filter(|one| one.action == Action::Encode);
+    let encoded = changes.iter().filter(|one| one.action.encodes());
     let encoded: BTreeMap<String, Option<String>> = encoded
         .map(|one| (one.stored.name.clone(), one.codec.clone()))
         .collect();
@@ -169,31 +191,6 @@ fn tell_of_bases(found: &Found, changes: &mut [StreamChange]) {
             change.note = Some(format!("shares frames with {base}, which is encoded again"));
         }
     }
-}
-
-/// Refuses a second lossy generation, unless it is allowed.
-pub(super) fn check_generations(changes: &[StreamChange], loss: GenerationLoss) -> Result<()> {
-    let second = changes.iter().filter(|change| change.is_second_loss);
-    let lines: Vec<_> = second
-        .map(|change| {
-            let before = change.generations.last().map(|one| one.codec.as_str());
-            format!(
-                "`{}`, stored as {}, would become {}",
-                change.stored.name,
-                before.unwrap_or_default(),
-                change.codec.as_deref().unwrap_or_default()
-            )
-        })
-        .collect();
-    if lines.is_empty() || loss == GenerationLoss::Allow {
-        return Ok(());
-    }
-    Err(invalid(format!(
-        "frames that were compressed with loss would lose more: {}; pack the original recording with this plan, exclude these \
-         streams from it, or allow the loss with `--allow-generation-loss` (in Python `allow_generation_loss=True`), which \
-         measures it against the stored frames and records both",
-        lines.join("; ")
-    )))
 }
 
 /// Whether a stream with this codec is already stored as chosen.
@@ -212,6 +209,8 @@ struct Deciding<'a> {
     plan: &'a Plan,
     stored: &'a StreamSummary,
     stream: &'a FoundStream,
+    /// The stream that it is a variant of, whose frames are encoded.
+    source: Option<&'a FoundStream>,
     is_unshared: bool,
 }
 
@@ -220,14 +219,20 @@ impl Deciding<'_> {
         let (name, kind) = (&self.stored.name, self.stored.kind);
         let mut change = StreamChange::new(self.stored, Action::Copy, self.stream.bytes);
         change.is_unshared = self.is_unshared;
-        let is_mentioned = self.plan.mentions(name, kind);
-        let named = self.plan.rule(name, kind);
+        let is_mentioned = match self.stored.variant() {
+            Some(_) => self.rule().is_some(),
+            None => self.plan.mentions(name, kind),
+        };
+        let named = self.rule();
         let named = named.and_then(|rule| rule.codec.as_deref());
         if let Some(files) = named.filter(|codec| carried(codec).is_some()) {
             self.check_carried(files)?;
             return Ok(change);
         }
-        let Some((codec, _)) = self.stream.codecs.first() else {
+        let is_variant = self.stored.variant_of.is_some() && is_mentioned;
+        let first = self.stream.codecs.first();
+        let first = first.or_else(|| self.source.filter(|_| is_variant)?.codecs.first());
+        let Some((codec, _)) = first else {
             return Ok(change);
         };
         if !is_mentioned && !self.is_unshared {
@@ -235,37 +240,85 @@ impl Deciding<'_> {
         }
         let frame = self.stored.frame_type()?;
         let mut choice = if is_mentioned {
-            self.plan.choose(name, kind, &frame, Arrival::Values)?
+            self.choose(&frame)?
         } else {
             let place = format!("stream `{name}`");
             Choice::of(codec, &frame).map_err(codec_at(place))?
         };
         let is_forced = self.is_unshared || self.has_other_pages()?;
         let mut kept = self.kept(&choice, is_forced);
-        let Some(row) = self.first_other(&kept) else {
+        let other = self.first_other(&kept);
+        let source = self.source.filter(|_| is_variant);
+        let is_missing = source.is_some() && self.is_missing_somewhere();
+        if other.is_none() && !is_missing {
+            return Ok(change);
+        }
+        let base = self.stored.variant_of.clone().unwrap_or_default();
+        let first = source.and_then(|source| source.codecs.first());
+        let (Some(row), tried) = (match source {
+            Some(_) => (first.map(|(_, row)| *row), &base),
+            None => (other, name),
+        }) else {
             return Ok(change);
         };
-        if let Some((sample, trial)) = try_first(self.dataset, row, name, &mut choice)? {
+        if let Some((sample, trial)) = try_first(self.dataset, row, tried, &mut choice)? {
             change.sample = Some(sample);
             change.trial = trial;
             let chosen = choice.codec.spec().to_string();
             kept.extend(Some(chosen).filter(|_| !is_forced));
-            if self.first_other(&kept).is_none() {
+            if self.first_other(&kept).is_none() && !is_missing {
                 change.note = change.trial.as_ref().and_then(Trial::why_lossless);
                 return Ok(change);
             }
-            if sample.saves_nothing() && !choice.is_named() && !is_forced {
+            let may_stay = !is_forced && source.is_none();
+            if sample.saves_nothing() && !choice.is_named() && may_stay {
                 change.note = Some(self.why_copied(&choice, &sample));
                 return Ok(change);
             }
         }
         change.kept = kept;
-        change.action = Action::Encode;
+        change.action = match self.stored.episodes {
+            0 => Action::Add,
+            _ => Action::Encode,
+        };
         change.codec = Some(choice.codec.spec().to_string());
-        change.generations = self.stored.lossy_generations();
+        change.source = source.map(|source| (base.clone(), source.bytes));
+        let encoded = source.and_then(|_| self.summary(&base));
+        change.generations = encoded.unwrap_or(self.stored).lossy_generations();
         change.is_second_loss = choice.is_lossy() && !change.generations.is_empty();
         change.choice = Some(choice);
         Ok(change)
+    }
+
+    /// The plan's rule for it.
+    fn rule(&self) -> Option<&Rule> {
+        let (plan, kind) = (self.plan, self.stored.kind);
+        match (&self.stored.variant_of, self.stored.variant()) {
+            (Some(base), variant @ Some(_)) => plan.variant_rule(base, kind, variant),
+            _ => plan.rule(&self.stored.name, kind),
+        }
+    }
+
+    /// The plan's choice for it.
+    fn choose(&self, frame: &FrameType) -> Result<Choice> {
+        let (plan, kind) = (self.plan, self.stored.kind);
+        match (&self.stored.variant_of, self.stored.variant()) {
+            (Some(base), Some(variant)) => plan.choose_variant(base, variant, kind, frame),
+            _ => plan.choose(&self.stored.name, kind, frame, Arrival::Values),
+        }
+    }
+
+    /// What the dataset says of another stream.
+    fn summary(&self, name: &str) -> Option<&StreamSummary> {
+        let mut streams = self.dataset.manifest().streams.iter();
+        streams.find(|one| one.name == name)
+    }
+
+    /// Whether an episode has the stream that it is a variant of, and not the variant.
+    fn is_missing_somewhere(&self) -> bool {
+        let base = self.stored.variant_of.as_deref();
+        let base = base.and_then(|base| self.summary(base));
+        base.is_some_and(|base| base.episodes > self.stored.episodes)
     }
 
     /// The codecs with which the stream is already stored as chosen; none if it is encoded again whatever they are.
@@ -285,7 +338,7 @@ impl Deciding<'_> {
     /// Whether the plan asks for pages of another length than those of a lossless stream's first episode. A lossy one
     /// is not encoded again for that alone.
     fn has_other_pages(&self) -> Result<bool> {
-        let rule = self.plan.rule(&self.stored.name, self.stored.kind);
+        let rule = self.rule();
         let wanted = rule.and_then(|rule| rule.page_frames);
         let (Some(wanted), Some((codec, row))) = (wanted, self.stream.codecs.first()) else {
             return Ok(false);

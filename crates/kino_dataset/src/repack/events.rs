@@ -23,7 +23,7 @@ pub(super) fn of_episode(
         }
         events.push(value);
         for (position, schema) in episode.streams().enumerate() {
-            if rule.matches(&schema.name) {
+            if schema.variant_of.is_none() && rule.matches(&schema.name) {
                 protected.extend(find(episode, position, rule)?);
             }
         }

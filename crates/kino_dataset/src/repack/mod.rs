@@ -1,7 +1,7 @@
 //! Repacking: a dataset into another one, or into its own next version, with another plan.
 //!
 //! ```text
-//! Repack::new ─▶ which streams change: copied, encoded again, dropped        changes.rs, found.rs, sample.rs
+//! Repack::new ─▶ which streams change: copied, encoded again, dropped, added changes.rs, found.rs, sample.rs, variants.rs
 //! Repack::run ─▶ every episode, every stream ─▶ DatasetWriter ─▶ commit
 //!                │ copied: its pages, bit for bit, with their statistics      read.rs, on several threads
 //!                │ encoded: its frames, decoded, then as in a pack
@@ -16,10 +16,12 @@
 mod changes;
 mod events;
 mod found;
+mod generation_loss;
 mod lineage;
 mod read;
 mod run;
 mod sample;
+mod variants;
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -30,7 +32,8 @@ use crate::error::{DatasetError, Result, invalid};
 use crate::part::Part;
 use crate::writer::{Start, WriterOptions};
 
-pub use changes::{Action, GenerationLoss, StreamChange};
+pub use changes::{Action, StreamChange};
+pub use generation_loss::GenerationLoss;
 pub use sample::SampleSizes;
 
 /// How to repack a dataset.
@@ -103,7 +106,7 @@ impl Repack {
 
     /// Refuses a second lossy generation, unless the options allow it.
     pub fn check(&self) -> Result<()> {
-        changes::check_generations(&self.changes, self.options.generation_loss)
+        generation_loss::check_generations(&self.changes, self.options.generation_loss)
     }
 
     /// Writes the dataset into the folder `target`; `None` if `progress` stopped it.

@@ -32,13 +32,22 @@ const OPEN_EPISODES: usize = 64;
 #[derive(Debug)]
 pub(super) enum Piece {
     /// What the stream is, and how it is written.
-    Begin(Box<StreamInfo>, Written),
+    Begin(Box<Begin>),
     /// Its next pages, and their share of the memory, which is held until they are passed on.
     Pages(Pages, Share),
     /// Its next frames, and their share.
     Values(Vec<u8>, Share),
     /// Its next texts.
     Texts(Vec<String>),
+}
+
+/// A stream before its frames.
+#[derive(Debug)]
+pub(super) struct Begin {
+    pub(super) info: StreamInfo,
+    /// The stream that it is a variant of.
+    pub(super) variant_of: Option<String>,
+    pub(super) written: Written,
 }
 
 /// How a stream of an episode is written.
@@ -90,7 +99,8 @@ impl<'a> Reading<'a> {
     }
 
     /// The positions of the streams of an episode that are written, in the order in which they are: as they are stored,
-    /// and after the one that they share frames with.
+    /// and after the one that they share frames with. Variants that are added come last; their positions count on
+    /// through `changes`.
     pub(super) fn order(&self, episode: &Episode) -> Vec<usize> {
         let is_taken = |name: &str| {
             let change = self.change(name);
@@ -103,6 +113,15 @@ impl<'a> Reading<'a> {
             NONE => (idx, 0),
             base => (idx.max(base as usize), 1),
         });
+        let has = |name: &str| episode.streams().any(|stream| stream.name == name);
+        let is_missing = |change: &StreamChange| {
+            let source = change.source.as_ref();
+            let is_wanted = source.is_some_and(|(base, _)| has(base));
+            change.action.encodes() && is_wanted && !has(&change.stored.name)
+        };
+        let changes = self.changes.iter().enumerate();
+        let added = changes.filter(|(_, change)| is_missing(change));
+        order.extend(added.map(|(idx, _)| episode.streams().count() + idx));
         order
     }
 
@@ -121,30 +140,73 @@ impl<'a> Reading<'a> {
 
     fn read_stream(&self, (row, position): Task, out: &Pieces<Result<Piece>>) -> Result<()> {
         let episode = self.episode(row)?;
-        let stored = StoredStream::open(episode.clone(), position)?;
-        let unknown = || corrupt(stored.place(), "the manifest does not list the stream");
-        let idx = self.change(&stored.schema().name).ok_or_else(unknown)?;
-        let change = &self.changes[idx];
-        let codec = &stored.schema().codec;
-        let is_encoded = change.action == Action::Encode && !change.kept.contains(codec);
-        let written = if is_encoded {
-            Written::Encoded(idx)
-        } else {
-            Written::Copied(codec.clone())
+        let idx = match position.checked_sub(episode.streams().count()) {
+            Some(added) => added,
+            None => {
+                let stored = StoredStream::open(episode.clone(), position)?;
+                let unknown = || corrupt(stored.place(), "the manifest does not list the stream");
+                let idx = self.change(&stored.schema().name).ok_or_else(unknown)?;
+                let change = &self.changes[idx];
+                let codec = &stored.schema().codec;
+                if !change.action.encodes() || change.kept.contains(codec) {
+                    return self.copy_stream(&episode, &stored, idx, out);
+                }
+                idx
+            }
         };
-        let info = stream_info(&episode, &stored, change.is_unshared)?;
-        if !out.send(Ok(Piece::Begin(Box::new(info), written))) {
+        let change = &self.changes[idx];
+        // A variant is made from all frames of its stream.
+        let is_unshared = change.is_unshared || change.source.is_some();
+        let name = change.source.as_ref().map(|(base, _)| base);
+        let name = name.unwrap_or(&change.stored.name);
+        let position = episode.streams().position(|stream| stream.name == *name);
+        let missing = || corrupt(episode.place("streams"), format!("there is no `{name}`"));
+        let stored = StoredStream::open(episode.clone(), position.ok_or_else(missing)?)?;
+        let info = StreamInfo {
+            name: change.stored.name.clone(),
+            ..stream_info(&episode, &stored, is_unshared)?
+        };
+        if !self.begin(info, idx, Written::Encoded(idx), out) {
             return Ok(());
         }
-        if is_encoded {
-            return read_frames(&episode, &stored, change.is_unshared, out);
+        read_frames(&episode, &stored, is_unshared, out)
+    }
+
+    /// Reads the pages of a stream as they are.
+    fn copy_stream(
+        &self,
+        episode: &Episode,
+        stored: &StoredStream,
+        idx: usize,
+        out: &Pieces<Result<Piece>>,
+    ) -> Result<()> {
+        let info = stream_info(episode, stored, self.changes[idx].is_unshared)?;
+        let written = Written::Copied(stored.schema().codec.clone());
+        if !self.begin(info, idx, written, out) {
+            return Ok(());
         }
         let check = if self.has_stats[idx] {
             PageCheck::Checksum
         } else {
             PageCheck::Decode
         };
-        read_pages(&stored, check, out)
+        read_pages(stored, check, out)
+    }
+
+    /// Tells what comes; whether the consumer wants it.
+    fn begin(
+        &self,
+        info: StreamInfo,
+        idx: usize,
+        written: Written,
+        out: &Pieces<Result<Piece>>,
+    ) -> bool {
+        let variant_of = self.changes[idx].variant_of.clone();
+        out.send(Ok(Piece::Begin(Box::new(Begin {
+            info,
+            variant_of,
+            written,
+        }))))
     }
 }
 

@@ -121,7 +121,7 @@ fn tell_known(
         let (name, stored) = (&change.stored.name, &change.stored);
         let is_copied = change.action == Action::Copy;
         let generations = match change.action {
-            Action::Encode => change.generations.clone(),
+            Action::Encode | Action::Add => change.generations.clone(),
             _ => stored.generations.clone(),
         };
         if is_copied {
@@ -171,7 +171,12 @@ impl Work<'_> {
         }
         let changes = self.reading.changes.iter();
         let changed = changes.filter(|change| change.action != Action::Copy);
-        let changed: BTreeSet<_> = changed.map(|change| change.stored.name.as_str()).collect();
+        let changed: BTreeSet<_> = changed
+            .flat_map(|change| {
+                let source = change.source.as_ref().map(|(base, _)| base.as_str());
+                source.into_iter().chain([change.stored.name.as_str()])
+            })
+            .collect();
         let mut changing = Vec::new();
         for &row in rows {
             let episode = self.reading.dataset.episode(row)?;
@@ -272,10 +277,15 @@ impl Work<'_> {
             || invalid("a reader thread ended unexpectedly; this is a bug, please report it");
         for piece in ahead.take(task).ok_or_else(lost)? {
             match piece? {
-                Piece::Begin(info, Written::Copied(codec)) => out.paged_stream(&info, &codec)?,
-                Piece::Begin(info, Written::Encoded(idx)) => {
-                    let choice = self.reading.changes[idx].choice.clone();
-                    out.begin(&info, choice.ok_or_else(lost)?)?;
+                Piece::Begin(begin) => {
+                    let (info, variant_of) = (&begin.info, begin.variant_of.as_deref());
+                    match &begin.written {
+                        Written::Copied(codec) => out.paged_variant(info, codec, variant_of)?,
+                        Written::Encoded(idx) => {
+                            let choice = self.reading.changes[*idx].choice.clone();
+                            out.begin(info, choice.ok_or_else(lost)?, variant_of)?;
+                        }
+                    }
                 }
                 Piece::Pages(pages, _share) => out.push_pages(pages)?,
                 Piece::Values(values, _share) => out.push(&values)?,

@@ -151,6 +151,7 @@ impl StreamTally {
             dtype: summary.dtype.clone(),
             shape: summary.shape.clone(),
             codec: String::new(),
+            variant_of: summary.variant_of.clone(),
         };
         compare("type", type_of(&stated), type_of(&self.schema));
         let mut codecs = summary.codecs.clone();
@@ -200,9 +201,12 @@ fn linked_bytes(index: &EpisodeIndex, record: &StreamRecord) -> u64 {
     pages.map(|page| u64::from(index.page(page).len)).sum()
 }
 
-/// Kind, dtype and shape, for messages.
+/// Kind, dtype, shape, and what it is a variant of, for messages.
 fn type_of(schema: &StreamSchema) -> String {
-    format!("{} {}{:?}", schema.kind.name(), schema.dtype, schema.shape)
+    let kind = schema.kind.name();
+    let variant = schema.variant_of.as_ref();
+    let variant = variant.map_or(String::new(), |base| format!(", a variant of `{base}`"));
+    format!("{kind} {}{:?}{variant}", schema.dtype, schema.shape)
 }
 
 impl Check<'_> {

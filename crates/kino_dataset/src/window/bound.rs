@@ -6,6 +6,7 @@ use kino_format::Kind;
 use super::mask::{self, Mask};
 use super::request::{Anchor, Request, Resolve, Window};
 use super::shared::shared_anchor;
+use super::variants;
 use crate::dataset::Dataset;
 use crate::error::{DatasetError, Result, invalid, not_found};
 use crate::manifest::StreamSummary;
@@ -30,6 +31,8 @@ pub(super) struct Bound {
 #[derive(Debug)]
 pub(super) struct BoundStream {
     pub(super) name: String,
+    /// The stream that it is a variant of.
+    pub(super) variant_of: Option<String>,
     pub(super) kind: Kind,
     pub(super) frame: FrameType,
     /// How many episodes have it, its frames in all, and their bytes.
@@ -41,8 +44,9 @@ pub(super) struct BoundStream {
 impl Bound {
     /// Refuses a request that `dataset` cannot serve, with the stream, the value and what would be right. Fills in what
     /// the request leaves to the dataset: the shared clock, as the episode at `row` has it, and how each stream resolves.
-    pub(super) fn new(dataset: &Dataset, request: Request, row: usize) -> Result<Self> {
+    pub(super) fn new(dataset: &Dataset, mut request: Request, row: usize) -> Result<Self> {
         request.check()?;
+        variants::apply(dataset, &mut request)?;
         let mut bound = Self {
             masks: Vec::new(),
             streams: Vec::new(),
@@ -86,6 +90,7 @@ impl Bound {
         summary.check_decoder()?;
         self.streams.push(BoundStream {
             name: name.to_owned(),
+            variant_of: summary.variant_of.clone(),
             kind: summary.kind,
             frame: summary.frame_type()?,
             episodes: summary.episodes,

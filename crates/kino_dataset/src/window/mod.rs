@@ -28,6 +28,7 @@ mod samples;
 mod shared;
 mod survey;
 mod timeline;
+mod variants;
 
 pub use bound::suggest;
 pub use episode::EpisodeSamples;

@@ -49,6 +49,10 @@ pub struct Request {
     /// What else a sample holds: where it comes from.
     #[serde(default)]
     pub include: Vec<Include>,
+    /// Patterns of streams and the variants to read instead, `None` for the stream itself; the first match applies.
+    /// Binding puts them into the windows.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub variants: Vec<(String, Option<String>)>,
 }
 
 /// What every sample is built around.
@@ -179,6 +183,7 @@ impl Request {
             skip_first: 0,
             skip_last: 0,
             include: Vec::new(),
+            variants: Vec::new(),
         }
     }
 

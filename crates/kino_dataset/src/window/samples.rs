@@ -274,9 +274,17 @@ fn from_table(bound: &Bound, dataset: &Dataset, rows: &[u32]) -> Option<Vec<(u32
     if !bound.streams.iter().all(is_full) {
         return None;
     }
+    // A variant has the times of its stream.
+    let base_of = |name: &str| {
+        let stream = bound.streams.iter().find(|stream| stream.name == name);
+        let base = stream.and_then(|stream| stream.variant_of.clone());
+        base.unwrap_or_else(|| name.to_owned())
+    };
     let is_plain = |window: &&Window| {
-        let of_anchor =
-            matches!(&bound.request.anchor, Anchor::Stream(name) if *name == window.stream);
+        let of_anchor = matches!(
+            &bound.request.anchor,
+            Anchor::Stream(name) if base_of(name) == base_of(&window.stream)
+        );
         of_anchor && window.latency_ns == 0 && matches!(window.at, At::Steps(_))
     };
     let mut dropping = bound.request.windows.iter().filter(|window| window.drops());

@@ -30,6 +30,7 @@ fn schema() -> Schema {
         bytes,
     };
     let carry = |name: &str| StreamSchema {
+        variant_of: None,
         codec: "jpeg:carry".to_owned(),
         ..values(name, Kind::Image, Dtype::U8, &[4, 4, 3])
     };

@@ -101,7 +101,9 @@ impl Outline {
 
     fn add(&mut self, episode: &Episode, row: EpisodeRow) -> Result<()> {
         let mut streams = Vec::new();
-        for schema in episode.streams() {
+        // Other formats know one encoding of a stream.
+        let streams_of = episode.streams().filter(|one| one.variant_of.is_none());
+        for schema in streams_of {
             let stream = episode.stream(&schema.name)?;
             let (mean_hz, clock) = match stream.clock()? {
                 Clock::Regular(clock) => (

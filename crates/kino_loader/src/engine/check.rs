@@ -94,7 +94,8 @@ fn check_alike(first: &Samples, other: &Samples, images: &ImageOptions) -> Resul
         if ours != theirs {
             let text = |array: Option<&String>| array.map_or("nothing".to_owned(), Clone::clone);
             return Err(invalid(format!(
-                "samples of one batch must be alike: {} in {}, {} in {}; request the same windows of both",
+                "samples of one batch must be alike: {} in {}, {} in {}; request the same windows of both, and bring images of \
+                 different sizes to one with `images`",
                 text(ours),
                 first.dataset().path().display(),
                 text(theirs),
