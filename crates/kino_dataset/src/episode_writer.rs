@@ -7,8 +7,10 @@ use crate::draft::{EpisodeDraft, StreamDraft};
 use crate::encode::Block;
 use crate::encode_queue::{Job, Run};
 use crate::error::{Result, codec_at, invalid};
+use crate::generation::Generation;
+use crate::jpeg_files::{JPEG_FILES, decode_jpeg_files};
 use crate::open_stream::{BLOCK_BYTES, OpenStream};
-use crate::plan::Choice;
+use crate::plan::{Arrival, Choice};
 use crate::protection::{self, Held, Protection};
 use crate::settled::Settled;
 use crate::spill::Spill;
@@ -43,6 +45,10 @@ impl<'w> EpisodeWriter<'w> {
     pub fn stream(&mut self, info: &StreamInfo) -> Result<()> {
         self.close_stream()?;
         let choice = self.choice(info)?;
+        if choice.resize.is_some() && info.arrival == Arrival::Jpeg {
+            let files = vec![Generation::of_files(JPEG_FILES)];
+            self.writer.add_generations(&info.name, files);
+        }
         self.begin(info, choice)
     }
 
@@ -56,7 +62,8 @@ impl<'w> EpisodeWriter<'w> {
             )));
         }
         let frames = to_frame_count(&place, info.frames)?;
-        let schema = StreamSchema::new(&info.name, info.kind, &info.frame, choice.codec.spec());
+        let stored = choice.stored_frame(&info.frame);
+        let schema = StreamSchema::new(&info.name, info.kind, &stored, choice.codec.spec());
         // An invalid schema in a file is damage; here it is an invalid argument.
         schema
             .check()
@@ -67,9 +74,9 @@ impl<'w> EpisodeWriter<'w> {
             )));
         }
         let settled = &self.writer.settled;
-        settled.check_type(&info.name, info.kind, &info.frame)?;
+        settled.check_type(&info.name, info.kind, &stored)?;
         let clock = self.clock(&place, info, frames)?;
-        let shared = self.draft()?.shared(&place, info, frames)?;
+        let shared = self.draft()?.shared(&place, info, &stored, frames)?;
         let events = &self.writer.options.plan.events;
         let recorders = self.protection.begin(events, info, &choice, &place)?;
         let stream = StreamDraft {
@@ -79,6 +86,7 @@ impl<'w> EpisodeWriter<'w> {
             shared,
             raw_bytes: 0,
             protected_frames: 0,
+            resized_from: choice.resize().map(|resize| resize.source().size),
             trial: None,
         };
         let mut open = OpenStream::new(info, choice, &stream, recorders);
@@ -120,7 +128,7 @@ impl<'w> EpisodeWriter<'w> {
         let (_, open) = self.open_stream()?;
         let frame_bytes = open.frame_bytes();
         let block_frames = open.block_frames(frame_bytes);
-        open.raw_bytes += packed.len() as u64;
+        open.count_raw(packed.len() / frame_bytes.max(1));
         let mut rest = packed;
         while !rest.is_empty() {
             let (_, open) = self.open_stream()?;
@@ -140,6 +148,9 @@ impl<'w> EpisodeWriter<'w> {
     /// Appends frames that are byte strings: UTF-8 text, or JPEG files or packets of video to store as they are.
     pub fn push_bytes(&mut self, frames: &[&[u8]]) -> Result<()> {
         let (place, open) = self.open_stream()?;
+        if open.decodes_files() {
+            return self.push_decoded(frames);
+        }
         open.check_bytes(&place, frames)?;
         let decoded = open.frame_bytes();
         let has_own_pages = open.choice.codec.has_own_pages();
@@ -164,6 +175,16 @@ impl<'w> EpisodeWriter<'w> {
             if block_frames == Some(open.waiting_frames as usize) || open.is_full_of_text() {
                 self.submit()?;
             }
+        }
+        Ok(())
+    }
+
+    /// Appends JPEG files as values, because they are resized.
+    fn push_decoded(&mut self, files: &[&[u8]]) -> Result<()> {
+        for file in files {
+            let (place, open) = self.open_stream()?;
+            let values = decode_jpeg_files(&open.frame, &[file]).map_err(codec_at(place))?;
+            self.push(&values)?;
         }
         Ok(())
     }

@@ -33,6 +33,7 @@ mod events;
 mod garbage;
 mod generation;
 mod hash;
+mod jpeg_files;
 mod lease;
 mod links;
 mod local;
@@ -49,6 +50,7 @@ mod protection;
 mod read_ahead;
 mod receipts;
 mod repack;
+mod resize;
 mod resume;
 mod selection;
 mod settled;
@@ -84,6 +86,7 @@ pub use events::Protected;
 pub use garbage::{Collect, Garbage, Interrupted, StagedWork, WorkState, collect_garbage};
 pub use generation::{Generation, total_error};
 pub use hash::Hash;
+pub use jpeg_files::{JPEG_FILES, decode_jpeg_files};
 pub use kino_format::{
     ByteSize, Clock, Kind, MAX_FRAMES, MAX_STREAMS, PageSlice, RegularClock, StreamSchema, escape,
     escape_line, is_unprintable,
@@ -99,6 +102,7 @@ pub use repack::{
     Action, GenerationLoss, Repack, RepackOptions, RepackProgress, Repacked, SampleSizes,
     StreamChange,
 };
+pub use resize::{Filter, Fit, Pixels, Resize, ResizeScratch, Size, check_cut, image_size};
 pub use selection::{Episodes, Selection};
 pub use stats::StreamStats;
 pub use stored_stream::StoredStream;

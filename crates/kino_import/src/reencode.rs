@@ -4,27 +4,26 @@
 //! no rule, no quality               stored as it is
 //! quality, or a rule with a bound   JPEG files: decoded if that makes them smaller; video: decoded
 //! a rule that names a codec         decoded; a note if JPEG files get larger
+//! a rule that resizes               decoded, unless they have that size; the same note
 //! ```
 //!
 //! What was compressed with loss before loses a second time, so the dataset records it
 //! ([`Generation`](kino_dataset::Generation)).
 
 use std::collections::BTreeMap;
-use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
 
-use kino_codec::{Codec, Encoded, Frames, Scratch};
-use kino_dataset::{Arrival, ByteSize, DatasetWriter, Generation, Plan};
+use kino_codec::Frames;
+use kino_dataset::{
+    Arrival, ByteSize, Choice, DatasetWriter, Generation, JPEG_FILES, Plan, decode_jpeg_files,
+};
 
 use crate::defect::Defect;
 use crate::error::{ImportError, Result};
 use crate::fit::Fitted;
 use crate::preview::{arrival, encoded_bytes};
 use crate::source::{EpisodeSpec, FrameBuf, ReadFrames, StreamSpec, Wanted};
-
-/// The codec that stores JPEG files as they are.
-const CARRIED: &str = "jpeg:carry";
 
 /// At most about this many bytes of frames are tried.
 const TRIED_BYTES: u64 = 16 << 20;
@@ -57,7 +56,7 @@ pub(crate) fn apply_plan(source: &mut Fitted<'_>, plan: &Plan) -> Result<Reencod
                 continue;
             }
             let files = arrival(stream);
-            let wanted = plan.files_arrival(&stream.name, stream.kind, files);
+            let wanted = plan.files_arrival(&stream.name, stream.kind, &stream.frame, files);
             let is_changed = files != Arrival::Values && wanted == Arrival::Values;
             let is_decoded_here = match files {
                 Arrival::Jpeg if is_changed => {
@@ -70,7 +69,7 @@ pub(crate) fn apply_plan(source: &mut Fitted<'_>, plan: &Plan) -> Result<Reencod
             if is_decoded_here {
                 let codec = match files {
                     Arrival::Video(coding) => coding.codec(),
-                    _ => CARRIED.to_owned(),
+                    _ => JPEG_FILES.to_owned(),
                 };
                 let generation = Generation::of_files(&codec);
                 found.generations.insert(stream.name.clone(), generation);
@@ -88,6 +87,20 @@ pub(crate) fn apply_plan(source: &mut Fitted<'_>, plan: &Plan) -> Result<Reencod
         }
     }
     Ok(found)
+}
+
+/// Lets a stream store all its frames if the plan gives it another size than the one that it shares frames with.
+pub(crate) fn unshare_resized(source: &mut Fitted<'_>, plan: &Plan) {
+    let stored = |one: &StreamSpec| plan.stored_frame(&one.name, one.kind, &one.frame);
+    for idx in 0..source.episodes.len() {
+        for at in 0..source.episodes[idx].streams.len() {
+            let streams = &source.episodes[idx].streams;
+            let base = streams[at].shift_of.and_then(|base| streams.get(base));
+            if base.is_some_and(|base| stored(base) != stored(&streams[at])) {
+                source.episodes.to_mut()[idx].streams[at].shift_of = None;
+            }
+        }
+    }
 }
 
 /// Has the frames of a stream delivered as pixels.
@@ -111,12 +124,9 @@ fn try_first(episode: &EpisodeSpec, idx: usize, plan: &Plan) -> Result<(bool, Op
         return Ok((true, None));
     };
     let values = pixels(spec, &files).map_err(|what| damaged(episode, spec, what))?;
-    let Ok(values) = Frames::values(&spec.frame, &values) else {
-        return Ok((true, None));
-    };
-    choice.settle(&values);
+    let after = size_after(spec, &values, &mut choice);
     let before: usize = files.iter().map(Vec::len).sum();
-    let Some(after) = encoded_bytes(&values, &choice).filter(|_| !files.is_empty()) else {
+    let Some(after) = after.filter(|_| !files.is_empty()) else {
         return Ok((true, None));
     };
     if after < before as u64 {
@@ -129,7 +139,13 @@ fn try_first(episode: &EpisodeSpec, idx: usize, plan: &Plan) -> Result<(bool, Op
         ByteSize::new(before as u64),
         ByteSize::new(after)
     );
-    let (is_decoded, what) = if choice.is_named() {
+    let (is_decoded, what) = if choice.resize().is_some() {
+        let what = format!(
+            "is resized and encoded again as the plan says, which makes it larger: {sizes}; allow a loss with `codec = \"jpeg:q=90\"`, \
+             or remove `resize` to store the files as they are"
+        );
+        (true, what)
+    } else if choice.is_named() {
         let what = format!(
             "is encoded again as the plan says, which makes it larger: {sizes}; remove `codec` from the rule to store the files as they are"
         );
@@ -140,6 +156,14 @@ fn try_first(episode: &EpisodeSpec, idx: usize, plan: &Plan) -> Result<(bool, Op
     };
     let place = format!("stream `{}`", spec.name.escape_debug());
     Ok((is_decoded, Some(Defect::noted(place, what))))
+}
+
+/// What these frames take with the codec that the stream gets.
+fn size_after(spec: &StreamSpec, values: &[u8], choice: &mut Choice) -> Option<u64> {
+    choice.settle_values(&spec.frame, values).ok()?;
+    let values = choice.to_stored(values).ok()?;
+    let frame = choice.stored_frame(&spec.frame);
+    encoded_bytes(&Frames::values(&frame, &values).ok()?, choice)
 }
 
 /// A stream of JPEG files, delivered as pixels.
@@ -178,21 +202,8 @@ impl ReadFrames for DecodedFiles {
 
 /// The pixels of JPEG files, packed.
 fn pixels(stream: &StreamSpec, files: &[Vec<u8>]) -> Result<Vec<u8>, String> {
-    let decoded = || {
-        let codec: Arc<dyn Codec> = kino_codec::codec(CARRIED)?;
-        let slices: Vec<&[u8]> = files.iter().map(Vec::as_slice).collect();
-        let frames = Frames::bytes(&stream.frame, &slices);
-        let (mut encoded, mut scratch) = (Encoded::default(), Scratch::new());
-        codec.encode(&frames, NonZeroUsize::MIN, &mut encoded, &mut scratch)?;
-        let decoder = codec.decoder(&stream.frame, &encoded.shared)?;
-        let size = stream.frame.as_values().map_or(0, |ty| ty.frame_bytes());
-        let mut out = vec![0; size * files.len()];
-        for (page, room) in encoded.pages.iter().zip(out.chunks_mut(size.max(1))) {
-            decoder.decode(page.page(), 0..page.frames, room, &mut scratch)?;
-        }
-        Ok(out)
-    };
-    decoded().map_err(|error: kino_codec::CodecError| error.to_string())
+    let slices: Vec<&[u8]> = files.iter().map(Vec::as_slice).collect();
+    decode_jpeg_files(&stream.frame, &slices).map_err(|error| error.to_string())
 }
 
 fn damaged(episode: &EpisodeSpec, stream: &StreamSpec, what: String) -> ImportError {

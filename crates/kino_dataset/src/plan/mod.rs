@@ -6,6 +6,7 @@
 //! [[stream]]
 //! match = "obs/*_image"        # `*` matches within a path segment, `**` across segments
 //! codec = "jpeg:q=92,sub=420"
+//! resize = [224, 224]          # height and width to store; see `resize`
 //!
 //! [[stream]]
 //! kind = "vector"
@@ -24,6 +25,7 @@ mod allowed;
 mod bound;
 mod choice;
 mod glob;
+mod resize;
 mod rule;
 mod trial;
 
@@ -43,6 +45,7 @@ pub use trial::{Trial, Tried};
 
 use bound::keeps;
 use choice::Candidate;
+use resize::resized_type;
 
 /// Which codec, bound and page size each stream gets.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -149,8 +152,17 @@ impl Plan {
     }
 
     /// How a stream that a source has as JPEG files or video should arrive: as it is, unless the plan asks for another
-    /// codec, a bound or a quality, for which it must be decoded.
-    pub fn files_arrival(&self, name: &str, kind: Kind, files: Arrival) -> Arrival {
+    /// codec, a bound, a quality or another size, for which it must be decoded.
+    pub fn files_arrival(
+        &self,
+        name: &str,
+        kind: Kind,
+        frame: &FrameType,
+        files: Arrival,
+    ) -> Arrival {
+        if !matches!(self.resize(name, kind, frame), Ok(None)) {
+            return Arrival::Values;
+        }
         let is_as_it_is = match self.rule(name, kind) {
             Some(rule) => match &rule.codec {
                 Some(codec) => carried(codec) == files.files().map(|(format, _)| format),
@@ -171,7 +183,8 @@ impl Plan {
         self.rule(name, kind).is_some() || (self.quality.is_some() && kind == Kind::Image)
     }
 
-    /// The codec and page length for a stream.
+    /// The codec and page length for a stream of frames that are pushed like this. JPEG files of another size than the
+    /// plan's are decoded; packets of video are not.
     pub fn choose(
         &self,
         name: &str,
@@ -181,6 +194,12 @@ impl Plan {
     ) -> Result<Choice> {
         let place = || format!("stream `{name}` ({frame})");
         let rule = self.rule(name, kind);
+        let resize = self.resize(name, kind, frame)?.map(Arc::new);
+        let arrival = match arrival {
+            Arrival::Jpeg if resize.is_some() => Arrival::Values,
+            other => other,
+        };
+        let (pushed, frame) = (frame, &resized_type(resize.as_deref(), frame));
         let wanted = rule.and_then(|rule| rule.bound_of(frame));
         let text = match rule {
             Some(rule) => rule
@@ -210,6 +229,12 @@ impl Plan {
             return Err(invalid(format!(
                 "{} consists of {format} files; use codec `{carry}` to store them as they are, not `{spec}`",
                 place(),
+            )));
+        }
+        if resize.is_some() && codec.scope() == Scope::Run {
+            return Err(invalid(format!(
+                "{}: codec `{spec}` needs a whole run at once, so it cannot be combined with `resize`; use `predict` or `zstd`",
+                place()
             )));
         }
         let protect = rule.map(|rule| rule.protect.clone()).unwrap_or_default();
@@ -244,10 +269,11 @@ impl Plan {
             page_frames: chosen.page_frames,
             protect,
             is_named,
+            resize,
             rivals: rivals
                 .into_iter()
                 .map(candidate)
-                .filter(|rival| rival.is_affordable(frame))
+                .filter(|rival| rival.is_affordable(pushed))
                 .collect(),
         })
     }

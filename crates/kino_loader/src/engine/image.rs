@@ -1,7 +1,7 @@
 //! What is requested of the frames of a batch: the size, the cut, the layout and the numbers of images, and normalisation.
 //!
 //! ```text
-//! decode   stored image ──resize──▶ ──centre cut──▶ the cache          resize.rs, once per frame
+//! decode   stored image ──resize──▶ ──centre cut──▶ the cache          kino_dataset/src/resize.rs, once per frame
 //! collate  ──random cut──▶ ──layout──▶ ──number──▶ the batch            convert.rs, once per sample
 //! ```
 //!
@@ -10,12 +10,11 @@
 use std::collections::BTreeMap;
 
 use kino_codec::ValueType;
-use kino_dataset::Kind;
+use kino_dataset::{Filter, Fit, Kind, Size, check_cut, image_size};
 use serde::{Deserialize, Serialize};
 
 use super::convert::{Convert, FloatDtype, Floats};
 use super::elements::{Elements, to_f32};
-use super::resize::{Filter, Fit, Size, check_cut, image_size};
 use crate::error::{Result, invalid};
 
 /// How the images of a batch are delivered. Depth is resized and cropped too; other streams are not changed.
