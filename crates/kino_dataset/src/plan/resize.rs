@@ -46,7 +46,7 @@ impl Plan {
         if size.pixels() > pixels.size.pixels() {
             return Err(refused(format!(
                 "the plan would enlarge it from {} to {size}, which takes space and adds nothing; let the loader resize \
-                 it (`image_size`), or remove `resize`",
+                 it (`images.size`), or remove `resize`",
                 pixels.size
             )));
         }
@@ -134,7 +134,8 @@ mod tests {
         let choice = plan.choose("wrist", Kind::Image, &small, Arrival::Values);
         assert!(choice.unwrap().resize().is_none());
         // Files of another size are decoded, those of this size stay as they are.
-        let arrival = |frame| plan.files_arrival("wrist", Kind::Image, frame, Arrival::Jpeg);
+        let arrival =
+            |frame: &FrameType| plan.files_arrival("wrist", Kind::Image, frame, Arrival::Jpeg);
         assert_eq!(arrival(&camera()), Arrival::Values);
         assert_eq!(arrival(&small), Arrival::Jpeg);
     }

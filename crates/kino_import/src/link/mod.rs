@@ -89,7 +89,7 @@ pub(crate) fn check_plan(plan: &Plan) -> Result<()> {
     match plan.rules.iter().find_map(|rule| rule.resize) {
         Some(size) => Err(invalid(format!(
             "the plan resizes streams to {size}, but linked images stay in their files as they are; use `kinograph pack` with this \
-             plan, or remove `resize` from it and let the loader resize (`image_size`)"
+             plan, or remove `resize` from it and let the loader resize (`images.size`)"
         ))),
         None => Ok(()),
     }
