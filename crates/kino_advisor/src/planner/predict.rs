@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! CPU per batch   W = W₀ + decoded frames × (time of this codec − time of the measured one) + bytes read × CPU per byte
+//!                 the time of a codec includes resizing, unless frames are stored in the size that is loaded
 //! batch           T = max(storage, (W − scheduling and reading) ÷ threads, (W + step) ÷ cores)
 //! compute ratio   step ÷ max(step, T), less a margin for jitter (doctor/model.rs)
 //! ```
@@ -82,20 +83,20 @@ struct Work {
 impl Predictor<'_> {
     /// What the plan would do that gives each stream the codec of this number among its options.
     pub(super) fn predict(&self, codecs: &[usize]) -> Prediction {
-        let chosen = |stream: usize| {
-            let options = &self.measured.streams[stream].options;
-            codecs.get(stream).and_then(|&idx| options.get(idx))
-        };
-        let all = self.measured.streams.iter().enumerate();
-        let all = all.filter_map(|(idx, stream)| Some((stream, chosen(idx)?)));
-        let pairs: Vec<(&StreamOptions, &CodecOption)> = all.collect();
+        let streams = self.measured.streams.iter().zip(codecs);
+        let pairs = streams.filter_map(|(stream, &idx)| Some((stream, stream.options.get(idx)?)));
+        self.predict_pairs(&pairs.collect::<Vec<_>>())
+    }
+
+    /// What it would do to store each stream like this.
+    pub(super) fn predict_pairs(&self, pairs: &[(&StreamOptions, &CodecOption)]) -> Prediction {
         let bytes: f64 = pairs
             .iter()
             .map(|(stream, codec)| stream.bytes(codec))
             .sum();
         let is_page_cached = bytes <= self.page_cache();
-        let steady = self.work(&pairs, self.measured.loader.decodes, is_page_cached);
-        let first = self.work(&pairs, self.measured.loader.decodes.max(1.0), false);
+        let steady = self.work(pairs, self.measured.loader.decodes, is_page_cached);
+        let first = self.work(pairs, self.measured.loader.decodes.max(1.0), false);
         let step_s = self.question.step_s;
         let ratio = |work: &Work| {
             let batch_s = self.batch_s(work);
@@ -110,7 +111,8 @@ impl Predictor<'_> {
             } else {
                 0.0
             };
-            stream.frames * each / 1e9
+            let resize = codec.resize.map_or(0.0, |_| stream.resize_ns);
+            stream.frames * (each + resize) / 1e9
         });
         Prediction {
             bytes,
@@ -122,7 +124,7 @@ impl Predictor<'_> {
             fetch_s: steady.fetch_s,
             decode_s: steady.decode_s,
             other_s: steady.other_s,
-            decode_by_kind: self.by_kind(&pairs),
+            decode_by_kind: self.by_kind(pairs),
             cores: ranks * (steady.decode_s + steady.other_s) / step_s,
             read_bytes_per_s: ranks * steady.bytes / step_s,
             pack_s: encode.sum::<f64>() / self.question.cores as f64,
@@ -147,7 +149,7 @@ impl Predictor<'_> {
             .filter_map(|(stream, _)| Some((*stream, stream.options.first()?)))
             .collect();
         let loader = &self.measured.loader;
-        // What was measured beyond the codecs' own time: resizing, checks, the threads' own costs.
+        // What was measured beyond decoding and resizing: checks, the threads' own costs.
         let measured = self.decode_s(&now, loader.measured_decodes);
         let extra = (loader.cpu_s - loader.rest_cpu_s) - measured;
         let share = decodes / loader.measured_decodes.max(1e-9);
@@ -188,11 +190,15 @@ impl Predictor<'_> {
             return 0.0;
         }
         let loader = &self.measured.loader;
+        // What is stored in the size that is loaded is not resized again.
+        let resize_ns = codec.resize.map_or(stream.resize_ns, |_| 0.0);
+        let decode_ns = codec.decode_ns + resize_ns;
         let ns = if loader.is_random {
             let missed = 1.0 - loader.kept;
-            missed * (codec.random_ns + (stream.window - 1.0).max(0.0) * codec.decode_ns)
+            let random_ns = codec.random_ns + resize_ns;
+            missed * (random_ns + (stream.window - 1.0).max(0.0) * decode_ns)
         } else {
-            self.frames_per_sample(stream) * decodes * codec.decode_ns
+            self.frames_per_sample(stream) * decodes * decode_ns
         };
         loader.batch * ns / 1e9
     }

@@ -115,6 +115,11 @@ impl<T: Copy> PerKey<T> {
 }
 
 impl ImageOptions {
+    /// The size that images under a key are resized to; `None` if they are not.
+    pub fn size_of(&self, key: &str) -> Option<Size> {
+        self.size.of(key)
+    }
+
     /// What becomes of frames of a type under a key.
     pub(crate) fn form(&self, key: &str, kind: Kind, ty: &ValueType) -> Result<Form> {
         let filter = Filter::of(kind, ty);
