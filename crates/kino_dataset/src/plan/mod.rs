@@ -45,7 +45,7 @@ pub use trial::{Trial, Tried};
 
 use bound::keeps;
 use choice::Candidate;
-use resize::resized_type;
+use resize::{check_scope, resized_arrival, resized_type};
 
 /// Which codec, bound and page size each stream gets.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -195,16 +195,12 @@ impl Plan {
         let place = || format!("stream `{name}` ({frame})");
         let rule = self.rule(name, kind);
         let resize = self.resize(name, kind, frame)?.map(Arc::new);
-        let arrival = match arrival {
-            Arrival::Jpeg if resize.is_some() => Arrival::Values,
-            other => other,
-        };
+        let refused = |what: String| invalid(format!("{}: {what}", place()));
+        let arrival = resized_arrival(resize.is_some(), arrival).map_err(refused)?;
         let (pushed, frame) = (frame, &resized_type(resize.as_deref(), frame));
         let wanted = rule.and_then(|rule| rule.bound_of(frame));
         let text = match rule {
-            Some(rule) => rule
-                .codec_text(kind, wanted.as_ref())
-                .map_err(|what| invalid(format!("{}: {what}", place())))?,
+            Some(rule) => rule.codec_text(kind, wanted.as_ref()).map_err(refused)?,
             None => None,
         };
         let codec = match text {
@@ -220,9 +216,8 @@ impl Plan {
         let elements = frame.as_values().map_or(1, |ty| ty.elements());
         if let Some(wanted) = wanted.filter(|wanted| !keeps(&codec.bound(), wanted, elements)) {
             let promised = codec.bound();
-            return Err(invalid(format!(
-                "{}: the plan asks for {wanted}, but codec `{spec}` is {promised}",
-                place()
+            return Err(refused(format!(
+                "the plan asks for {wanted}, but codec `{spec}` is {promised}"
             )));
         }
         if let Some((format, carry)) = arrival.files().filter(|_| codec.carries().is_none()) {
@@ -231,24 +226,19 @@ impl Plan {
                 place(),
             )));
         }
-        if resize.is_some() && codec.scope() == Scope::Run {
-            return Err(invalid(format!(
-                "{}: codec `{spec}` needs a whole run at once, so it cannot be combined with `resize`; use `predict` or `zstd`",
-                place()
-            )));
+        if resize.is_some() {
+            check_scope(&*codec).map_err(refused)?;
         }
         let protect = rule.map(|rule| rule.protect.clone()).unwrap_or_default();
         if !protect.is_empty() && codec.bound() == Bound::Unbounded {
-            return Err(invalid(format!(
-                "{}: codec `{spec}` cannot protect frames; use a codec with a bound, for images `psnr(42)`",
-                place()
+            return Err(refused(format!(
+                "codec `{spec}` cannot protect frames; use a codec with a bound, for images `psnr(42)`"
             )));
         }
         let page_frames = rule.and_then(|rule| rule.page_frames);
         if let Some(page_frames) = page_frames.filter(|frames| frames.get() > MAX_PAGE_FRAMES) {
-            return Err(invalid(format!(
-                "{}: {page_frames} frames per page are too many; use at most {MAX_PAGE_FRAMES}",
-                place()
+            return Err(refused(format!(
+                "{page_frames} frames per page are too many; use at most {MAX_PAGE_FRAMES}"
             )));
         }
         let candidate = |codec: Arc<dyn Codec>| Candidate {

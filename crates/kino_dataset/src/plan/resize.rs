@@ -9,10 +9,10 @@
 
 use std::borrow::Cow;
 
-use kino_codec::{CodecError, FrameType, Frames};
+use kino_codec::{Codec, CodecError, FrameType, Frames, Scope};
 use kino_format::Kind;
 
-use super::{Choice, Plan, Trial, carried};
+use super::{Arrival, Choice, Plan, Trial, carried};
 use crate::error::{Result, invalid};
 use crate::resize::{Filter, Fit, Resize, ResizeScratch, Size, check_side};
 
@@ -99,6 +99,29 @@ impl Choice {
     }
 }
 
+/// How frames arrive at the codec: files that are resized are decoded first.
+pub(super) fn resized_arrival(is_resized: bool, arrival: Arrival) -> Result<Arrival, String> {
+    match arrival {
+        Arrival::Jpeg if is_resized => Ok(Arrival::Values),
+        Arrival::Video(_) if is_resized => Err(
+            "the plan resizes it, but packets of video are pushed; push its decoded frames"
+                .to_owned(),
+        ),
+        other => Ok(other),
+    }
+}
+
+/// Refuses a codec of whole runs: a run may wait in a file, which is not resized.
+pub(super) fn check_scope(codec: &dyn Codec) -> Result<(), String> {
+    match codec.scope() {
+        Scope::Page => Ok(()),
+        Scope::Run => Err(format!(
+            "codec `{}` needs a whole run at once, so it cannot be combined with `resize`; use `predict` or `zstd`",
+            codec.spec()
+        )),
+    }
+}
+
 /// The type of frames of this type that were resized.
 pub(super) fn resized_type(resize: Option<&Resize>, frame: &FrameType) -> FrameType {
     let resized = resize
@@ -110,7 +133,6 @@ pub(super) fn resized_type(resize: Option<&Resize>, frame: &FrameType) -> FrameT
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::Arrival;
     use kino_codec::Dtype;
 
     fn plan(rule: &str) -> Plan {
