@@ -308,6 +308,7 @@ class PlanArgs(TypedDict):
     storage: str | None
     bounds: str
     foreign: list[str]
+    allow_resize: bool
     max_bytes: int | None
     max_pack_s: float | None
     hours: float | None

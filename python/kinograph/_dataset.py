@@ -377,6 +377,8 @@ class StreamSummary:
     linked_bytes: int
     #: The libraries outside Kinograph that encoded it, with their versions.
     encoders: tuple[str, ...]
+    #: Height and width of its frames before they were resized and stored, the oldest first; empty if they were not.
+    resized_from: tuple[tuple[int, int], ...]
     #: The lossy encodings that its frames went through before this one, the oldest first.
     generations: tuple[Generation, ...]
     #: The stream that this is another encoding of: ``wrist@small`` of ``wrist``.
@@ -392,6 +394,7 @@ class StreamSummary:
         fields = {field.name: stream[field.name] for field in dataclasses.fields(cls)}
         fields |= {"dtype": to_dtype(stream["dtype"])}
         fields |= {name: tuple(stream[name]) for name in ("shape", "codecs", "encoders")}
+        fields |= {"resized_from": tuple((size[0], size[1]) for size in stream["resized_from"])}
         fields |= {
             "generations": tuple(Generation._from_json(one) for one in stream["generations"])
         }

@@ -40,10 +40,12 @@ class Prediction:
     """What a plan would do.
 
     ``compute_ratio`` is the fraction of the time in which the training loop does not wait for data, after the first
-    epoch; ``cores`` is what loading keeps busy at the full speed of the model.
+    epoch; ``cores`` is what loading keeps busy at the full speed of the model. ``sizes`` has the height and width of the
+    streams that are resized before they are stored.
     """
 
     codecs: Mapping[str, str]
+    sizes: Mapping[str, tuple[int, int]]
     bytes: int
     compute_ratio: float
     first_compute_ratio: float
@@ -56,6 +58,25 @@ class Prediction:
     is_lossless: bool
     is_allowed: bool
     is_on_front: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class SplitPoint:
+    """Images stored as they are recorded, decoded, resized or normalised, and what that would do.
+
+    Only of streams that the loader resizes; all others are stored as in the chosen plan. ``sample_cpu_s`` is the CPU time to
+    decode and resize the frames of a sample.
+    """
+
+    name: str
+    codecs: Mapping[str, str]
+    is_resized: bool
+    is_allowed: bool
+    sample_cpu_s: float
+    bytes: int
+    pack_s: float
+    samples_per_s: float
+    compute_ratio: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,13 +96,15 @@ class PlanChoice:
 
     ``plans`` are the candidates, the smallest first, and ``chosen`` is one of them. ``within_limits`` is false if no
     plan keeps the limits; then the smallest was chosen. ``measured`` is everything that was measured, ``verified`` are
-    predictions beside measurements, if that was asked for.
+    predictions beside measurements, if that was asked for. ``split_points`` compares where images that the loader resizes
+    could be materialised.
     """
 
     plans: tuple[Prediction, ...]
     chosen: Prediction
     within_limits: bool
     measured: Mapping[str, Any]
+    split_points: tuple[SplitPoint, ...]
     verified: tuple[Verified, ...]
     _json: str = dataclasses.field(repr=False)
 
@@ -176,6 +199,7 @@ def plan(  # noqa: PLR0913 (each is a keyword of its own)
     bounds: Mapping[str, str] | None = None,
     quality: int | None = None,
     foreign: Sequence[str] = (),
+    allow_resize: bool = False,
     storage: str | None = None,
     ranks: int = 1,
     cores: int | None = None,
@@ -199,7 +223,7 @@ def plan(  # noqa: PLR0913 (each is a keyword of its own)
 
     Candidate codecs are measured on a sample of every stream, the loader on that sample, and the storage. The plan
     with the highest predicted compute ratio inside the limits is chosen; of equals, the smallest. Nothing is lost
-    unless ``bounds`` or ``quality`` allows it. A recording that is not packed yet is sampled: a few episodes are
+    unless ``bounds`` or ``quality`` allows it, and images keep their size unless ``allow_resize`` is true. A recording that is not packed yet is sampled: a few episodes are
     packed into ``folder``, and removed afterwards.
 
     Give one of ``step``, ``step_s`` and ``report``:
@@ -217,6 +241,8 @@ def plan(  # noqa: PLR0913 (each is a keyword of its own)
     :param quality: Also consider JPEG of this quality, 1 to 100, for images without a bound
     :param foreign: Foreign codecs that may be chosen, such as ``["webp-80"]``: every reader of the dataset needs them
         too. Others are only compared
+    :param allow_resize: Also consider images stored in the size that ``images`` resizes them to: nothing else can be made
+        of them then. What that would bring is in ``split_points`` in any case
     :param storage: The storage to read from, if it is not this one: ``"200MB/s,8ms"``
     :param ranks: Training processes on the host, one per GPU
     :param cores: Cores of the training host; by default those of this machine
@@ -251,6 +277,7 @@ def plan(  # noqa: PLR0913 (each is a keyword of its own)
             step_s=found_s,
             bounds=_bounds(bounds, quality),
             foreign=foreign,
+            allow_resize=allow_resize,
             storage=storage,
             ranks=ranks,
             cores=cores,
@@ -387,6 +414,7 @@ def _arguments(  # noqa: PLR0913 (each is a keyword of its own)
     gpu_price: float | None,
     bounds: str = "",
     foreign: Sequence[str] = (),
+    allow_resize: bool = False,
     seconds: float = 1.0,
     whole: _core._Whole | None = None,
 ) -> _core.PlanArgs:
@@ -404,6 +432,7 @@ def _arguments(  # noqa: PLR0913 (each is a keyword of its own)
         "storage": storage,
         "bounds": bounds,
         "foreign": [foreign] if isinstance(foreign, str) else list(foreign),
+        "allow_resize": allow_resize,
         "max_bytes": size("max_size", max_size),
         "max_pack_s": number("max_pack_s", max_pack_s),
         "hours": number("hours", hours),
@@ -416,7 +445,7 @@ def _arguments(  # noqa: PLR0913 (each is a keyword of its own)
 def _from_json(text: str) -> PlanChoice:
     found = json.loads(text)
     streams = found["measured"]["streams"]
-    own = {"codecs", "is_lossless", "is_allowed", "is_on_front"}
+    own = {"codecs", "sizes", "is_lossless", "is_allowed", "is_on_front"}
     names = [field.name for field in dataclasses.fields(Prediction) if field.name not in own]
 
     def to_prediction(candidate: dict[str, Any]) -> Prediction:
@@ -425,10 +454,21 @@ def _from_json(text: str) -> PlanChoice:
             stream["name"]: stream["options"][number]["codec"]
             for stream, number in zip(streams, numbers, strict=True)
         }
+        sizes = {
+            stream["name"]: tuple(stream["options"][number]["resize"])
+            for stream, number in zip(streams, numbers, strict=True)
+            if stream["options"][number]["resize"] is not None
+        }
         figures = {name: candidate["prediction"][name] for name in names}
         figures["bytes"] = round(figures["bytes"])
-        flags = {name: candidate[name] for name in own - {"codecs"}}
-        return Prediction(codecs=codecs, **figures, **flags)
+        flags = {name: candidate[name] for name in own - {"codecs", "sizes"}}
+        return Prediction(codecs=codecs, sizes=sizes, **figures, **flags)
+
+    def to_split_point(point: dict[str, Any]) -> SplitPoint:
+        prediction = point.pop("prediction")
+        figures = {name: prediction[name] for name in ("pack_s", "samples_per_s", "compute_ratio")}
+        point["codecs"] = dict(point["codecs"])
+        return SplitPoint(**point, bytes=round(prediction["bytes"]), **figures)
 
     plans = tuple(map(to_prediction, found["plans"]))
     return PlanChoice(
@@ -436,6 +476,7 @@ def _from_json(text: str) -> PlanChoice:
         chosen=plans[found["chosen"]],
         within_limits=found["is_within_limits"],
         measured=found["measured"],
+        split_points=tuple(map(to_split_point, found["split_points"])),
         verified=tuple(Verified(**one) for one in found["verified"]),
         _json=text,
     )

@@ -68,7 +68,7 @@ class Writer:
         dataset: the new one is written beside it and takes its place in one step at the commit. Readers that have the
         old one open must reopen it. Only datasets are ever overwritten. Any number of writers may append at
         the same time.
-    :param plan: codecs per stream: the path of a TOML file, the same as a dict, or what :func:`kinograph.plan` returns. Default: everything
+    :param plan: codecs and sizes per stream: the path of a TOML file, the same as a dict, or what :func:`kinograph.plan` returns. Default: everything
         is stored losslessly.
     :param quality: store images as JPEG of this quality (1 to 100) unless the plan has a rule for them; images passed
         as JPEG files are stored unchanged, and images that are no larger without loss are stored losslessly.

@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+import samples
 
 import kinograph
 
@@ -205,3 +206,77 @@ def test_pack_chooses_the_plan_itself_and_keeps_it(tmp_path):
     assert set(ds.streams) == {"actions", "rewards"}
     text = (tmp_path / "lift.kino.plan.toml").read_text()
     assert all(stream.codecs[0] in text for stream in ds.streams.values())
+
+
+@pytest.fixture(scope="module")
+def textured(tmp_path_factory):
+    """A camera whose images are smaller if they have fewer pixels."""
+    path = tmp_path_factory.mktemp("textured") / "textured.kino"
+    streams = [{"camera": samples.image(40, 32, 40, seed=seed)} for seed in range(3)]
+    samples.write(path, [one | {"actions": np.zeros((40, 7))} for one in streams])
+    return path
+
+
+def test_what_resizing_once_would_bring_is_shown_and_done_only_if_allowed(textured, tmp_path):
+    options = {"step_s": 0.02, "batch_size": 16, "seconds": 0.2, "images": {"size": (16, 20)}}
+    choice = kinograph.plan(textured, **options)
+    assert choice.chosen.sizes == {}
+    assert "resize" not in choice.to_toml()
+    points = {point.name: point for point in choice.split_points}
+    assert list(points) == [
+        "as recorded",
+        "decoded",
+        "resized, lossless",
+        "resized, lossy",
+        "resized, raw",
+        "normalised float32",
+    ]
+    assert [name for name, point in points.items() if point.is_resized] == list(points)[2:]
+    assert not any(point.is_allowed for point in points.values() if point.is_resized)
+    # Four bytes for one, and a quarter of the pixels.
+    frames, pixels = 3 * 40, 16 * 20 * 3
+    ours = {name: point.bytes for name, point in points.items()}
+    assert abs(ours["normalised float32"] - ours["resized, raw"] - 3 * frames * pixels) <= 2
+    assert abs(ours["decoded"] - ours["resized, raw"] - 3 * frames * pixels) <= 2
+    assert ours["resized, lossless"] < ours["as recorded"]
+    assert "--allow-resize" in str(choice)
+    allowed = kinograph.plan(textured, allow_resize=True, **options)
+    assert allowed.chosen.sizes == {"camera": (16, 20)}
+    assert "resize = [16, 20]" in allowed.to_toml()
+    assert not allowed.chosen.is_lossless
+    kinograph.repack(textured, tmp_path / "r.kino", plan=allowed)
+    ds = kinograph.open(tmp_path / "r.kino")
+    assert ds.streams["camera"].shape == (16, 20, 3)
+    assert ds.streams["camera"].resized_from == ((32, 40),)
+    stored = sum(stream.bytes for stream in ds.streams.values())
+    assert abs(allowed.chosen.bytes / stored - 1) < 0.15
+    # It has the size that is loaded now: there is nothing left to split.
+    assert kinograph.plan(ds, **options).split_points == ()
+
+
+def test_the_command_writes_a_plan_that_resizes(textured, tmp_path):
+    command = [
+        sys.executable,
+        "-m",
+        "kinograph",
+        "plan",
+        textured,
+        "--step-ms",
+        "20",
+        "--batch-size",
+        "16",
+    ]
+    command += [
+        "--seconds",
+        "0.2",
+        "--image-size",
+        "16x20",
+        "--allow-resize",
+        "--output",
+        tmp_path / "p.toml",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Split points" in done.stdout
+    assert "allowed here" in done.stdout
+    assert "resize = [16, 20]" in (tmp_path / "p.toml").read_text()

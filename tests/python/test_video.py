@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from optional import optional
+from PIL import Image
 
 import kinograph
 
@@ -347,6 +348,34 @@ def test_absurd_sizes_are_refused_without_memory(tmp_path):
     packed = kinograph.pack(tmp_path / "source", tmp_path / "d.kino", on_defect="keep")
     notes = [defect.what for defect in packed.defects if CAMERA in defect.place]
     assert any("exceeds" in note or "is decoded" in note for note in notes), notes
+
+
+def test_a_plan_that_resizes_video_decodes_it(tmp_path):
+    path = make_video(write_dataset(tmp_path / "source", (13, FRAMES - 13)), "h264_baseline")
+    expected = decode(path)
+    plan = {"stream": [{"kind": "image", "resize": (48, 72)}]}
+    kinograph.pack(tmp_path / "source", tmp_path / "d.kino", plan=plan)
+    ds = kinograph.open(tmp_path / "d.kino")
+    camera = stream_of(ds)
+    assert (camera.shape, camera.resized_from) == ((48, 72, 3), ((120, 160),))
+    assert [one.codec for one in camera.generations] == ["video:coding=h264"]
+    assert camera.max_abs_error == 0
+    found = np.concatenate([episode[CAMERA][:] for episode in ds])
+    for image, frame in zip(found, expected, strict=True):
+        wanted = Image.fromarray(frame).resize((72, 48), Image.Resampling.BILINEAR)
+        assert np.abs(np.asarray(wanted).astype(int) - image).max() <= 1
+    # Of that size already, the packets stay as they are.
+    plan = {"stream": [{"kind": "image", "resize": (120, 160)}]}
+    kinograph.pack(tmp_path / "source", tmp_path / "same.kino", plan=plan)
+    assert stream_of(kinograph.open(tmp_path / "same.kino")).codecs == ("video:coding=h264",)
+    # A dataset of packets is resized as well.
+    kinograph.repack(
+        tmp_path / "same.kino",
+        tmp_path / "r.kino",
+        plan={"stream": [{"resize": (48, 72), "kind": "image"}]},
+    )
+    repacked = kinograph.open(tmp_path / "r.kino")
+    assert np.array_equal(np.concatenate([episode[CAMERA][:] for episode in repacked]), found)
 
 
 @pytest.mark.parametrize(

@@ -33,8 +33,8 @@ pub use error::{AdvisorError, Result};
 pub use idle_cost::{ALARM_RATIO, GpuPrice, Idle, IdleCost};
 pub use planner::{
     Answers, CandidatePlan, CodecOption, HostNeeds, Limits, LoaderCost, Measurements, MemoryFit,
-    Planned, PlannerOptions, Prediction, Question, StorageCost, StreamOptions, Verified, Whole,
-    choose_plan,
+    Planned, PlannerOptions, Prediction, Question, SplitPoint, StorageCost, StreamOptions,
+    Verified, Whole, choose_plan,
 };
 pub use report::Measured;
 pub use workload::Workload;

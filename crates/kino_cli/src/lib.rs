@@ -10,6 +10,7 @@ mod load_args;
 mod open_args;
 mod output;
 mod progress;
+mod resized;
 mod trials;
 mod writing;
 

@@ -6,6 +6,7 @@ use kino_format::{Clock, StreamSchema};
 use crate::error::{Result, invalid};
 use crate::events::{EventRule, Protected};
 use crate::plan::Trial;
+use crate::resize::Size;
 use crate::stream_info::{SharedFrames, StreamInfo};
 use crate::writer::EpisodeInfo;
 
@@ -33,6 +34,8 @@ pub(crate) struct StreamDraft {
     pub(crate) raw_bytes: u64,
     /// Frames of its own that are bit-exact although the codec is lossy.
     pub(crate) protected_frames: u64,
+    /// The size of its frames before they were resized.
+    pub(crate) resized_from: Option<Size>,
     /// The codecs that were tried on its first frames.
     pub(crate) trial: Option<Trial>,
 }
@@ -78,11 +81,12 @@ impl EpisodeDraft {
         self.clocks.get(self.streams.get(position)?.clock)
     }
 
-    /// The frames that a new stream of `frames` frames shares with another.
+    /// The frames that a new stream of `frames` frames, stored as `stored`, shares with another.
     pub(crate) fn shared(
         &self,
         place: &str,
         info: &StreamInfo,
+        stored: &FrameType,
         frames: u32,
     ) -> Result<SharedRange> {
         let Some(shared) = &info.shared else {
@@ -94,8 +98,7 @@ impl EpisodeDraft {
             let first = u32::try_from(shared.first).ok()?;
             let count = u32::try_from(shared.count).ok()?;
             let fits = count <= frames && first.checked_add(count)? <= base.frames;
-            let is_alike =
-                base.schema.frame_type().ok()? == info.frame && info.frame != FrameType::Text;
+            let is_alike = base.schema.frame_type().ok()? == *stored && *stored != FrameType::Text;
             (fits && is_alike && base.shared.base.is_none()).then_some(SharedRange {
                 base: Some(position),
                 first,

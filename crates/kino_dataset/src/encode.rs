@@ -1,4 +1,4 @@
-//! One block of frames on a worker thread: encode, decode again, compare, count.
+//! One block of frames on a worker thread: resize if the plan says so, encode, decode again, compare, count.
 //!
 //! Every page is decoded right after it is encoded, and its bound is checked on the result ([`Comparison`]): a bug in
 //! a codec stops the pack instead of corrupting a dataset, and the summary shows the measured times.
@@ -17,6 +17,7 @@ use kino_codec::{
 use crate::compare::{Comparison, Distortion, broken};
 use crate::error::DatasetError;
 use crate::pages::{self, LinkedPage, PageBlock};
+use crate::resize::{Resize, ResizeScratch};
 use crate::spill::Spill;
 use crate::stats::StatsPart;
 use crate::stored_stream::check_bools;
@@ -32,6 +33,8 @@ pub(crate) struct Block {
     pub(crate) channels: Option<usize>,
     /// Frames that must be bit-exact whatever the bound.
     pub(crate) protected: Vec<Range<usize>>,
+    /// How its frames are resized before they are encoded; `frame` is their type before.
+    pub(crate) resize: Option<Arc<Resize>>,
     /// What was learnt from the long run that this block belongs to.
     pub(crate) learnt: Option<Learnt>,
 }
@@ -66,8 +69,25 @@ impl Block {
             data: BlockData::Values(times.iter().flat_map(|time| time.to_le_bytes()).collect()),
             channels: None,
             protected: Vec::new(),
+            resize: None,
             learnt: None,
         })
+    }
+
+    /// The same block with its frames resized, on the thread that encodes it.
+    pub(crate) fn resized(mut self) -> Result<Self, CodecError> {
+        let Some(resize) = self.resize.take() else {
+            return Ok(self);
+        };
+        let (BlockData::Values(values), Some(ty)) = (&mut self.data, self.frame.as_values()) else {
+            return Err(broken(&*self.codec, NOT_READ.to_owned()));
+        };
+        let frame = FrameType::Values(resize.value_type(ty)?);
+        let resized = RESIZE.with_borrow_mut(|scratch| resize.to_resized(values, scratch));
+        let resized = resized.map_err(|what| broken(&*self.codec, what))?;
+        self.frame = Arc::new(frame);
+        self.data = BlockData::Values(resized);
+        Ok(self)
     }
 
     /// Bytes of a frame of values, at least one.
@@ -186,6 +206,7 @@ const NOT_READ: &str = "frames in a spill file were not loaded";
 
 thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch::new());
+    static RESIZE: RefCell<ResizeScratch> = RefCell::default();
 }
 
 /// Encodes a block and checks the result.

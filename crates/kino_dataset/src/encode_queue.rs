@@ -127,7 +127,7 @@ impl EncodeQueue {
         let (sender, result) = sync_channel(1);
         self.threads.spawn(move || {
             // The receiver is gone only if the episode was abandoned: the result is not needed.
-            let _ = sender.send(encode::pack(&block));
+            let _ = sender.send(block.resized().and_then(|block| encode::pack(&block)));
         });
         self.in_flight += memory_bytes;
         self.queue.push_back(Queued::Block(Pending {

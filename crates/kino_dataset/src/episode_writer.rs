@@ -1,14 +1,16 @@
 //! Writes one episode: its streams one after the other, frames in time order.
 
-use kino_codec::MAX_TEXT_BYTES;
+use kino_codec::{JPEG_FILES, MAX_TEXT_BYTES, decode_jpeg_files};
+
 use kino_format::{Clock, MAX_STREAMS, StreamSchema, variant_name};
 
 use crate::draft::{EpisodeDraft, StreamDraft};
 use crate::encode::Block;
 use crate::encode_queue::{Job, Run};
 use crate::error::{Result, codec_at, invalid};
+use crate::generation::Generation;
 use crate::open_stream::{BLOCK_BYTES, OpenStream};
-use crate::plan::Choice;
+use crate::plan::{Arrival, Choice};
 use crate::protection::{self, Held, Protection};
 use crate::settled::Settled;
 use crate::spill::Spill;
@@ -43,6 +45,10 @@ impl<'w> EpisodeWriter<'w> {
     pub fn stream(&mut self, info: &StreamInfo) -> Result<()> {
         self.close_stream()?;
         let choice = self.choice(info, None)?;
+        if choice.resize.is_some() && info.arrival == Arrival::Jpeg {
+            let files = vec![Generation::of_files(JPEG_FILES)];
+            self.writer.add_generations(&info.name, files);
+        }
         self.begin(info, choice, None)
     }
 
@@ -76,7 +82,8 @@ impl<'w> EpisodeWriter<'w> {
             )));
         }
         let frames = to_frame_count(&place, info.frames)?;
-        let mut schema = StreamSchema::new(&info.name, info.kind, &info.frame, choice.codec.spec());
+        let stored = choice.stored_frame(&info.frame);
+        let mut schema = StreamSchema::new(&info.name, info.kind, &stored, choice.codec.spec());
         schema.variant_of = variant_of.map(str::to_owned);
         // An invalid schema in a file is damage; here it is an invalid argument.
         schema
@@ -88,10 +95,10 @@ impl<'w> EpisodeWriter<'w> {
             )));
         }
         let settled = &self.writer.settled;
-        settled.check_type(&info.name, info.kind, &info.frame)?;
+        settled.check_type(&info.name, info.kind, &stored)?;
         settled.check_variant(&info.name, variant_of)?;
         let clock = self.clock(&place, info, frames)?;
-        let shared = self.draft()?.shared(&place, info, frames)?;
+        let shared = self.draft()?.shared(&place, info, &stored, frames)?;
         // The events of a variant are those of its stream.
         let events = match variant_of {
             None => self.writer.options.plan.events.as_slice(),
@@ -105,6 +112,7 @@ impl<'w> EpisodeWriter<'w> {
             shared,
             raw_bytes: 0,
             protected_frames: 0,
+            resized_from: choice.resize().map(|resize| resize.source().size),
             trial: None,
         };
         let mut open = OpenStream::new(info, choice, &stream, recorders);
@@ -146,7 +154,7 @@ impl<'w> EpisodeWriter<'w> {
         let (_, open) = self.open_stream()?;
         let frame_bytes = open.frame_bytes();
         let block_frames = open.block_frames(frame_bytes);
-        open.raw_bytes += packed.len() as u64;
+        open.count_raw(packed.len() / frame_bytes.max(1));
         let mut rest = packed;
         while !rest.is_empty() {
             let (_, open) = self.open_stream()?;
@@ -166,6 +174,9 @@ impl<'w> EpisodeWriter<'w> {
     /// Appends frames that are byte strings: UTF-8 text, or JPEG files or packets of video to store as they are.
     pub fn push_bytes(&mut self, frames: &[&[u8]]) -> Result<()> {
         let (place, open) = self.open_stream()?;
+        if open.decodes_files() {
+            return self.push_decoded(frames);
+        }
         open.check_bytes(&place, frames)?;
         let decoded = open.frame_bytes();
         let has_own_pages = open.choice.codec.has_own_pages();
@@ -190,6 +201,16 @@ impl<'w> EpisodeWriter<'w> {
             if block_frames == Some(open.waiting_frames as usize) || open.is_full_of_text() {
                 self.submit()?;
             }
+        }
+        Ok(())
+    }
+
+    /// Appends JPEG files as values, because they are resized.
+    fn push_decoded(&mut self, files: &[&[u8]]) -> Result<()> {
+        for file in files {
+            let (place, open) = self.open_stream()?;
+            let values = decode_jpeg_files(&open.frame, &[file]).map_err(codec_at(place))?;
+            self.push(&values)?;
         }
         Ok(())
     }

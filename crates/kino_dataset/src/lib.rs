@@ -49,6 +49,7 @@ mod protection;
 mod read_ahead;
 mod receipts;
 mod repack;
+mod resize;
 mod resume;
 mod selection;
 mod settled;
@@ -99,6 +100,7 @@ pub use repack::{
     Action, GenerationLoss, Repack, RepackOptions, RepackProgress, Repacked, SampleSizes,
     StreamChange,
 };
+pub use resize::{Filter, Fit, Pixels, Resize, ResizeScratch, Size, check_cut, image_size};
 pub use selection::{Episodes, Selection};
 pub use stats::StreamStats;
 pub use stored_stream::StoredStream;

@@ -67,6 +67,8 @@ pub(crate) fn submit(job: Job, pipeline: &mut Pipeline) -> Result<()> {
             data: BlockData::Values(job.block.data.read(bytes)?),
             channels: job.block.channels,
             protected: inside(&job.block.protected, &range),
+            // A plan that resizes a stream is refused for codecs of whole runs.
+            resize: None,
             learnt: Some(Learnt {
                 encoder: Arc::clone(&encoder),
                 is_first: first == 0,

@@ -22,6 +22,7 @@ use crate::error::{DatasetError, Result, codec_at, corrupt, format_at, invalid};
 use crate::generation::Generation;
 use crate::hash::Hash;
 use crate::links::Links;
+use crate::resize::Size;
 
 /// Upper limit of the size of a manifest.
 pub(crate) const MAX_MANIFEST_BYTES: u64 = 256 << 20;
@@ -108,6 +109,9 @@ pub struct StreamSummary {
     /// The libraries outside Kinograph that encoded it, with their versions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub encoders: Vec<String>,
+    /// The sizes of its frames before they were resized, the oldest first; empty if they have the recorded size.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resized_from: Vec<Size>,
     /// The lossy encodings that its frames went through before this one, the oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub generations: Vec<Generation>,
@@ -435,6 +439,10 @@ mod tests {
             protected_frames: 0,
             linked_bytes: 0,
             encoders: vec!["libsvtav1, libavcodec 62.28.102".to_owned()],
+            resized_from: vec![Size {
+                height: 480,
+                width: 640,
+            }],
             generations: vec![Generation {
                 codec: "vector:abs=1e-3".to_owned(),
                 max_abs_error: Some(1e-3),

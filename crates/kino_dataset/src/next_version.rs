@@ -24,8 +24,10 @@ pub(crate) fn prepare(
     additions: &Additions<'_>,
 ) -> Result<(Manifest, Vec<u8>, String)> {
     let (finished, known) = (additions.finished, additions.known);
-    check_types(head, finished)?;
     let replaced = head.filter(|_| start == Start::Replace);
+    // A stream that is replaced wherever it is may get another type.
+    let is_free = |name: &str| replaced.is_some() && known.changed.contains(name);
+    check_types(head, finished, is_free)?;
     let rows = match replaced {
         Some(head) => replaced_rows(head, finished)?,
         None => all_rows(head, finished)?,
@@ -109,6 +111,9 @@ fn add_streams(
         stream.protected_frames += protected.copied().unwrap_or(0);
         let encoders = known.encoders.get(&stream.name).into_iter().flatten();
         stream.add_encoders(encoders.cloned());
+        if let Some(earlier) = known.resized_from.get(&stream.name) {
+            stream.add_earlier_sizes(earlier);
+        }
         // Episodes may differ: the longest history counts.
         let earlier = known.generations.get(&stream.name);
         if let Some(earlier) = earlier.filter(|earlier| earlier.len() > stream.generations.len()) {
@@ -141,7 +146,11 @@ fn replaced_rows(head: &Head, finished: &Finished) -> Result<Vec<EpisodeRow>> {
 
 /// Refuses streams and labels whose types differ from the head's, which may be newer than the version the writer
 /// checked against.
-fn check_types(head: Option<&Head>, finished: &Finished) -> Result<()> {
+fn check_types(
+    head: Option<&Head>,
+    finished: &Finished,
+    is_free: impl Fn(&str) -> bool,
+) -> Result<()> {
     let Some(head) = head else { return Ok(()) };
     let rivals = |what: String| {
         invalid(format!(
@@ -153,6 +162,7 @@ fn check_types(head: Option<&Head>, finished: &Finished) -> Result<()> {
     for (name, (kind, frame)) in finished.usage.types()? {
         let mut known = head.manifest.streams.iter();
         if let Some(known) = known.find(|known| known.name == name)
+            && !is_free(&name)
             && (known.kind, known.frame_type()?) != (kind, frame.clone())
         {
             let (there, kind_there) = (known.frame_type()?, known.kind.name());

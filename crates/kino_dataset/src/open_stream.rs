@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kino_codec::{CodecError, FrameType, Frames, Scope};
+use kino_codec::{CodecError, FrameType, Scope};
 use kino_format::Kind;
 
 use crate::draft::StreamDraft;
@@ -31,13 +31,18 @@ type FirstFrames = (Vec<u8>, Option<Trial>);
 /// The stream that frames are being pushed to.
 #[derive(Debug)]
 pub(crate) struct OpenStream {
+    /// The type of the frames that are pushed; the choice may store them in another size.
     pub(crate) frame: Arc<FrameType>,
     pub(crate) choice: Choice,
     pub(crate) channels: Option<usize>,
     /// The total number of frames to expect, and the index of the next.
     pub(crate) frames: u32,
     pub(crate) next: u32,
+    /// Bytes of its frames as they are stored, before the codec.
     pub(crate) raw_bytes: u64,
+    /// Bytes of a frame as it is stored, before the codec; 0 for text.
+    stored_bytes: usize,
+    arrival: Arrival,
     pub(crate) waiting: BlockData,
     pub(crate) waiting_frames: u32,
     /// Bytes of waiting text.
@@ -61,22 +66,30 @@ impl OpenStream {
         recorders: Vec<Recorder>,
     ) -> Self {
         let ty = info.frame.as_values();
+        let stored = choice.stored_frame(&info.frame);
+        let stored = stored.as_values();
         let frame_bytes = ty.map_or(0, |ty| ty.frame_bytes());
         let is_image = matches!(info.kind, Kind::Image | Kind::Depth);
         let own_start = draft.shared.count;
+        let stored_bytes = stored.map_or(0, |ty| ty.frame_bytes());
+        let is_resized = choice.resize.is_some();
         // Frames without bytes cannot be pushed: they are complete already.
         let is_complete = ty.is_some() && frame_bytes == 0;
         Self {
             frame: Arc::new(info.frame.clone()),
             choice,
-            channels: ty
+            channels: stored
                 .filter(|_| frame_bytes > 0)
                 .map(|ty| channels_of(is_image, ty)),
             frames: draft.frames,
             next: if is_complete { draft.frames } else { own_start },
-            raw_bytes: frame_bytes as u64 * u64::from(own_start),
+            raw_bytes: stored_bytes as u64 * u64::from(own_start),
+            stored_bytes,
+            arrival: info.arrival,
             waiting: match (&info.frame, info.arrival) {
                 (FrameType::Values(_), Arrival::Values) => BlockData::Values(Vec::new()),
+                // Files that are resized are decoded first.
+                _ if is_resized => BlockData::Values(Vec::new()),
                 _ => BlockData::Bytes(Vec::new()),
             },
             waiting_frames: 0,
@@ -117,11 +130,21 @@ impl OpenStream {
         if first.is_empty() {
             return Ok(None);
         }
-        let trial = self.choice.settle(&Frames::values(&self.frame, &first)?);
+        let trial = self.choice.settle_values(&self.frame, &first)?;
         Ok(Some((first, trial)))
     }
 
-    /// Bytes of a decoded frame; 0 for text.
+    /// Whether files are pushed that have to be decoded, because they are resized.
+    pub(crate) fn decodes_files(&self) -> bool {
+        self.arrival != Arrival::Values && self.choice.resize.is_some()
+    }
+
+    /// Counts frames of values.
+    pub(crate) fn count_raw(&mut self, frames: usize) {
+        self.raw_bytes += frames as u64 * self.stored_bytes as u64;
+    }
+
+    /// Bytes of a frame as it is pushed; 0 for text.
     pub(crate) fn frame_bytes(&self) -> usize {
         self.frame.as_values().map_or(0, |ty| ty.frame_bytes())
     }
@@ -253,6 +276,7 @@ impl OpenStream {
             data: self.take_waiting()?,
             channels: self.channels,
             protected: Vec::new(),
+            resize: self.choice.resize.clone(),
             learnt: None,
         })
     }

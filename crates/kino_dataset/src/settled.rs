@@ -94,6 +94,11 @@ impl Settled {
             .extend(labels.map(|(name, label)| (name.clone(), label.column_type())));
     }
 
+    /// Lets a stream get another type: it is replaced in all episodes that have it.
+    pub(crate) fn free_type(&mut self, name: &str) {
+        self.types.remove(name);
+    }
+
     /// Adds what `more` settles; a type that is known stays as it is.
     pub(crate) fn add(&mut self, more: Self) {
         self.ids.extend(more.ids);

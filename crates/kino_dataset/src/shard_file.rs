@@ -305,6 +305,7 @@ impl ShardFile {
             used.decode_time += pages.decode_time;
             used.protected_frames += stream.protected_frames;
             used.add_encoders(pages.encoder);
+            used.add_resized_from(stream.resized_from);
             used.trial = used.trial.take().or_else(|| stream.trial.clone());
         });
         if let Some(stats) = pages.stats {

@@ -10,6 +10,7 @@ use crate::compare::psnr_db;
 use crate::error::{Result, format_at};
 use crate::manifest::StreamSummary;
 use crate::plan::Trial;
+use crate::resize::Size;
 
 /// The cost of every stream, in order of first appearance.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -46,6 +47,9 @@ pub struct StreamUsage {
     /// The libraries outside Kinograph that encoded it, with their versions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub encoders: Vec<String>,
+    /// The sizes of its frames before they were resized.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resized_from: Vec<Size>,
     /// Time spent encoding, over all threads.
     pub encode_time: Duration,
     /// Time spent decoding for verification, over all threads.
@@ -69,6 +73,7 @@ impl StreamUsage {
             protected_frames: 0,
             linked_bytes: 0,
             encoders: Vec::new(),
+            resized_from: Vec::new(),
             encode_time: Duration::ZERO,
             decode_time: Duration::ZERO,
             trial: None,
@@ -96,6 +101,11 @@ impl StreamUsage {
         add_new(&mut self.encoders, encoders);
     }
 
+    /// Adds the sizes that are not known yet.
+    pub(crate) fn add_resized_from(&mut self, sizes: impl IntoIterator<Item = Size>) {
+        add_new(&mut self.resized_from, sizes);
+    }
+
     fn merge(&mut self, other: &Self) {
         self.episodes = self.episodes.saturating_add(other.episodes);
         self.frames = self.frames.saturating_add(other.frames);
@@ -107,6 +117,7 @@ impl StreamUsage {
         self.protected_frames = self.protected_frames.saturating_add(other.protected_frames);
         self.linked_bytes = self.linked_bytes.saturating_add(other.linked_bytes);
         self.add_encoders(other.encoders.iter().cloned());
+        self.add_resized_from(other.resized_from.iter().copied());
         self.encode_time += other.encode_time;
         self.decode_time += other.decode_time;
         self.trial = self.trial.take().or_else(|| other.trial.clone());
@@ -185,6 +196,12 @@ impl StreamSummary {
         add_new(&mut self.encoders, encoders);
     }
 
+    /// Puts the sizes that frames had earlier before those that are known.
+    pub(crate) fn add_earlier_sizes(&mut self, earlier: &[Size]) {
+        let later = std::mem::replace(&mut self.resized_from, earlier.to_vec());
+        add_new(&mut self.resized_from, later);
+    }
+
     /// The peak signal-to-noise ratio of 8-bit images; `None` if it is lossless or not an 8-bit image.
     pub fn psnr_db(&self) -> Option<f64> {
         let is_image = self.kind == Kind::Image && self.dtype == "uint8";
@@ -220,6 +237,7 @@ impl StreamSummary {
             protected_frames: 0,
             linked_bytes: 0,
             encoders: Vec::new(),
+            resized_from: Vec::new(),
             generations: Vec::new(),
             variant_of: schema.variant_of.clone(),
         }
@@ -228,6 +246,7 @@ impl StreamSummary {
     fn add(&mut self, usage: &StreamUsage) {
         add_new(&mut self.codecs, [usage.schema.codec.clone()]);
         self.add_encoders(usage.encoders.iter().cloned());
+        add_new(&mut self.resized_from, usage.resized_from.iter().copied());
         self.episodes = self.episodes.saturating_add(usage.episodes);
         self.frames = self.frames.saturating_add(usage.frames);
         self.raw_bytes = self.raw_bytes.saturating_add(usage.raw_bytes);
@@ -240,10 +259,10 @@ impl StreamSummary {
     }
 }
 
-fn add_new(known: &mut Vec<String>, more: impl IntoIterator<Item = String>) {
-    for name in more {
-        if !known.contains(&name) {
-            known.push(name);
+fn add_new<T: PartialEq>(known: &mut Vec<T>, more: impl IntoIterator<Item = T>) {
+    for one in more {
+        if !known.contains(&one) {
+            known.push(one);
         }
     }
 }

@@ -28,7 +28,7 @@ use crate::needless_loss;
 use crate::packing::Packing;
 use crate::preview::disk_bytes;
 use crate::progress::{Progress, Reporter};
-use crate::reencode::apply_plan;
+use crate::reencode::{apply_plan, unshare_resized};
 use crate::shuffle::shuffled;
 use crate::source::{EpisodeSpec, Source};
 use crate::source_file::SourceFile;
@@ -101,14 +101,21 @@ pub fn pack(
         link,
     } = options;
     check_local(target)?;
+    if link.is_some() {
+        link::check_plan(&writer.plan)?;
+    }
     let known = match start {
         Start::Append => Some(Dataset::open(target)?),
         _ => None,
     };
-    let mut fitted = fit(source, &Target::new(&prefix, known.as_ref()))?;
+    let mut fitted = fit(
+        source,
+        &Target::new(&prefix, known.as_ref()).with_plan(&writer.plan),
+    )?;
     let mut reencoded = apply_plan(&mut fitted, &writer.plan)?;
     let threads = cores(writer.threads);
     let mut defects = find_defects(&mut fitted, threads, on_defect, progress)?;
+    unshare_resized(&mut fitted, &writer.plan);
     if let Some(link) = &link {
         defects.extend(link::choose(&mut fitted, link, known.as_ref())?);
         writer.link_root = link.root.to_str().map(str::to_owned);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kino_codec::{Encoded, Frames, Scratch};
+use kino_codec::{Encoded, FrameType, Frames, Scratch};
 use kino_dataset::{Arrival, Choice, Plan, Trial, variant_name};
 
 use crate::defect::{Defect, OnDefect};
@@ -41,7 +41,7 @@ pub struct StreamPreview {
     pub episodes: u64,
     /// Frames in all episodes.
     pub frames: u64,
-    /// Decoded bytes of all frames; 0 for text.
+    /// Decoded bytes of all frames as they are recorded; 0 for text.
     pub raw_bytes: u64,
     /// Estimated stored bytes; `None` if nothing could be encoded.
     pub estimated_bytes: Option<u64>,
@@ -49,6 +49,13 @@ pub struct StreamPreview {
     pub sampled_frames: u64,
     /// The codecs that were tried on its first frames, if the plan left the choice to them.
     pub trial: Option<Trial>,
+}
+
+impl StreamPreview {
+    /// The type with which its frames are stored.
+    pub fn stored_frame(&self) -> FrameType {
+        self.choice.stored_frame(&self.spec.frame)
+    }
 }
 
 /// Previews a pack with this seed. Defects that the policy refuses are not an error here: everything is shown and the
@@ -60,7 +67,7 @@ pub fn preview(
     on_defect: OnDefect,
     threads: usize,
 ) -> Result<Preview> {
-    let mut fitted = fit(source, &Target::default())?;
+    let mut fitted = fit(source, &Target::default().with_plan(plan))?;
     let mut reencoded = apply_plan(&mut fitted, plan)?;
     let found = look(&mut fitted, threads, &mut || Ok(()))?;
     let mut defects = match on_defect.judge(found) {
@@ -167,16 +174,17 @@ fn try_first(
         return None;
     }
     let block = episode.read(stream, 0..frames).ok()?;
-    let slices: Vec<&[u8]>;
+    let (slices, stored): (Vec<&[u8]>, _);
+    let frame = choice.stored_frame(&spec.frame);
     let mut trial = None;
     let (count, values) = match &block {
         FrameBuf::Values(values) => {
             if let Some(tried) = tried {
                 let len = usize::try_from(tried * spec.frame_bytes()).ok()?;
-                let first = Frames::values(&spec.frame, values.get(..len)?).ok()?;
-                trial = choice.settle(&first);
+                trial = choice.settle_values(&spec.frame, values.get(..len)?).ok()?;
             }
-            (frames, Frames::values(&spec.frame, values).ok()?)
+            stored = choice.to_stored(values).ok()?;
+            (frames, Frames::values(&frame, &stored).ok()?)
         }
         FrameBuf::Bytes(files) => {
             slices = files.iter().map(Vec::as_slice).collect();

@@ -4,6 +4,7 @@
 //! no rule, no quality               stored as it is
 //! quality, or a rule with a bound   JPEG files: decoded if that makes them smaller; video: decoded
 //! a rule that names a codec         decoded; a note if JPEG files get larger
+//! a rule that resizes               decoded, unless they have that size; the same note
 //! ```
 //!
 //! What was compressed with loss before loses a second time, so the dataset records it
@@ -13,17 +14,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use kino_codec::{Frames, decode_jpeg_files};
-use kino_dataset::{Arrival, ByteSize, DatasetWriter, Generation, Plan};
+use kino_codec::{Frames, JPEG_FILES, decode_jpeg_files};
+use kino_dataset::{Arrival, ByteSize, Choice, DatasetWriter, Generation, Plan};
 
 use crate::defect::Defect;
 use crate::error::{ImportError, Result};
 use crate::fit::Fitted;
 use crate::preview::{arrival, encoded_bytes};
 use crate::source::{EpisodeSpec, FrameBuf, ReadFrames, StreamSpec, Wanted};
-
-/// The codec that stores JPEG files as they are.
-const CARRIED: &str = "jpeg:carry";
 
 /// At most about this many bytes of frames are tried.
 const TRIED_BYTES: u64 = 16 << 20;
@@ -56,7 +54,7 @@ pub(crate) fn apply_plan(source: &mut Fitted<'_>, plan: &Plan) -> Result<Reencod
                 continue;
             }
             let files = arrival(stream);
-            let wanted = plan.files_arrival(&stream.name, stream.kind, files);
+            let wanted = plan.files_arrival(&stream.name, stream.kind, &stream.frame, files);
             let is_changed = files != Arrival::Values && wanted == Arrival::Values;
             let is_decoded_here = match files {
                 Arrival::Jpeg if is_changed => {
@@ -90,8 +88,22 @@ pub(crate) fn apply_plan(source: &mut Fitted<'_>, plan: &Plan) -> Result<Reencod
 pub(crate) fn carrying_codec(stream: &StreamSpec) -> Option<String> {
     match arrival(stream) {
         Arrival::Values => None,
-        Arrival::Jpeg => Some(CARRIED.to_owned()),
+        Arrival::Jpeg => Some(JPEG_FILES.to_owned()),
         Arrival::Video(coding) => Some(coding.codec()),
+    }
+}
+
+/// Lets a stream store all its frames if the plan gives it another size than the one that it shares frames with.
+pub(crate) fn unshare_resized(source: &mut Fitted<'_>, plan: &Plan) {
+    let stored = |one: &StreamSpec| plan.stored_frame(&one.name, one.kind, &one.frame);
+    for idx in 0..source.episodes.len() {
+        for at in 0..source.episodes[idx].streams.len() {
+            let streams = &source.episodes[idx].streams;
+            let base = streams[at].shift_of.and_then(|base| streams.get(base));
+            if base.is_some_and(|base| stored(base) != stored(&streams[at])) {
+                source.episodes.to_mut()[idx].streams[at].shift_of = None;
+            }
+        }
     }
 }
 
@@ -116,12 +128,9 @@ fn try_first(episode: &EpisodeSpec, idx: usize, plan: &Plan) -> Result<(bool, Op
         return Ok((true, None));
     };
     let values = pixels(spec, &files).map_err(|what| damaged(episode, spec, what))?;
-    let Ok(values) = Frames::values(&spec.frame, &values) else {
-        return Ok((true, None));
-    };
-    choice.settle(&values);
+    let after = size_after(spec, &values, &mut choice);
     let before: usize = files.iter().map(Vec::len).sum();
-    let Some(after) = encoded_bytes(&values, &choice).filter(|_| !files.is_empty()) else {
+    let Some(after) = after.filter(|_| !files.is_empty()) else {
         return Ok((true, None));
     };
     if after < before as u64 {
@@ -134,7 +143,13 @@ fn try_first(episode: &EpisodeSpec, idx: usize, plan: &Plan) -> Result<(bool, Op
         ByteSize::new(before as u64),
         ByteSize::new(after)
     );
-    let (is_decoded, what) = if choice.is_named() {
+    let (is_decoded, what) = if choice.resize().is_some() {
+        let what = format!(
+            "is resized and encoded again as the plan says, which makes it larger: {sizes}; allow a loss with `codec = \"jpeg:q=90\"`, \
+             or remove `resize` to store the files as they are"
+        );
+        (true, what)
+    } else if choice.is_named() {
         let what = format!(
             "is encoded again as the plan says, which makes it larger: {sizes}; remove `codec` from the rule to store the files as they are"
         );
@@ -145,6 +160,14 @@ fn try_first(episode: &EpisodeSpec, idx: usize, plan: &Plan) -> Result<(bool, Op
     };
     let place = format!("stream `{}`", spec.name.escape_debug());
     Ok((is_decoded, Some(Defect::noted(place, what))))
+}
+
+/// What these frames take with the codec that the stream gets.
+fn size_after(spec: &StreamSpec, values: &[u8], choice: &mut Choice) -> Option<u64> {
+    choice.settle_values(&spec.frame, values).ok()?;
+    let values = choice.to_stored(values).ok()?;
+    let frame = choice.stored_frame(&spec.frame);
+    encoded_bytes(&Frames::values(&frame, &values).ok()?, choice)
 }
 
 /// A stream of JPEG files, delivered as pixels.

@@ -108,6 +108,7 @@ impl Dataset {
             summary["psnr_db"] = json!(stream.psnr_db());
             summary["linked_bytes"] = json!(stream.linked_bytes);
             summary["encoders"] = json!(stream.encoders);
+            summary["resized_from"] = json!(stream.resized_from);
             summary["generations"] = json!(stream.generations);
             summary["variant_of"] = json!(stream.variant_of);
             summary

@@ -31,6 +31,7 @@ pub(crate) struct PlanArgs {
     bounds: String,
     /// Foreign codecs that may be chosen.
     foreign: Vec<String>,
+    allow_resize: bool,
     max_bytes: Option<u64>,
     max_pack_s: Option<f64>,
     hours: Option<f64>,
@@ -74,6 +75,7 @@ impl PlanArgs {
             storage: self.storage()?,
             bounds: Plan::from_toml(&self.bounds).map_err(to_py)?,
             foreign: self.foreign.clone(),
+            allow_resize: self.allow_resize,
             limits: self.limits(),
             seconds: self.seconds,
             gpu_price: self.gpu_price,

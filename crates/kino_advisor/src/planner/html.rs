@@ -1,6 +1,7 @@
 //! The choice as an HTML report: bytes against throughput, where a batch's time goes, the codecs of each stream.
 
 use super::Planned;
+use super::text::stored_as;
 use crate::html::{
     Axis, Better, HtmlReport, Plot, Point, Scatter, StackedBar, scatter, stacked_bars,
 };
@@ -37,6 +38,10 @@ impl Planned {
                 self.stages(),
                 "CPU time and storage time of a batch. Storage runs beside decoding, which shares the cores with the training loop.",
             );
+        if !self.split_points.is_empty() {
+            report = report.heading("Split points").text(&self.split_title());
+            report = table(report, &self.split_rows());
+        }
         report = table(report.heading("Streams"), &self.stream_rows()).figure(
             self.codecs(),
             "Candidate codecs of the streams that are loaded: stored bytes and time to decode a frame, on one core.",
@@ -105,7 +110,7 @@ impl Planned {
         let points: Vec<Point> = loaded
             .flat_map(|stream| {
                 stream.options.iter().map(|option| Point {
-                    name: option.codec.clone(),
+                    name: stored_as(option),
                     group: stream.name.clone(),
                     x: option.bytes,
                     y: option.decode_ns / 1e9,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kino_dataset::ByteSize;
-use kino_loader::{PerKey, ShuffleQuality};
+use kino_loader::ShuffleQuality;
 use serde::{Deserialize, Serialize};
 
 use super::streams::StreamOptions;
@@ -45,9 +45,6 @@ pub struct LoaderCost {
     /// How much of it the loader may use for stored pages instead.
     #[serde(default)]
     pub movable_bytes: f64,
-    /// Whether images are resized when they are decoded.
-    #[serde(default)]
-    pub is_resized: bool,
     /// Threads that decode and collate.
     pub threads: usize,
     /// What the shuffle gives and needs.
@@ -121,7 +118,6 @@ pub(super) fn measure_loader(
         variation: all.variation(),
         memory_bytes: loader_bytes,
         movable_bytes,
-        is_resized: subject.options.images.size != PerKey::default(),
         threads: subject.options.decode_threads(),
         shuffle,
     })

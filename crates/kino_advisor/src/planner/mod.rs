@@ -6,12 +6,13 @@
 //! storage.rs   the storage, measured cold and warm, or given   bandwidth, latency
 //!        └──▶ predict.rs   a plan → batch time, compute ratio, cores, bytes, epoch     a pure function
 //!                └──▶ search.rs   candidate plans → Pareto front → the chosen one      a pure function
+//! split.rs     images stored as recorded, decoded, resized or normalised   where to materialise
 //! verify.rs    a plan, packed and loaded → prediction beside measurement
 //! answers.rs   what follows: fits in memory, epochs per hour, what a GPU needs
 //! text.rs, html.rs, plan_file.rs   the choice for people, and the plan for `pack` and `repack`
 //! ```
 //!
-//! Nothing is lost unless the caller's bounds allow it. What lossy codecs would bring is shown all the same.
+//! Nothing is lost, and no image is stored smaller, unless the caller allows it. What that would bring is shown all the same.
 
 mod answers;
 mod html;
@@ -19,6 +20,7 @@ mod loader;
 mod plan_file;
 mod predict;
 mod search;
+mod split;
 mod storage;
 mod streams;
 #[cfg(test)]
@@ -35,6 +37,7 @@ pub use answers::{Answers, HostNeeds, MemoryFit};
 pub use loader::LoaderCost;
 pub use predict::Prediction;
 pub use search::CandidatePlan;
+pub use split::SplitPoint;
 pub use storage::StorageCost;
 pub use streams::{CodecOption, StreamOptions};
 pub use verify::Verified;
@@ -61,6 +64,8 @@ pub struct PlannerOptions {
     pub bounds: Plan,
     /// Foreign codecs that may be chosen, by name: every reader of the dataset needs them too. Others are only compared.
     pub foreign: Vec<String>,
+    /// Whether images may be stored in the size that the loader resizes them to: nothing else can be made of them then.
+    pub allow_resize: bool,
     /// Limits that the chosen plan must keep.
     pub limits: Limits,
     /// How long each run of the loader is measured, in seconds.
@@ -83,6 +88,7 @@ impl Default for PlannerOptions {
             storage: None,
             bounds: Plan::lossless(),
             foreign: Vec::new(),
+            allow_resize: false,
             limits: Limits::default(),
             seconds: 1.0,
             sample_bytes: 16 << 20,
@@ -180,6 +186,9 @@ pub struct Planned {
     pub chosen: usize,
     /// Whether it keeps the limits; otherwise none does, and the smallest was chosen.
     pub is_within_limits: bool,
+    /// Images as they are recorded, decoded, resized and normalised; empty if the loader does not resize any.
+    #[serde(default)]
+    pub split_points: Vec<SplitPoint>,
     /// What follows for memory, time and money.
     pub answers: Answers,
     /// Plans whose predictions were compared with measurements.
@@ -239,6 +248,7 @@ impl Planned {
         let (chosen, is_within_limits) = search::choose(&plans, &question.limits);
         let answers = answers::answer(&predictor, &plans, chosen);
         Self {
+            split_points: split::split_points(&predictor, plans.get(chosen)),
             plans,
             chosen,
             is_within_limits,

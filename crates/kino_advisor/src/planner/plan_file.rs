@@ -41,6 +41,9 @@ impl Planned {
                 quoted(&pattern(&stream.name)),
                 quoted(&option.codec)
             );
+            if let Some(size) = option.resize {
+                let _ = writeln!(text, "resize = [{}, {}]", size.height, size.width);
+            }
         }
         text
     }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! CPU per batch   W = W₀ + decoded frames × (time of this codec − time of the measured one) + bytes read × CPU per byte
+//!                 the time of a codec includes resizing, unless frames are stored in the size that is loaded
 //! batch           T = max(storage, (W − scheduling and reading) ÷ threads, (W + step) ÷ cores)
 //! stored pages    where storage is the slower: memory goes from decoded frames to stored pages, as the loader does it
 //! compute ratio   step ÷ max(step, T), less a margin for jitter (doctor/model.rs)
@@ -22,7 +23,7 @@ use kino_loader::{TierRoom, TierTimes};
 /// Reading threads also wait for each other, and for the next batch: the share of the time in which they read.
 const READING: f64 = 0.9;
 
-/// Times of a loaded machine vary: what the loader took beyond the codecs' own time is not taken for more than this.
+/// Times of a loaded machine vary: what the loader took ÷ the codecs' own time is not taken for more than this.
 const MOST_EXTRA: f64 = 2.0;
 
 /// Batches that a loader prepares ahead, for the margin of jitter.
@@ -91,21 +92,21 @@ struct Work {
 impl Predictor<'_> {
     /// What the plan would do that gives each stream the codec of this number among its options.
     pub(super) fn predict(&self, codecs: &[usize]) -> Prediction {
-        let chosen = |stream: usize| {
-            let options = &self.measured.streams[stream].options;
-            codecs.get(stream).and_then(|&idx| options.get(idx))
-        };
-        let all = self.measured.streams.iter().enumerate();
-        let all = all.filter_map(|(idx, stream)| Some((stream, chosen(idx)?)));
-        let pairs: Vec<(&StreamOptions, &CodecOption)> = all.collect();
+        let streams = self.measured.streams.iter().zip(codecs);
+        let pairs = streams.filter_map(|(stream, &idx)| Some((stream, stream.options.get(idx)?)));
+        self.predict_pairs(&pairs.collect::<Vec<_>>())
+    }
+
+    /// What it would do to store each stream like this.
+    pub(super) fn predict_pairs(&self, pairs: &[(&StreamOptions, &CodecOption)]) -> Prediction {
         let bytes: f64 = pairs
             .iter()
             .map(|(stream, codec)| stream.bytes(codec))
             .sum();
         let is_page_cached = bytes <= self.page_cache();
-        let steady = self.work(&pairs, self.measured.loader.decodes, is_page_cached);
-        let steady = self.with_stored_pages(&pairs, steady);
-        let first = self.work(&pairs, self.measured.loader.decodes.max(1.0), false);
+        let steady = self.work(pairs, self.measured.loader.decodes, is_page_cached);
+        let steady = self.with_stored_pages(pairs, steady);
+        let first = self.work(pairs, self.measured.loader.decodes.max(1.0), false);
         let step_s = self.question.step_s;
         let ratio = |work: &Work| {
             let batch_s = self.batch_s(work);
@@ -120,7 +121,8 @@ impl Predictor<'_> {
             } else {
                 0.0
             };
-            stream.frames * each / 1e9
+            let resize = codec.resize.map_or(0.0, |_| stream.resize_ns);
+            stream.frames * (each + resize) / 1e9
         });
         Prediction {
             bytes,
@@ -132,7 +134,7 @@ impl Predictor<'_> {
             fetch_s: steady.fetch_s,
             decode_s: steady.decode_s,
             other_s: steady.other_s,
-            decode_by_kind: self.by_kind(&pairs),
+            decode_by_kind: self.by_kind(pairs),
             cores: ranks * (steady.decode_s + steady.other_s) / step_s,
             read_bytes_per_s: ranks * steady.bytes / step_s,
             pack_s: encode.sum::<f64>() / self.question.cores as f64,
@@ -159,7 +161,6 @@ impl Predictor<'_> {
         let loader = &self.measured.loader;
         let decode_s = self.in_the_loader(
             self.decode_s(pairs, decodes),
-            decodes,
             self.decode_s(&now, loader.measured_decodes),
         );
         let bytes = self.read_bytes(pairs, decodes);
@@ -177,20 +178,15 @@ impl Predictor<'_> {
         }
     }
 
-    /// CPU seconds of decoding, if the codecs take `codecs_s` alone and those that were measured took `measured_s`.
-    ///
-    /// What resizing takes comes on top whatever the codec is. Without it, the loader differs from the codecs alone because
-    /// the machine was busier with one than with the other: a factor.
-    fn in_the_loader(&self, codecs_s: f64, decodes: f64, measured_s: f64) -> f64 {
+    /// CPU seconds of decoding and resizing in the loader, if they take `alone_s` by themselves and those that were measured
+    /// took `measured_s`: the machine was busier with one than with the other.
+    fn in_the_loader(&self, alone_s: f64, measured_s: f64) -> f64 {
         let loader = &self.measured.loader;
-        if measured_s <= 0.0 || loader.measured_decodes <= 0.0 {
-            return codecs_s;
+        if measured_s <= 0.0 {
+            return alone_s;
         }
         let taken_s = loader.cpu_s - loader.rest_cpu_s;
-        if loader.is_resized && taken_s > measured_s {
-            return codecs_s + (taken_s - measured_s) * decodes / loader.measured_decodes;
-        }
-        codecs_s * (taken_s / measured_s).clamp(1.0 / MOST_EXTRA, MOST_EXTRA)
+        alone_s * (taken_s / measured_s).clamp(1.0 / MOST_EXTRA, MOST_EXTRA)
     }
 
     /// The work with memory for stored pages, where the loader would use it so.
@@ -233,11 +229,15 @@ impl Predictor<'_> {
             return 0.0;
         }
         let loader = &self.measured.loader;
+        // What is stored in the size that is loaded is not resized again.
+        let resize_ns = codec.resize.map_or(stream.resize_ns, |_| 0.0);
+        let decode_ns = codec.decode_ns + resize_ns;
         let ns = if loader.is_random {
             let missed = 1.0 - loader.kept;
-            missed * (codec.random_ns + (stream.window - 1.0).max(0.0) * codec.decode_ns)
+            let random_ns = codec.random_ns + resize_ns;
+            missed * (random_ns + (stream.window - 1.0).max(0.0) * decode_ns)
         } else {
-            self.frames_per_sample(stream) * decodes * codec.decode_ns
+            self.frames_per_sample(stream) * decodes * decode_ns
         };
         loader.batch * ns / 1e9
     }

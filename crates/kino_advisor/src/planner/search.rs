@@ -57,7 +57,7 @@ pub(super) fn candidate_plans(predictor: &Predictor<'_>) -> Vec<CandidatePlan> {
             name: name.to_owned(),
             is_lossless: options
                 .iter()
-                .all(|option| option.is_lossless || option.is_stored),
+                .all(|option| option.is_stored || (option.is_lossless && option.resize.is_none())),
             is_allowed: options.iter().all(|option| option.is_allowed),
             is_on_front: false,
             prediction: predictor.predict(&codecs),
@@ -83,7 +83,7 @@ pub(super) fn candidate_plans(predictor: &Predictor<'_>) -> Vec<CandidatePlan> {
 fn cheapest(stream: &StreamOptions, price: f64, allowed_only: bool) -> usize {
     let cost = |option: &CodecOption| {
         let decode = if stream.window > 0.0 {
-            option.decode_ns
+            stream.load_ns(option)
         } else {
             0.0
         };
@@ -91,9 +91,12 @@ fn cheapest(stream: &StreamOptions, price: f64, allowed_only: bool) -> usize {
         (decode + price * option.bytes) * favour
     };
     let options = stream.options.iter().enumerate();
-    // A foreign codec that the caller does not name is compared with the others, but in no plan.
-    let usable = options
-        .filter(|(_, option)| option.is_allowed || !(allowed_only || option.foreign.is_some()));
+    // A foreign codec that the caller does not name is compared with the others, but in no plan; what a smaller size
+    // would bring is in the split points.
+    let usable = options.filter(|(_, option)| {
+        let is_aside = option.foreign.is_some() || option.resize.is_some();
+        option.is_allowed || !(allowed_only || is_aside)
+    });
     let best = usable.min_by(|a, b| cost(a.1).total_cmp(&cost(b.1)));
     best.map_or(0, |(idx, _)| idx)
 }

@@ -1,16 +1,17 @@
 //! Every stream, and what candidate codecs cost on a sample of it.
 //!
-//! The codec that a stream is stored with is timed on its own pages: carried video cannot be encoded again.
+//! The codec that a stream is stored with is timed on its own pages: carried video cannot be encoded again. If the loader
+//! resizes a stream, the codecs are measured on resized frames too (`split.rs`).
 
 use std::time::Duration;
 
 use kino_codec::Bound;
 use kino_dataset::{
-    CostSample, Dataset, Effort, Measured, Samples, StreamSummary, measure, measure_stored,
+    CostSample, Dataset, Effort, Measured, Samples, Size, StreamSummary, measure, measure_stored,
 };
 use serde::{Deserialize, Serialize};
 
-use super::{PlannerOptions, Whole};
+use super::{PlannerOptions, Whole, split};
 use crate::doctor::{Host, Subject};
 use crate::error::Result;
 
@@ -38,10 +39,23 @@ pub struct StreamOptions {
     pub frames: f64,
     /// Frames in a sample of the training loop; 0 if it is not loaded.
     pub window: f64,
-    /// The codecs; the first is the one it is stored with now.
+    /// Nanoseconds to resize a frame to the size that is loaded; 0 if it is loaded as it is.
+    #[serde(default)]
+    pub resize_ns: f64,
+    /// The codecs; the first is the one it is stored with now. Those of resized frames come last.
     pub options: Vec<CodecOption>,
+    /// Resized frames as float32 between 0 and 1, uncompressed, which no plan stores; `None` if it is not resized.
+    #[serde(default)]
+    pub normalised: Option<CodecOption>,
+    /// How much better the whole stream compresses than the sample: a factor of the logarithm of the compression ratio.
+    #[serde(default = "one")]
+    pub correction: f64,
     /// Codecs that could not be measured, and why.
     pub failed: Vec<(String, String)>,
+}
+
+fn one() -> f64 {
+    1.0
 }
 
 /// A codec, and what it costs for one frame of a stream, on one core of this machine.
@@ -61,9 +75,12 @@ pub struct CodecOption {
     pub max_abs_error: f64,
     /// The peak signal-to-noise ratio of lossy 8-bit images.
     pub psnr_db: Option<f64>,
-    /// Whether every bit comes back.
+    /// The size that frames are resized to before they are stored.
+    #[serde(default)]
+    pub resize: Option<Size>,
+    /// Whether every bit comes back: of the recorded frames, or with `resize` of the resized ones.
     pub is_lossless: bool,
-    /// Whether the bounds allow it.
+    /// Whether the caller allows it.
     pub is_allowed: bool,
     /// Whether the stream is stored with it already, so that its pages can be copied.
     pub is_stored: bool,
@@ -76,6 +93,12 @@ impl StreamOptions {
     /// Stored bytes of the whole stream with this codec.
     pub fn bytes(&self, option: &CodecOption) -> f64 {
         self.frames * option.bytes
+    }
+
+    /// Nanoseconds to decode a frame after the one before it, and to resize it if it is not stored in the size that is
+    /// loaded.
+    pub fn load_ns(&self, option: &CodecOption) -> f64 {
+        option.decode_ns + option.resize.map_or(self.resize_ns, |_| 0.0)
     }
 }
 
@@ -96,13 +119,26 @@ pub(super) fn measure_streams(
         host.look_up()?;
         host.begins(&format!("codecs of `{}`", summary.name));
         let frames = whole.frames.get(&summary.name).copied().unwrap_or(0);
-        if let Some(mut stream) = measure_stream(dataset, summary, whole, options)? {
+        if let Some((mut stream, sample)) = measure_stream(dataset, summary, whole, options)? {
             stream.frames = frames as f64;
             stream.window = window(samples, &summary.name);
+            if let Some(size) = loaded_size(subject, samples, &summary.name) {
+                host.begins(&format!("codecs of `{}` at {size}", summary.name));
+                split::measure_resized(&mut stream, &sample, size, options);
+            }
             found.push(stream);
         }
     }
     Ok(found)
+}
+
+/// The size that the loader resizes a stream to, if all windows of it have the same.
+fn loaded_size(subject: &Subject, samples: &Samples, stream: &str) -> Option<Size> {
+    let windows = samples.request().windows.iter();
+    let windows = windows.filter(|window| window.stream == stream);
+    let mut sizes = windows.map(|window| subject.options.images.size_of(&window.key));
+    let first = sizes.next().flatten()?;
+    sizes.all(|size| size == Some(first)).then_some(first)
 }
 
 /// Frames of a stream in one sample.
@@ -125,14 +161,10 @@ fn measure_stream(
     summary: &StreamSummary,
     whole: &Whole,
     options: &PlannerOptions,
-) -> Result<Option<StreamOptions>> {
+) -> Result<Option<(StreamOptions, CostSample)>> {
     let all = dataset.manifest().streams.iter().map(|one| one.raw_bytes);
     let is_small = summary.raw_bytes < all.sum::<u64>() / SMALL_PART;
-    let seconds = options.seconds * EFFORT / if is_small { 20.0 } else { 1.0 };
-    let effort = Effort {
-        budget: Duration::try_from_secs_f64(seconds).unwrap_or_default(),
-        page_frames: None,
-    };
+    let effort = effort(options, if is_small { 0.05 } else { 1.0 });
     let max_bytes = options.sample_bytes;
     let name = &summary.name;
     if summary.frames == 0 {
@@ -154,20 +186,21 @@ fn measure_stream(
     // A sample has longer runs than an episode, and other frames than the whole: its sizes are corrected by what is
     // known of the codec at hand.
     let bytes = summary.bytes as f64 / summary.frames as f64;
-    let correction = Correction {
-        frame: summary.raw_bytes as f64 / summary.frames as f64,
-        sampled: again.as_ref().map_or(now.bytes, |again| again.bytes),
-        whole: bytes,
-    };
+    let frame_bytes = summary.raw_bytes as f64 / summary.frames as f64;
+    let sampled = again.as_ref().map_or(now.bytes, |again| again.bytes);
+    let correction = correction(frame_bytes, sampled, bytes);
     now.bytes = bytes;
     let mut found = StreamOptions {
         name: name.clone(),
         kind: summary.kind.name().to_owned(),
         frame: stored.frame.clone(),
-        frame_bytes: correction.frame,
+        frame_bytes,
         frames: summary.frames as f64,
         window: 0.0,
+        resize_ns: 0.0,
         options: vec![now],
+        normalised: None,
+        correction,
         failed: Vec::new(),
     };
     let start = sample.start(FOREIGN_BYTES);
@@ -191,39 +224,44 @@ fn measure_stream(
         match measured {
             Ok(measured) => {
                 let mut option = to_option(&measured, is_allowed);
-                option.bytes = correction.of(option.bytes);
+                option.bytes = corrected(option.bytes, frame_bytes, correction);
                 found.options.push(option);
             }
             Err(error) => found.failed.push((text, error)),
         }
     }
-    Ok(Some(found))
+    Ok(Some((found, sample)))
 }
 
-/// How much better or worse the whole stream compresses than the sample of it: bytes per frame, with the codec at hand.
-#[derive(Debug, Clone, Copy)]
-struct Correction {
-    /// Decoded.
-    frame: f64,
-    sampled: f64,
-    whole: f64,
-}
-
-impl Correction {
-    /// Bytes per frame of the whole stream with another codec, from those of the sample.
-    ///
-    /// Where one codec needs half of the bytes, one that saves little cannot: what is scaled is the logarithm of the
-    /// compression ratio, so that raw frames stay as large as they are.
-    fn of(self, sampled: f64) -> f64 {
-        let log = |bytes: f64| (self.frame / bytes.max(1e-9)).ln();
-        // Below this ratio, a logarithm says little.
-        let is_compressed = log(self.sampled) > 0.1 && log(self.whole) > 0.0;
-        if !is_compressed || sampled >= self.frame {
-            return sampled;
-        }
-        let power = (log(self.whole) / log(self.sampled)).clamp(0.5, 2.0);
-        self.frame * (sampled / self.frame).powf(power)
+/// How long each figure of a codec is measured, and a share of that for a stream that hardly matters.
+pub(super) fn effort(options: &PlannerOptions, share: f64) -> Effort {
+    let seconds = options.seconds * EFFORT * share;
+    Effort {
+        budget: Duration::try_from_secs_f64(seconds).unwrap_or_default(),
+        page_frames: None,
     }
+}
+
+/// How much better or worse the whole stream compresses than the sample of it: with the codec at hand, frames of
+/// `frame` bytes take `sampled` bytes in the sample and `whole` in all.
+///
+/// Where one codec needs half of the bytes, one that saves little cannot. So it is a factor of the logarithm of the
+/// compression ratio, which leaves raw frames as large as they are.
+fn correction(frame: f64, sampled: f64, whole: f64) -> f64 {
+    let log = |bytes: f64| (frame / bytes.max(1e-9)).ln();
+    // Below this ratio, a logarithm says little.
+    if log(sampled) <= 0.1 || log(whole) <= 0.0 {
+        return 1.0;
+    }
+    (log(whole) / log(sampled)).clamp(0.5, 2.0)
+}
+
+/// Bytes per frame of the whole stream with another codec, from those of the sample.
+pub(super) fn corrected(sampled: f64, frame: f64, correction: f64) -> f64 {
+    if sampled >= frame {
+        return sampled;
+    }
+    frame * (sampled / frame).powf(correction)
 }
 
 /// The codec at hand on the sample, as the others are measured; `None` for a bitstream that is stored as it is.
@@ -236,7 +274,7 @@ fn measure_again(codec: &str, sample: &CostSample, effort: Effort) -> Option<Cod
     measured.ok().map(|measured| to_option(&measured, true))
 }
 
-fn to_option(measured: &Measured, is_allowed: bool) -> CodecOption {
+pub(super) fn to_option(measured: &Measured, is_allowed: bool) -> CodecOption {
     let frames = measured.frames.max(1) as f64;
     let each = |time: Duration| time.as_secs_f64() * 1e9 / frames;
     let codec = kino_codec::codec(&measured.codec);
@@ -251,6 +289,7 @@ fn to_option(measured: &Measured, is_allowed: bool) -> CodecOption {
         encode_ns: each(measured.encode),
         max_abs_error: measured.max_abs_error,
         psnr_db: measured.psnr_db,
+        resize: None,
         is_lossless: bound.is_ok_and(|bound| bound == Bound::Lossless),
         is_allowed,
         is_stored: false,

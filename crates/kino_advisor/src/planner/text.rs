@@ -22,6 +22,11 @@ impl fmt::Display for Planned {
         write_table(f, &self.plan_rows())?;
         writeln!(f)?;
         write_table(f, &self.stream_rows())?;
+        let split = self.split_rows();
+        if split.len() > 1 {
+            writeln!(f, "\n{}", self.split_title())?;
+            write_table(f, &split)?;
+        }
         let foreign = self.foreign_rows();
         if foreign.len() > 1 {
             writeln!(
@@ -205,6 +210,9 @@ impl Planned {
         } else if !plan.is_lossless {
             remarks.push("lossy");
         }
+        if self.is_resized(plan) {
+            remarks.push("resized");
+        }
         if prediction.is_page_cached {
             remarks.push("in page cache");
         }
@@ -227,14 +235,14 @@ impl Planned {
             return plan.name.clone();
         }
         let streams = self.measured.streams.iter().zip(&plan.codecs);
-        let mut sized: Vec<(f64, &str)> = streams
+        let mut sized: Vec<(f64, String)> = streams
             .filter_map(|(stream, &idx)| {
                 let option = stream.options.get(idx)?;
-                Some((stream.frames * stream.frame_bytes, option.codec.as_str()))
+                Some((stream.frames * stream.frame_bytes, stored_as(option)))
             })
             .collect();
         sized.sort_by(|a, b| b.0.total_cmp(&a.0));
-        let mut codecs: Vec<&str> = Vec::new();
+        let mut codecs: Vec<String> = Vec::new();
         for (_, codec) in sized {
             if !codecs.contains(&codec) {
                 codecs.push(codec);
@@ -283,6 +291,7 @@ impl Planned {
     /// What a codec costs on a stream.
     fn codec_row(&self, stream: &StreamOptions, option: &CodecOption) -> Vec<String> {
         let error = match (option.is_lossless, option.psnr_db) {
+            (true, _) if option.resize.is_some() => "resized".to_owned(),
             (true, _) => "none".to_owned(),
             (false, Some(psnr)) => format!("{psnr:.1} dB"),
             (false, None) => format!("{:.2e}", option.max_abs_error),
@@ -294,7 +303,7 @@ impl Planned {
         };
         vec![
             stream.name.clone(),
-            option.codec.clone(),
+            stored_as(option),
             format!("{:.1}×", stream.frame_bytes / option.bytes.max(1e-9)),
             to_quantity(option.decode_ns / 1e9, "s"),
             encode,
@@ -379,6 +388,14 @@ impl Planned {
                 .map(|cost| format!("In steady state, {cost}.")),
         );
         lines
+    }
+}
+
+/// A codec, and the size that frames are resized to before it: `predict:level=1 at 224 × 224`.
+pub(super) fn stored_as(option: &CodecOption) -> String {
+    match option.resize {
+        Some(size) => format!("{} at {size}", option.codec),
+        None => option.codec.clone(),
     }
 }
 

@@ -15,6 +15,7 @@ use crate::output::{
     Align, Table, beside, bytes, count, decode_us, error, frame_type, one_line, print, print_json,
     ratio,
 };
+use crate::resized;
 
 /// Show the contents of a dataset.
 #[derive(Debug, clap::Args)]
@@ -176,6 +177,10 @@ fn streams(dataset: &Dataset) -> String {
             .collect();
         text.push_str(&format!("cannot be decoded here: {}\n", causes.join(": ")));
     }
+    let streams = dataset.manifest().streams.iter();
+    text.push_str(&resized::lines(
+        streams.map(|one| (one.name.as_str(), one.resized_from.as_slice())),
+    ));
     text.push_str(&generations::lines(dataset.manifest().streams.iter()));
     let protected = dataset
         .manifest()
@@ -278,6 +283,7 @@ fn to_json(args: &Args, dataset: &Dataset) -> Result<Value> {
             "protected_frames": stream.protected_frames,
             "linked_bytes": stream.linked_bytes,
             "encoders": stream.encoders,
+            "resized_from": resized::to_json(&stream.resized_from),
             "generations": generations::to_json(&stream.generations),
             "variant_of": stream.variant_of,
         })

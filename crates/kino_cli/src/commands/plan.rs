@@ -24,7 +24,7 @@ use crate::output::{note, print, print_json};
 /// Measures candidate codecs on a sample of every stream, the loader on that sample, and the storage. From these it
 /// predicts for every candidate plan the compute ratio, the bytes, the cores and the time of an epoch, and chooses the
 /// plan with the highest compute ratio inside the limits; of equals, the smallest. Nothing is lost unless --bound or
-/// --quality allows it. A recording that is not packed yet is sampled: a few episodes are packed into --folder, and
+/// --quality allows it, and images keep their size unless --allow-resize is given. A recording that is not packed yet is sampled: a few episodes are packed into --folder, and
 /// removed afterwards.
 ///
 /// Exit codes: 0 done, 4 no plan keeps the limits, 1 failed, 2 wrong usage.
@@ -63,6 +63,9 @@ pub(crate) struct Args {
     /// Also consider a foreign codec, such as webp-80: every reader of the dataset needs it too. May be repeated
     #[arg(long, value_name = "NAME")]
     foreign: Vec<String>,
+    /// Also consider images stored in the size that --image-size resizes them to: nothing else can be made of them then
+    #[arg(long)]
+    allow_resize: bool,
     /// The most that the dataset may take
     #[arg(long, value_name = "BYTES")]
     max_size: Option<ByteSize>,
@@ -263,6 +266,7 @@ fn options(args: &Args) -> Result<PlannerOptions> {
         storage: storage.transpose()?,
         bounds: bounds(&args.bound, args.quality)?,
         foreign: args.foreign.clone(),
+        allow_resize: args.allow_resize,
         limits: Limits {
             max_bytes: args.max_size.map(|size| size.bytes()),
             max_pack_s: args.max_pack_time.map(|time| time.as_secs_f64()),

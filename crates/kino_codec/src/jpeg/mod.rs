@@ -47,9 +47,12 @@ pub const fn jpeg_simd() -> bool {
     cfg!(feature = "jpeg-simd")
 }
 
+/// The codec that stores JPEG files as they are.
+pub const JPEG_FILES: &str = "jpeg:carry";
+
 /// The pixels of JPEG files, packed: what a stream of `jpeg:carry` with frames of this type would decode to.
 pub fn decode_jpeg_files(frame: &FrameType, files: &[&[u8]]) -> Result<Vec<u8>> {
-    let codec = crate::registry::codec("jpeg:carry")?;
+    let codec = crate::registry::codec(JPEG_FILES)?;
     let (mut encoded, mut scratch) = (Encoded::default(), Scratch::new());
     let frames = Frames::bytes(frame, files);
     codec.encode(&frames, NonZeroUsize::MIN, &mut encoded, &mut scratch)?;

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use kino_codec::{Bound, Codec, CodecError, FrameType, Frames};
 
 use super::trial::{Trial, weigh};
+use crate::resize::Resize;
 
 /// At most this many first frames of a stream are tried.
 const MOST_FRAMES: usize = 64;
@@ -31,6 +32,8 @@ pub struct Choice {
     pub page_frames: NonZeroUsize,
     /// Events around which frames are bit-exact.
     pub protect: Vec<String>,
+    /// How frames are resized before they are encoded.
+    pub(crate) resize: Option<Arc<Resize>>,
     /// Whether the plan names the codec: then it is compared with others, and stays.
     pub(super) is_named: bool,
     /// Codecs to try against it on the first frames.
@@ -61,6 +64,7 @@ impl Choice {
             page_frames: codec.page_frames(frame),
             codec,
             protect: Vec::new(),
+            resize: None,
             is_named: true,
             rivals: Vec::new(),
         })
@@ -76,7 +80,7 @@ impl Choice {
         self.protect.iter().any(|name| name == "*" || name == event)
     }
 
-    /// How many of the first frames decide which codec the stream gets; `None` if the codec is final.
+    /// How many of the first frames, of the type that is pushed, decide which codec the stream gets; `None` if the codec is final.
     pub fn trial_frames(&self, frame: &FrameType) -> Option<usize> {
         let pages = self.rivals.iter().map(|rival| rival.page_frames);
         let largest = pages.max()?.max(self.page_frames).get();
@@ -85,7 +89,7 @@ impl Choice {
         Some(frames.clamp(largest.min(MOST_FRAMES), MOST_FRAMES))
     }
 
-    /// Tries the codecs on the first frames of the stream and keeps the best; `None` if only one can store them.
+    /// Tries the codecs on the first frames of the stream, of the size that is stored, and keeps the best; `None` if only one can store them.
     pub fn settle(&mut self, first: &Frames<'_>) -> Option<Trial> {
         let rivals = std::mem::take(&mut self.rivals);
         let own = Candidate {

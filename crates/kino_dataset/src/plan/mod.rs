@@ -6,6 +6,7 @@
 //! [[stream]]
 //! match = "obs/*_image"        # `*` matches within a path segment, `**` across segments
 //! codec = "jpeg:q=92,sub=420"
+//! resize = [224, 224]          # height and width to store; see `resize`
 //!
 //! [[stream]]
 //! kind = "vector"
@@ -29,6 +30,7 @@ mod allowed;
 mod bound;
 mod choice;
 mod glob;
+mod resize;
 mod rule;
 mod trial;
 
@@ -48,6 +50,7 @@ pub use trial::{Trial, Tried};
 
 use bound::keeps;
 use choice::Candidate;
+use resize::{check_scope, resized_arrival, resized_type};
 
 /// Which codec, bound and page size each stream gets.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -154,8 +157,17 @@ impl Plan {
     }
 
     /// How a stream that a source has as JPEG files or video should arrive: as it is, unless the plan asks for another
-    /// codec, a bound or a quality, for which it must be decoded.
-    pub fn files_arrival(&self, name: &str, kind: Kind, files: Arrival) -> Arrival {
+    /// codec, a bound, a quality or another size, for which it must be decoded.
+    pub fn files_arrival(
+        &self,
+        name: &str,
+        kind: Kind,
+        frame: &FrameType,
+        files: Arrival,
+    ) -> Arrival {
+        if !matches!(self.resize(name, kind, frame), Ok(None)) {
+            return Arrival::Values;
+        }
         let is_as_it_is = match self.rule(name, kind) {
             Some(rule) => match &rule.codec {
                 Some(codec) => carried(codec) == files.files().map(|(format, _)| format),
@@ -199,7 +211,8 @@ impl Plan {
         self.rule(name, kind).is_some() || (self.quality.is_some() && kind == Kind::Image)
     }
 
-    /// The codec and page length for a stream.
+    /// The codec and page length for a stream of frames that are pushed like this. JPEG files of another size than the
+    /// plan's are decoded; packets of video are not.
     pub fn choose(
         &self,
         name: &str,
@@ -237,11 +250,14 @@ impl Plan {
         arrival: Arrival,
     ) -> Result<Choice> {
         let place = || place.to_owned();
+        let refused = |what: String| invalid(format!("{}: {what}", place()));
+        let resize = rule.map(|rule| rule.resize_of(kind, frame)).transpose();
+        let resize = resize.map_err(refused)?.flatten().map(Arc::new);
+        let arrival = resized_arrival(resize.is_some(), arrival).map_err(refused)?;
+        let (pushed, frame) = (frame, &resized_type(resize.as_deref(), frame));
         let wanted = rule.and_then(|rule| rule.bound_of(frame));
         let text = match rule {
-            Some(rule) => rule
-                .codec_text(kind, wanted.as_ref())
-                .map_err(|what| invalid(format!("{}: {what}", place())))?,
+            Some(rule) => rule.codec_text(kind, wanted.as_ref()).map_err(refused)?,
             None => None,
         };
         let codec = match text {
@@ -257,9 +273,8 @@ impl Plan {
         let elements = frame.as_values().map_or(1, |ty| ty.elements());
         if let Some(wanted) = wanted.filter(|wanted| !keeps(&codec.bound(), wanted, elements)) {
             let promised = codec.bound();
-            return Err(invalid(format!(
-                "{}: the plan asks for {wanted}, but codec `{spec}` is {promised}",
-                place()
+            return Err(refused(format!(
+                "the plan asks for {wanted}, but codec `{spec}` is {promised}"
             )));
         }
         if let Some((format, carry)) = arrival.files().filter(|_| codec.carries().is_none()) {
@@ -268,18 +283,19 @@ impl Plan {
                 place(),
             )));
         }
+        if resize.is_some() {
+            check_scope(&*codec).map_err(refused)?;
+        }
         let protect = rule.map(|rule| rule.protect.clone()).unwrap_or_default();
         if !protect.is_empty() && codec.bound() == Bound::Unbounded {
-            return Err(invalid(format!(
-                "{}: codec `{spec}` cannot protect frames; use a codec with a bound, for images `psnr(42)`",
-                place()
+            return Err(refused(format!(
+                "codec `{spec}` cannot protect frames; use a codec with a bound, for images `psnr(42)`"
             )));
         }
         let page_frames = rule.and_then(|rule| rule.page_frames);
         if let Some(page_frames) = page_frames.filter(|frames| frames.get() > MAX_PAGE_FRAMES) {
-            return Err(invalid(format!(
-                "{}: {page_frames} frames per page are too many; use at most {MAX_PAGE_FRAMES}",
-                place()
+            return Err(refused(format!(
+                "{page_frames} frames per page are too many; use at most {MAX_PAGE_FRAMES}"
             )));
         }
         let candidate = |codec: Arc<dyn Codec>| Candidate {
@@ -300,10 +316,11 @@ impl Plan {
             page_frames: chosen.page_frames,
             protect,
             is_named,
+            resize,
             rivals: rivals
                 .into_iter()
                 .map(candidate)
-                .filter(|rival| rival.is_affordable(frame))
+                .filter(|rival| rival.is_affordable(pushed))
                 .collect(),
         })
     }

@@ -7,9 +7,11 @@ use kino_format::{Kind, is_variant_name};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Result, invalid};
+use crate::resize::Size;
 
 use super::bound::PlanBound;
 use super::glob::matches_pattern;
+use super::resize::check_rule;
 
 /// One rule of a plan. A rule without `match` and `kind` matches every stream.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -36,6 +38,9 @@ pub struct Rule {
     /// Events around which frames are bit-exact; `*` for all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub protect: Vec<String>,
+    /// Height and width to which images and depth are resized before they are stored; `None` to keep their size.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resize: Option<Size>,
     /// Frames per page; `None` for the codec's choice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page_frames: Option<NonZeroUsize>,
@@ -69,6 +74,9 @@ impl Rule {
                         "the plan names a codec that cannot be used: {error}"
                     )),
                 })?;
+        }
+        if let Some(size) = self.resize {
+            check_rule(size, self.codec.as_deref())?;
         }
         match self.unit_mm {
             Some(unit) if !(unit > 0.0 && unit.is_finite()) => {

@@ -6,6 +6,7 @@
 //! | names a codec | that codec, in pages of that length | copied |
 //! | | another one | encoded again |
 //! | has a lossless rule without a codec | one of the codecs that it would try, or a lossy one | copied |
+//! | resizes it | another size | encoded again |
 //! | has a bound or a quality | what it would become, or nothing is saved on the first frames | copied |
 //! | | anything else | encoded again |
 //! | has a rule for a variant of it | without that variant, in any episode | the variant is added |
@@ -24,6 +25,7 @@ use crate::generation::{Generation, is_lossy};
 use crate::manifest::StreamSummary;
 use crate::part::Part;
 use crate::plan::{Arrival, Choice, Plan, Rule, Trial, carried};
+use crate::resize::Size;
 use crate::stored_stream::StoredStream;
 
 use super::found::{Found, FoundStream};
@@ -71,6 +73,10 @@ pub struct StreamChange {
     pub action: Action,
     /// The codec that it gets; `None` unless it is encoded again.
     pub codec: Option<String>,
+    /// The size that its frames have, if they are resized.
+    pub resized_from: Option<Size>,
+    /// The shape of its frames afterwards.
+    pub shape: Vec<usize>,
     /// Why it is copied although the plan has a rule for it, or that it changes with another stream.
     pub note: Option<String>,
     /// The codecs that were tried on its first frames.
@@ -100,6 +106,8 @@ impl StreamChange {
             bytes,
             action,
             codec: None,
+            resized_from: None,
+            shape: stored.shape.clone(),
             note: None,
             trial: None,
             sample: None,
@@ -145,7 +153,9 @@ pub(super) fn decide(
         let is_taken = part.takes_stream(&stored.name) && found.contains_key(&stored.name);
         let change = if is_taken || is_added {
             let base = stream.base.as_deref();
-            let is_unshared = base.is_some_and(|base| !part.takes_stream(base));
+            let is_unshared = base.is_some_and(|base| {
+                !part.takes_stream(base) || is_resized_alone(dataset, plan, stored, base)
+            });
             Deciding {
                 dataset,
                 plan,
@@ -176,6 +186,17 @@ pub(super) fn decide(
     Ok(changes)
 }
 
+/// Whether a stream and the one that it shares frames with would have different sizes.
+fn is_resized_alone(dataset: &Dataset, plan: &Plan, stored: &StreamSummary, base: &str) -> bool {
+    let new_type = |one: &StreamSummary| {
+        let frame = one.frame_type().ok()?;
+        Some(plan.stored_frame(&one.name, one.kind, &frame))
+    };
+    let mut streams = dataset.manifest().streams.iter();
+    let base = streams.find(|one| one.name == base);
+    base.is_some_and(|base| new_type(base) != new_type(stored))
+}
+
 /// Notes the streams that share frames with one that is encoded again.
 fn tell_of_bases(found: &Found, changes: &mut [StreamChange]) {
     let encoded = changes.iter().filter(|one| one.action.encodes());
@@ -191,6 +212,12 @@ fn tell_of_bases(found: &Found, changes: &mut [StreamChange]) {
             change.note = Some(format!("shares frames with {base}, which is encoded again"));
         }
     }
+}
+
+fn frame_shape(frame: &FrameType) -> Vec<usize> {
+    frame
+        .as_values()
+        .map_or_else(Vec::new, |ty| ty.shape().to_vec())
 }
 
 /// Whether a stream with this codec is already stored as chosen.
@@ -245,7 +272,7 @@ impl Deciding<'_> {
             let place = format!("stream `{name}`");
             Choice::of(codec, &frame).map_err(codec_at(place))?
         };
-        let is_forced = self.is_unshared || self.has_other_pages()?;
+        let is_forced = self.is_unshared || choice.resize().is_some() || self.has_other_pages()?;
         let mut kept = self.kept(&choice, is_forced);
         let other = self.first_other(&kept);
         let source = self.source.filter(|_| is_variant);
@@ -286,6 +313,8 @@ impl Deciding<'_> {
         let encoded = source.and_then(|_| self.summary(&base));
         change.generations = encoded.unwrap_or(self.stored).lossy_generations();
         change.is_second_loss = choice.is_lossy() && !change.generations.is_empty();
+        change.resized_from = choice.resize().map(|resize| resize.source().size);
+        change.shape = frame_shape(&choice.stored_frame(&frame));
         change.choice = Some(choice);
         Ok(change)
     }

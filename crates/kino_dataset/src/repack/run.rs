@@ -124,6 +124,13 @@ fn tell_known(
             Action::Encode | Action::Add => change.generations.clone(),
             _ => stored.generations.clone(),
         };
+        if !stored.resized_from.is_empty() && change.action != Action::Drop {
+            let sizes = (name.clone(), stored.resized_from.clone());
+            writer.known.resized_from.extend([sizes]);
+        }
+        if is_replacing && change.resized_from.is_some() {
+            writer.settled.free_type(name);
+        }
         if is_copied {
             let encoders = (name.clone(), stored.encoders.clone());
             writer.known.encoders.extend([encoders]);

@@ -62,21 +62,25 @@ pub(super) fn try_first(
         return Ok(None);
     }
     let place = || stored.place();
-    let slices: Vec<&[u8]>;
-    let frames = match &frame {
-        FrameType::Values(_) => Frames::values(&frame, &first.values).map_err(codec_at(place()))?,
-        FrameType::Text => {
-            slices = first.texts.iter().map(String::as_bytes).collect();
-            Frames::bytes(&frame, &slices)
-        }
-    };
     let trial = match tried {
         Some(tried) if frame != FrameType::Text => {
             let len = tried.min(first.frames) * frame_bytes;
             let values = first.values.get(..len).unwrap_or_default();
-            choice.settle(&Frames::values(&frame, values).map_err(codec_at(place()))?)
+            choice
+                .settle_values(&frame, values)
+                .map_err(codec_at(place()))?
         }
         _ => None,
+    };
+    let slices: Vec<&[u8]>;
+    let values = choice.to_stored(&first.values).map_err(codec_at(place()))?;
+    let frame = choice.stored_frame(&frame);
+    let frames = match &frame {
+        FrameType::Values(_) => Frames::values(&frame, &values).map_err(codec_at(place()))?,
+        FrameType::Text => {
+            slices = first.texts.iter().map(String::as_bytes).collect();
+            Frames::bytes(&frame, &slices)
+        }
     };
     let (mut encoded, mut scratch) = (Encoded::default(), Scratch::new());
     choice

@@ -16,7 +16,7 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use kino_codec::FrameType;
-use kino_dataset::{Dataset, Kind, MAX_FRAMES, MAX_STREAMS, RegularClock, StreamSummary};
+use kino_dataset::{Dataset, Kind, MAX_FRAMES, MAX_STREAMS, Plan, RegularClock, StreamSummary};
 
 use crate::defect::{Action, Defect};
 use crate::error::{Result, invalid};
@@ -35,9 +35,17 @@ pub(crate) struct Target {
     prefix: String,
     ids: HashSet<String>,
     types: HashMap<String, Type>,
+    /// What streams are stored as, if that is another size.
+    plan: Plan,
 }
 
 impl Target {
+    /// The same for a pack with this plan.
+    pub(crate) fn with_plan(mut self, plan: &Plan) -> Self {
+        self.plan = plan.clone();
+        self
+    }
+
     /// A new dataset, or `dataset`.
     pub(crate) fn new(prefix: &str, dataset: Option<&Dataset>) -> Self {
         let mut target = Self {
@@ -103,6 +111,7 @@ pub(crate) fn fit<'a>(source: &'a Source, target: &Target) -> Result<Fitted<'a>>
     let (types, mixed) = usual_types(source.episodes(), &names, target);
     let mut fitting = Fitting {
         source,
+        plan: &target.plan,
         defects: mixed
             .iter()
             .map(|(name, types)| mixed_defect(name, *types))
@@ -159,7 +168,8 @@ fn usual_types(
     for stream in episodes.iter().flat_map(|episode| &episode.streams) {
         let types = found.entry(new_name(names, &stream.name)).or_default();
         let is_same = |(known, _): &&mut (&StreamSpec, usize)| {
-            (known.kind, &known.frame) == (stream.kind, &stream.frame)
+            let stored = |one: &StreamSpec| stored_frame(&target.plan, one, &one.frame);
+            known.kind == stream.kind && stored(known) == stored(stream)
         };
         match types.iter_mut().find(is_same) {
             Some((_, count)) => *count += 1,
@@ -178,13 +188,21 @@ fn usual_types(
                 mixed.push((name.to_owned(), different));
                 continue;
             }
-            (None, Some((stream, count))) => ((stream.kind, stream.frame.clone()), count),
+            (None, Some((stream, count))) => {
+                let frame = stored_frame(&target.plan, stream, &stream.frame);
+                ((stream.kind, frame), count)
+            }
             (None, None) => continue,
         };
         usual.insert(name.to_owned(), ty);
     }
     mixed.sort_unstable();
     (usual, mixed)
+}
+
+/// The type that a stream of a source is stored with.
+fn stored_frame(plan: &Plan, stream: &StreamSpec, frame: &FrameType) -> FrameType {
+    plan.stored_frame(&stream.name, stream.kind, frame)
 }
 
 /// The defect of a stream that is skipped in every episode.
@@ -199,6 +217,7 @@ fn new_name<'a>(names: &'a HashMap<String, String>, name: &'a str) -> &'a str {
 
 struct Fitting<'a> {
     source: &'a Source,
+    plan: &'a Plan,
     names: HashMap<String, String>,
     /// The type of each stream by its new name, and how many episodes have it (0: in the dataset).
     types: Types,
@@ -343,11 +362,13 @@ impl Fitting<'_> {
             }
         }
         let ((kind, frame), count) = self.types.get(name)?;
-        if (*kind, frame) == (stream.kind, &stream.frame) {
+        let stored = stored_frame(self.plan, stream, &stream.frame);
+        if (*kind, frame) == (stream.kind, &stored) {
             return None;
         }
         // Whether its values are those of images is seen by the survey.
         let image = image_type(stream).filter(|_| !self.source.keep_dtype);
+        let image = image.map(|image| self.plan.stored_frame(name, Kind::Image, &image));
         if *count == 0 && *kind == Kind::Image && image.as_ref() == Some(frame) {
             return None;
         }
@@ -357,9 +378,8 @@ impl Fitting<'_> {
             count => format!("in {count} other episodes"),
         };
         Some(format!(
-            "is {} {} here but {} {frame} {there}; a stream must have one type in all episodes",
+            "is {} {stored} here but {} {frame} {there}; a stream must have one type in all episodes",
             stream.kind.name(),
-            stream.frame,
             kind.name()
         ))
     }

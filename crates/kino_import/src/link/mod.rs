@@ -16,7 +16,7 @@ mod pages;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kino_dataset::{Dataset, Kind};
+use kino_dataset::{Dataset, Kind, Plan};
 
 pub(crate) use files::LinkFiles;
 pub(crate) use pages::LinkedStream;
@@ -82,6 +82,17 @@ pub fn link_root(source: &Path, root: Option<&Path>) -> Result<PathBuf> {
         )));
     }
     Ok(root)
+}
+
+/// Refuses a plan that resizes streams: what is linked stays as it is.
+pub(crate) fn check_plan(plan: &Plan) -> Result<()> {
+    match plan.rules.iter().find_map(|rule| rule.resize) {
+        Some(size) => Err(invalid(format!(
+            "the plan resizes streams to {size}, but linked images stay in their files as they are; use `kinograph pack` with this \
+             plan, or remove `resize` from it and let the loader resize (`images.size`)"
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// Decides which streams are linked. Cameras that cannot be are refused, or noted if the rest is packed. `target` is the

@@ -8,6 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use kino_codec::JPEG_FILES;
 use kino_dataset::{LinkedFile, LinkedPiece, NewPage, Pages};
 
 use crate::error::{ImportError, Result};
@@ -24,9 +25,6 @@ const BLOCK_BYTES: u64 = 8 << 20;
 
 /// At most this many pages are passed on together.
 const BLOCK_PAGES: usize = 4096;
-
-/// The codec of pages that are JPEG files.
-pub(crate) const CARRIED: &str = "jpeg:carry";
 
 /// The pages of one stream of an episode.
 pub(crate) struct LinkedStream<'a> {
@@ -59,7 +57,7 @@ impl<'a> LinkedStream<'a> {
         }
         Ok(Self {
             files,
-            is_padded: stream.link.as_deref() == Some(CARRIED),
+            is_padded: stream.link.as_deref() == Some(JPEG_FILES),
             frame_bytes: stream.frame_bytes(),
             pages: pages.into_iter(),
             open: None,

@@ -18,11 +18,11 @@
 use half::f16;
 use half::slice::HalfFloatSliceExt;
 use kino_codec::{Dtype, ValueType};
+use kino_dataset::{Size, image_size};
 
 use super::elements::{Elements, to_float32};
 use super::fields::ArrayType;
 use super::image::Layout;
-use super::resize::{Size, image_size};
 
 /// Pixels, or numbers, that are computed at once: their floats stay in the first cache.
 const BLOCK: usize = 64;

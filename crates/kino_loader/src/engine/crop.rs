@@ -9,8 +9,9 @@
 //! and after a restart, and that of a substitute is that of the sample it replaces. All frames of a window are cut at one place: a
 //! camera that jumped from frame to frame would look like motion. `spec/order.md` has the numbers.
 
+use kino_dataset::Size;
+
 use super::convert::Part;
-use super::resize::Size;
 use crate::order::{Draw, Operation};
 
 /// What is cut out of the images of a key.

@@ -14,13 +14,12 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-use kino_dataset::{DatasetError, EpisodeSamples, StoredStream};
+use kino_dataset::{DatasetError, EpisodeSamples, Fit, StoredStream};
 
 use super::collate::SampleJob;
 use super::frame_cache::EpisodeKey;
-use super::page_buffer::{PageBuffer, PageShelf};
+use super::page_buffer::{DecodeScratch, PageBuffer, PageShelf};
 use super::pages::{PageCell, Span, StoredPages, Wanted};
-use super::resize::{DecodeScratch, Fit};
 use super::stored_tier::StoredTier;
 use super::urgency::Urgency;
 
@@ -329,7 +328,7 @@ impl EpisodeFrames {
                     let mut slice = cell.slice.clone();
                     slice.range.start += part * step;
                     slice.range.end = slice.range.end.min(slice.range.start + step);
-                    whole.resize(slice.range.len() * reduce.stored_bytes(), 0);
+                    whole.resize(slice.range.len() * reduce.source_bytes(), 0);
                     source.decode(&slice, bytes, whole, codec)?;
                     let done = reduce.put_all(whole, values, resize);
                     done.map_err(|what| DatasetError::Invalid { what })?;

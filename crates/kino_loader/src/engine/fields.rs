@@ -10,12 +10,11 @@
 use std::sync::Arc;
 
 use kino_codec::{Dtype, FrameType};
-use kino_dataset::{Described, Kind, MaskShape, SampleFrames, Samples, Stack};
+use kino_dataset::{Described, Fit, Kind, MaskShape, SampleFrames, Samples, Stack};
 
 use super::buffers::Places;
 use super::convert::Convert;
 use super::crop::Crop;
-use super::resize::Fit;
 use super::{LoaderOptions, VectorDtype};
 use crate::error::{LoaderError, Result, invalid};
 

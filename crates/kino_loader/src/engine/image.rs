@@ -1,7 +1,7 @@
 //! What is requested of the frames of a batch: the size, the cut, the layout and the numbers of images, and normalisation.
 //!
 //! ```text
-//! decode   stored image ──resize──▶ ──centre cut──▶ the cache          resize.rs, once per frame
+//! decode   stored image ──resize──▶ ──centre cut──▶ the cache          kino_dataset/src/resize.rs, once per frame
 //! collate  ──random cut──▶ ──layout──▶ ──number──▶ the batch            convert.rs, once per sample
 //! ```
 //!
@@ -10,12 +10,11 @@
 use std::collections::BTreeMap;
 
 use kino_codec::ValueType;
-use kino_dataset::Kind;
+use kino_dataset::{Filter, Fit, Kind, Size, check_cut, image_size};
 use serde::{Deserialize, Serialize};
 
 use super::convert::{Convert, FloatDtype, Floats};
 use super::elements::{Elements, to_f32};
-use super::resize::{Filter, Fit, Size, check_cut, image_size};
 use crate::error::{Result, invalid};
 
 /// How the images of a batch are delivered. Depth is resized and cropped too; other streams are not changed.
@@ -116,6 +115,11 @@ impl<T: Copy> PerKey<T> {
 }
 
 impl ImageOptions {
+    /// The size that images under a key are resized to; `None` if they are not.
+    pub fn size_of(&self, key: &str) -> Option<Size> {
+        self.size.of(key)
+    }
+
     /// What becomes of frames of a type under a key.
     pub(crate) fn form(&self, key: &str, kind: Kind, ty: &ValueType) -> Result<Form> {
         let filter = Filter::of(kind, ty);

@@ -17,7 +17,7 @@
 //! | `residency.rs`, `fixed_set.rs`, `partial.rs`, `caching.rs` | which of them stay, and for how long |
 //! | `stored_tier.rs` | stored pages that stay in memory |
 //! | `collate.rs`, `fields.rs` | a batch in preparation |
-//! | `image.rs`, `resize.rs`, `crop.rs`, `convert.rs` | conversion of images and other values |
+//! | `image.rs`, `crop.rs`, `convert.rs`, and `resize.rs` of `kino_dataset` | conversion of images and other values |
 //! | `buffers.rs`, `page_buffer.rs` | memory that is reused |
 //! | `quality.rs` | how well a shuffle mixes, and what it costs |
 //! | `in_flight.rs` | limit on bytes that are read but not yet decoded |
@@ -51,7 +51,6 @@ mod partial;
 mod quality;
 mod replace;
 mod residency;
-mod resize;
 mod scheduler;
 mod scout;
 mod shared;
@@ -77,10 +76,10 @@ pub use controller::MAX_PREFETCH;
 pub use cpu::CpuShare;
 use fields::ArrayInfo;
 pub use image::{ImageDtype, ImageOptions, Layout, Normal, PerKey};
+pub use kino_dataset::Size;
 pub use meter::{Moment, Report, Stage, TraceLog, WaitReport, Waits};
 pub use options::{LoaderOptions, OnError, Run, VectorDtype};
 pub use quality::{ShuffleQuality, available_memory};
-pub use resize::Size;
 pub use stored_tier::{TierRoom, TierTimes};
 pub use trial::Trial;
 pub use watch::Watch;

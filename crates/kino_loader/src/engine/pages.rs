@@ -10,12 +10,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, OnceLock, Weak};
 
 use bytes::Bytes;
-use kino_dataset::{DatasetError, EpisodeSamples, PageSlice, StoredStream, Stream};
+use kino_dataset::{DatasetError, EpisodeSamples, Fit, PageSlice, Resize, StoredStream, Stream};
 use kino_sync::Mutex;
 
 use super::collate::SampleJob;
 use super::episode_frames::Decoded;
-use super::resize::{Fit, Resize};
 use super::urgency::MostUrgent;
 
 /// A span has about this many stored bytes: large enough for an efficient read, small enough for an early first page.

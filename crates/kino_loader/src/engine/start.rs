@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use kino_dataset::{DatasetError, EpisodeSamples, SampleFrames};
+use kino_dataset::{DatasetError, EpisodeSamples, Fit, SampleFrames};
 
 use super::buffers::Filling;
 use super::collate::{BatchId, BatchJob, JobBlock, SampleJob, frames_of};
@@ -12,7 +12,6 @@ use super::fields::too_large;
 use super::frame_cache::{EpisodeKey, RoomFor};
 use super::meter::Stage;
 use super::pages::Wanted;
-use super::resize::Fit;
 use super::shared::Shared;
 use super::urgency::Urgency;
 use super::worker::{Read, push_collate, push_decode};

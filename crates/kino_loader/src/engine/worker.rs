@@ -12,7 +12,7 @@ use super::episode_frames::{DecodedPage, EpisodeFrames, PageId, SpanId};
 use super::episodes::open;
 use super::frame_cache::EpisodeKey;
 use super::meter::{Meter, Stage};
-use super::resize::DecodeScratch;
+use super::page_buffer::DecodeScratch;
 use super::shared::{Shared, sample_error};
 use super::trial::pause;
 use super::urgency::Urgency;

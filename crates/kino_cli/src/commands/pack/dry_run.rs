@@ -103,13 +103,13 @@ fn table(found: &Preview) -> String {
         table.row(vec![
             stream.spec.name.clone(),
             stream.spec.kind.name().to_owned(),
-            stream.spec.frame.to_string(),
+            stored_type(stream),
             stream.episodes.to_string(),
             codec.spec().to_string(),
             codec.bound().to_string(),
             bytes(stream.raw_bytes),
             stream.estimated_bytes.map_or("–".to_owned(), bytes),
-            decode_us(&costs, codec.spec(), &stream.spec.frame),
+            decode_us(&costs, codec.spec(), &stream.stored_frame()),
         ]);
     }
     let mut text = table.render();
@@ -117,6 +117,15 @@ fn table(found: &Preview) -> String {
         text.push_str("No decode timings for this machine yet: run `kinograph bench codecs`.\n");
     }
     text
+}
+
+/// The type of the stored frames, and the recorded size if it is another: `uint8[224, 224, 3] from 480 × 640`.
+fn stored_type(stream: &StreamPreview) -> String {
+    let stored = stream.stored_frame();
+    match stream.choice.resize() {
+        Some(resize) => format!("{stored} from {}", resize.source().size),
+        None => stored.to_string(),
+    }
 }
 
 /// The estimated size, and what it is estimated from.
@@ -140,9 +149,12 @@ fn estimate(found: &Preview) -> String {
 fn to_json(stream: &StreamPreview) -> Value {
     let codec = &stream.choice.codec;
     let costs = CostRecord::load();
-    let cost = costs.cost(codec.spec(), &stream.spec.frame);
+    let stored = stream.stored_frame();
+    let cost = costs.cost(codec.spec(), &stored);
+    let resize = stream.choice.resize();
+    let resized_from: Vec<_> = resize.map(|one| one.source().size).into_iter().collect();
     json!({
-        "name": stream.spec.name, "kind": stream.spec.kind.name(), "frame": stream.spec.frame.to_string(),
+        "name": stream.spec.name, "kind": stream.spec.kind.name(), "frame": stored.to_string(), "resized_from": resized_from,
         "codec": codec.spec().to_string(), "bound": codec.bound().to_string(),
         "episodes": stream.episodes, "frames": stream.frames, "raw_bytes": stream.raw_bytes,
         "estimated_bytes": stream.estimated_bytes, "sampled_frames": stream.sampled_frames,

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::{Args, defects};
 use crate::output::{Align, Table, beside, bytes, count, frame_type, ratio, speed};
+use crate::resized;
 use crate::trials;
 
 /// The error of a stream without one.
@@ -37,6 +38,10 @@ impl Summary<'_> {
         let streams = committed.streams.iter();
         let tried = streams.map(|stream| (stream.schema.name.as_str(), stream.trial.as_ref()));
         text.push_str(&trials::lines(tried));
+        let streams = committed.streams.iter();
+        text.push_str(&resized::lines(
+            streams.map(|one| (one.schema.name.as_str(), one.resized_from.as_slice())),
+        ));
         text.push_str(&format!(
             "\n{}: version {} with {}, {:.2} s, {} MB/s of raw frames\n",
             args.target.display(),
@@ -147,6 +152,7 @@ impl Summary<'_> {
                 "decode_s": stream.decode_time.as_secs_f64(),
                 "max_abs_error": stream.max_abs_error,
                 "psnr_db": stream.psnr_db(),
+                "resized_from": resized::to_json(&stream.resized_from),
                 "trial": trials::to_json(stream.trial.as_ref()),
             })
         });

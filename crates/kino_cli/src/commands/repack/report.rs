@@ -27,6 +27,7 @@ pub(super) fn dry_run(args: &Args, repack: &Repack) -> Result<Outcome> {
     } else {
         let mut table = Table::new(&[
             ("stream", Align::Left),
+            ("type", Align::Left),
             ("would be", Align::Left),
             ("stored as", Align::Left),
             ("becomes", Align::Left),
@@ -36,6 +37,7 @@ pub(super) fn dry_run(args: &Args, repack: &Repack) -> Result<Outcome> {
         for change in changes {
             table.row(vec![
                 change.stored.name.clone(),
+                shapes(change),
                 change.action.name().to_owned(),
                 change.stored.codecs.join(" "),
                 change.codec.clone().unwrap_or_default(),
@@ -77,6 +79,16 @@ fn notes(changes: &[StreamChange]) -> String {
     text
 }
 
+/// The shape of a stream's frames, and the one before if they are resized.
+fn shapes(change: &StreamChange) -> String {
+    let (dtype, stored) = (&change.stored.dtype, &change.stored.shape);
+    let shown = frame_type(dtype, &change.shape);
+    match change.resized_from {
+        Some(_) => format!("{shown} from {}", frame_type(dtype, stored)),
+        None => shown,
+    }
+}
+
 fn planned(change: &StreamChange) -> Value {
     json!({
         "name": change.stored.name,
@@ -85,6 +97,8 @@ fn planned(change: &StreamChange) -> Value {
         "codec": change.codec,
         "bytes": change.bytes,
         "estimated_bytes": change.estimated_bytes(),
+        "shape": change.shape,
+        "resized_from": change.resized_from,
         "note": change.note,
         "second_loss": change.is_second_loss,
         "generations": generations::to_json(&change.generations),
@@ -166,7 +180,7 @@ impl Summary<'_> {
             let shown = |show: fn(&After) -> String| after.as_ref().map_or(String::new(), show);
             table.row(vec![
                 stored.name.clone(),
-                frame_type(&stored.dtype, &stored.shape),
+                shapes(change),
                 change.action.name().to_owned(),
                 shown(|after| after.codecs.join(" ")),
                 bytes(change.bytes),
@@ -214,6 +228,8 @@ impl Summary<'_> {
                 "max_abs_error": after.as_ref().map(|after| after.max_abs_error),
                 "psnr_db": after.as_ref().and_then(|after| after.psnr_db),
                 "generations": generations::to_json(&change.generations),
+                "shape": change.shape,
+                "resized_from": change.resized_from,
                 "note": change.note,
             })
         });

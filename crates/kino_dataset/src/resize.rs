@@ -1,8 +1,11 @@
-//! Images and depth resized when they are decoded, once for all windows that use them, then cropped around the centre.
+//! Images and depth resized, then cropped around the centre: by a loader when it decodes, or before they are stored.
 //!
 //! ```text
-//! stored 480 × 640 ──resize──▶ 256 × 256 ──centre──▶ 224 × 224 ──▶ the cache, which counts these bytes
+//! loader   stored 480 × 640 ──resize──▶ 256 × 256 ──centre──▶ 224 × 224 ──▶ the cache, which counts these bytes
+//! pack     pushed 480 × 640 ──resize──▶ 224 × 224 ──▶ the codec                       a rule's `resize`, `plan/resize.rs`
 //! ```
+//!
+//! Both use this file, so a plan's `resize` stores the very pixels that the loader would have made.
 //!
 //! Images are resized bilinearly with a kernel that grows with the reduction, so that every stored pixel counts: what Pillow's `BILINEAR`
 //! and torchvision's `antialias=True` do. It is `fast_image_resize`'s, in whole numbers, so every machine gives the same pixels.
@@ -13,11 +16,13 @@
 //! A JPEG could be decoded at a half or a quarter for less, but its pixels would differ from those of the same image in another
 //! codec: what comes out depends on the decoded image and the options alone.
 
+use std::fmt;
+
 use fast_image_resize::images::TypedImage;
 use fast_image_resize::pixels::{InnerPixel, U8, U8x3};
 use fast_image_resize::{FilterType, PixelTrait, ResizeAlg, ResizeOptions, Resizer};
-use kino_codec::{Dtype, Scratch, ValueType};
-use kino_dataset::Kind;
+use kino_codec::{CodecError, Dtype, ValueType};
+use kino_format::Kind;
 use serde::{Deserialize, Serialize};
 
 /// Rows and columns.
@@ -36,24 +41,39 @@ impl From<(usize, usize)> for Size {
     }
 }
 
+impl Size {
+    /// How many pixels an image of this size has.
+    pub fn pixels(self) -> usize {
+        self.height.saturating_mul(self.width)
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} × {}", self.height, self.width)
+    }
+}
+
 impl From<Size> for (usize, usize) {
     fn from(Size { height, width }: Size) -> Self {
         (height, width)
     }
 }
 
-/// What images are to become when they are decoded.
+/// What images are to become.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub(crate) struct Fit {
-    pub(crate) size: Option<Size>,
+pub struct Fit {
+    /// Height and width to resize to.
+    pub size: Option<Size>,
     /// The part around the centre that is kept.
-    pub(crate) centre: Option<Size>,
-    pub(crate) filter: Filter,
+    pub centre: Option<Size>,
+    /// How a resized pixel is computed.
+    pub filter: Filter,
 }
 
 /// How a resized pixel is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub(crate) enum Filter {
+pub enum Filter {
     /// From its neighbours, for images of bytes.
     #[default]
     Bilinear,
@@ -63,37 +83,29 @@ pub(crate) enum Filter {
 
 /// The pixels of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Pixels {
-    pub(crate) size: Size,
+pub struct Pixels {
+    /// Height and width.
+    pub size: Size,
     /// Numbers per pixel.
-    pub(crate) channels: usize,
+    pub channels: usize,
     /// Bytes per pixel.
-    pub(crate) bytes: usize,
+    pub bytes: usize,
     /// Whether channels are an axis of the shape.
     has_channels: bool,
 }
 
 /// How frames of one type are made to fit.
 #[derive(Debug, Clone)]
-pub(crate) struct Resize {
-    stored: Pixels,
+pub struct Resize {
+    source: Pixels,
     resized: Size,
     kept: Size,
     filter: Filter,
 }
 
-/// What a thread that decodes keeps for the next page.
-#[derive(Debug, Default)]
-pub(crate) struct DecodeScratch {
-    pub(crate) codec: Scratch,
-    /// A page of frames as they are stored; only where they are made smaller.
-    pub(crate) whole: Vec<u8>,
-    pub(crate) resize: ResizeScratch,
-}
-
 /// What resizing keeps for the next frame.
 #[derive(Debug, Default)]
-pub(crate) struct ResizeScratch {
+pub struct ResizeScratch {
     resizer: Resizer,
     /// A resized frame that is still to be cut.
     resized: Vec<u8>,
@@ -105,7 +117,7 @@ impl Fit {
     /// How frames of a type are made to fit; `None` if they are as they should be, or have no pixels.
     ///
     /// The error says what is wrong and what would be right, but not of which stream.
-    pub(crate) fn reduce(self, ty: &ValueType) -> Result<Option<Resize>, String> {
+    pub fn reduce(self, ty: &ValueType) -> Result<Option<Resize>, String> {
         let Some(stored) = self.filter.pixels(ty) else {
             return Ok(None);
         };
@@ -126,7 +138,7 @@ impl Fit {
             ));
         }
         let reduce = Resize {
-            stored,
+            source: stored,
             resized,
             kept,
             filter: self.filter,
@@ -138,7 +150,7 @@ impl Fit {
 /// Sides are at most this long: more is a typo, and would not fit into memory.
 const MOST: usize = 16_384;
 
-fn check_side(what: &str, Size { height, width }: Size) -> Result<(), String> {
+pub(crate) fn check_side(what: &str, Size { height, width }: Size) -> Result<(), String> {
     let legal = |side: usize| side.clamp(1, MOST);
     if (legal(height), legal(width)) == (height, width) {
         return Ok(());
@@ -151,7 +163,7 @@ fn check_side(what: &str, Size { height, width }: Size) -> Result<(), String> {
 }
 
 /// Refuses a crop that is larger than the image.
-pub(crate) fn check_cut(part: Size, of: Size) -> Result<(), String> {
+pub fn check_cut(part: Size, of: Size) -> Result<(), String> {
     let legal = |side: usize, most: usize| side.clamp(1, most.max(1));
     let nearest = (legal(part.height, of.height), legal(part.width, of.width));
     if nearest == (part.height, part.width) {
@@ -164,7 +176,7 @@ pub(crate) fn check_cut(part: Size, of: Size) -> Result<(), String> {
 }
 
 /// Height, width and channels of an image of bytes.
-pub(crate) fn image_size(ty: &ValueType) -> Option<(Size, usize)> {
+pub fn image_size(ty: &ValueType) -> Option<(Size, usize)> {
     match (ty.dtype(), ty.shape()) {
         (Dtype::U8, &[height, width, channels]) => Some((Size { height, width }, channels)),
         _ => None,
@@ -173,7 +185,7 @@ pub(crate) fn image_size(ty: &ValueType) -> Option<(Size, usize)> {
 
 impl Filter {
     /// Depth to the nearest pixel; images of bytes are images whatever their stream is called.
-    pub(crate) fn of(kind: Kind, ty: &ValueType) -> Self {
+    pub fn of(kind: Kind, ty: &ValueType) -> Self {
         match (kind, image_size(ty)) {
             (Kind::Depth, None) => Self::Nearest,
             _ => Self::Bilinear,
@@ -181,7 +193,7 @@ impl Filter {
     }
 
     /// The pixels of frames of a type; `None` if it cannot be resized.
-    pub(crate) fn pixels(self, ty: &ValueType) -> Option<Pixels> {
+    pub fn pixels(self, ty: &ValueType) -> Option<Pixels> {
         let (height, width, channels) = match (self, ty.dtype(), ty.shape()) {
             (Self::Bilinear, Dtype::U8, &[height, width, channels])
             | (Self::Nearest, _, &[height, width, channels]) => (height, width, channels),
@@ -199,7 +211,7 @@ impl Filter {
 
 impl Pixels {
     /// The shape of a frame of the same pixels in another size.
-    pub(crate) fn shape(&self, Size { height, width }: Size) -> Vec<usize> {
+    pub fn shape(&self, Size { height, width }: Size) -> Vec<usize> {
         let channels = self.has_channels.then_some(self.channels);
         [height, width].into_iter().chain(channels).collect()
     }
@@ -207,28 +219,50 @@ impl Pixels {
 
 impl Resize {
     /// The shape of a frame that comes out.
-    pub(crate) fn shape(&self) -> Vec<usize> {
-        self.stored.shape(self.kept)
+    pub fn shape(&self) -> Vec<usize> {
+        self.source.shape(self.kept)
     }
 
     /// Bytes of a frame that comes out.
-    pub(crate) fn frame_bytes(&self) -> usize {
-        self.kept.height * self.kept.width * self.stored.bytes
+    pub fn frame_bytes(&self) -> usize {
+        self.kept.height * self.kept.width * self.source.bytes
     }
 
-    /// Bytes of a frame as it is stored.
-    pub(crate) fn stored_bytes(&self) -> usize {
-        self.stored.size.height * self.stored.size.width * self.stored.bytes
+    /// The pixels of a frame before.
+    pub fn source(&self) -> &Pixels {
+        &self.source
+    }
+
+    /// The type of a frame that comes out, of frames of this type.
+    pub fn value_type(&self, ty: &ValueType) -> Result<ValueType, CodecError> {
+        ValueType::new(ty.dtype(), &self.shape())
+    }
+
+    /// Bytes of a frame before.
+    pub fn source_bytes(&self) -> usize {
+        self.source.size.height * self.source.size.width * self.source.bytes
+    }
+
+    /// Resizes and crops packed frames. They are only read.
+    pub fn to_resized(
+        &self,
+        frames: &mut [u8],
+        scratch: &mut ResizeScratch,
+    ) -> Result<Vec<u8>, String> {
+        let count = frames.len() / self.source_bytes().max(1);
+        let mut out = vec![0; count.saturating_mul(self.frame_bytes())];
+        self.put_all(frames, &mut out, scratch)?;
+        Ok(out)
     }
 
     /// Resizes and crops frames; both are packed. The frames are only read.
-    pub(crate) fn put_all(
+    pub fn put_all(
         &self,
         frames: &mut [u8],
         out: &mut [u8],
         scratch: &mut ResizeScratch,
     ) -> Result<(), String> {
-        let frames = frames.chunks_exact_mut(self.stored_bytes().max(1));
+        let frames = frames.chunks_exact_mut(self.source_bytes().max(1));
         for (frame, out) in frames.zip(out.chunks_exact_mut(self.frame_bytes().max(1))) {
             self.put(frame, out, scratch)?;
         }
@@ -241,7 +275,7 @@ impl Resize {
         out: &mut [u8],
         scratch: &mut ResizeScratch,
     ) -> Result<(), String> {
-        if self.resized == self.stored.size {
+        if self.resized == self.source.size {
             self.cut(frame, out);
             return Ok(());
         }
@@ -254,7 +288,7 @@ impl Resize {
         }
         let mut resized = std::mem::take(&mut scratch.resized);
         resized.resize(
-            self.resized.height * self.resized.width * self.stored.bytes,
+            self.resized.height * self.resized.width * self.source.bytes,
             0,
         );
         let done = self.resize(frame, &mut resized, scratch);
@@ -269,7 +303,7 @@ impl Resize {
         out: &mut [u8],
         scratch: &mut ResizeScratch,
     ) -> Result<(), String> {
-        match self.stored.channels {
+        match self.source.channels {
             1 => self.resize_as::<U8>(&mut scratch.resizer, frame, out),
             3 => self.resize_as::<U8x3>(&mut scratch.resizer, frame, out),
             _ => self.resize_channels(frame, out, scratch),
@@ -290,7 +324,7 @@ impl Resize {
             channel: [stored, resized],
             ..
         } = scratch;
-        let channels = self.stored.channels.max(1);
+        let channels = self.source.channels.max(1);
         resized.resize(self.resized.height * self.resized.width, 0);
         for channel in 0..channels {
             stored.clear();
@@ -317,7 +351,7 @@ impl Resize {
         let options = ResizeOptions::new().resize_alg(ResizeAlg::Convolution(FilterType::Bilinear));
         let side = |side: usize| u32::try_from(side).unwrap_or(u32::MAX);
         let text = |error: &dyn std::error::Error| format!("an image was not resized: {error}");
-        let (from, to) = (self.stored.size, self.resized);
+        let (from, to) = (self.source.size, self.resized);
         // Not a `TypedImageRef`: the resizer's own images are of this type, and every kernel is compiled once per type,
         // 30 times each; they are most of what the compiler does for this crate (docs/decisions/build.md).
         let from = TypedImage::<P>::from_buffer(side(from.width), side(from.height), frame);
@@ -329,7 +363,7 @@ impl Resize {
 
     /// Copies the nearest pixel of each one that is kept.
     fn put_nearest(&self, frame: &[u8], out: &mut [u8]) {
-        let (stored, bytes) = (self.stored.size, self.stored.bytes);
+        let (stored, bytes) = (self.source.size, self.source.bytes);
         let (top, left) = self.corner();
         let columns: Vec<usize> = (left..left + self.kept.width)
             .map(|x| nearest(x, stored.width, self.resized.width) * bytes)
@@ -354,7 +388,7 @@ impl Resize {
 
     /// Copies the rows around the centre. An odd rest goes to the end: rows from `(height − kept) / 2` on, rounded down.
     fn cut(&self, frame: &[u8], out: &mut [u8]) {
-        let (of, part, bytes) = (self.resized, self.kept, self.stored.bytes);
+        let (of, part, bytes) = (self.resized, self.kept, self.source.bytes);
         let (top, left) = self.corner();
         let row_bytes = part.width * bytes;
         let rows = frame.chunks_exact((of.width * bytes).max(1)).skip(top);
