@@ -376,3 +376,33 @@ def test_unknown_variants_are_named_with_those_there_are(ds):
             load(ds, variants=variants)
     with pytest.raises(kinograph.InvalidArgumentError, match="name of a variant"):
         ds.samples({CAMERA: [0]}, variants={CAMERA: {0: "small"}})
+
+
+def test_a_variant_may_be_smaller_than_its_stream(tmp_path, lift_streams):
+    size = (42, 42)
+    rule = {"match": CAMERA, "variant": "small", "codec": "camera", "resize": size}
+    made = {name: tmp_path / f"{name}.kino" for name in ("writer", "packed", "plain", "repacked")}
+    with kinograph.Writer(made["writer"], plan={"stream": [rule]}) as writer:
+        for number, streams in enumerate(lift_streams):
+            writer.add_episode(streams, rate_hz=20.0, id=f"demo_{number}")
+    kinograph.pack(SAMPLE, made["packed"], plan={"stream": [rule]})
+    kinograph.pack(SAMPLE, made["plain"])
+    kinograph.repack(made["plain"], made["repacked"], plan={"stream": [rule]})
+    # What the loader makes of the recorded images.
+    images = kinograph.Images(size=size)
+    for name in ("writer", "packed", "repacked"):
+        ds = kinograph.open(made[name])
+        small, recorded = ds.streams[SMALL], ds.streams[CAMERA].shape
+        assert recorded == (lift_streams[0][CAMERA].shape[1:] if name == "writer" else (84, 84, 3))
+        assert (small.shape, small.resized_from) == ((*size, 3), (recorded[:2],)), name
+        with load(ds, images=images) as fine, load(ds, variants={CAMERA: "small"}) as coarse:
+            for one, other in zip(fine, coarse, strict=True):
+                assert np.array_equal(one[CAMERA], other[CAMERA]), name
+                assert np.array_equal(one["frame"], other["frame"])
+        # By epoch only if the batches keep their shape.
+        regimen = {CAMERA: {0: "small", 1: None}}
+        with load(ds, images=images, variants=regimen) as loader:
+            first, second = batches(loader, 2)
+        assert first[0][CAMERA].shape == second[0][CAMERA].shape == (16, 1, *size, 3)
+        with pytest.raises(kinograph.InvalidArgumentError, match="42"):
+            load(ds, variants=regimen)
