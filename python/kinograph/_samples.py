@@ -31,6 +31,7 @@ from kinograph import _core
 from kinograph._arguments import to_list, to_number, to_whole, to_word
 from kinograph._errors import InvalidArgumentError, NotFoundError
 from kinograph._stream import is_number, to_dtype
+from kinograph._variants import to_pairs
 
 if TYPE_CHECKING:
     from kinograph._dataset import Dataset
@@ -211,8 +212,8 @@ class Samples(Sequence[dict[str, Field]]):
 
     def with_variants(self, variants: Mapping[str, str | None]) -> Samples:
         """Give the same samples, read from other encodings of their streams (see :meth:`kinograph.Dataset.samples`)."""
-        pairs = [list(pair) for pair in variants.items()]
-        return Samples(self._dataset, self._request | {"variants": pairs}, self._selection)
+        request = self._request | {"variants": to_pairs(variants)}
+        return Samples(self._dataset, request, self._selection)
 
     def __len__(self) -> int:
         return len(self._core)

@@ -10,11 +10,13 @@ Windows, keys and the order of samples stay as they are: a variant has the times
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from kinograph._arguments import LAST_INDEX, to_list, to_whole
 from kinograph._errors import InvalidArgumentError
-from kinograph._samples import Samples
+
+if TYPE_CHECKING:
+    from kinograph._samples import Samples
 
 # A variant, or None for the stream itself.
 Variant: TypeAlias = "str | None"
@@ -27,9 +29,7 @@ Variants: TypeAlias = "Mapping[str, Variant | Regimen]"
 def to_pairs(variants: object) -> list[tuple[str, str | None]]:
     """Write variants as a request has them, without epochs."""
     if not isinstance(variants, Mapping):
-        raise InvalidArgumentError(
-            f"variants is {variants!r}; give a dict of streams, such as {{'wrist': 'small'}}"
-        )
+        raise not_a_dict(variants)
     for pattern, variant in variants.items():
         if not isinstance(pattern, str) or not (variant is None or isinstance(variant, str)):
             raise InvalidArgumentError(
@@ -38,14 +38,18 @@ def to_pairs(variants: object) -> list[tuple[str, str | None]]:
     return list(variants.items())
 
 
+def not_a_dict(variants: object) -> InvalidArgumentError:
+    """Say that variants are given by stream."""
+    return InvalidArgumentError(
+        f"variants is {variants!r}; give a dict of streams, such as {{'wrist': 'small'}}"
+    )
+
+
 def to_curriculum(samples: Samples, variants: object) -> dict[int, Samples]:
     """Make the samples of every epoch at which a variant changes, the first at epoch 0."""
-    regimens = {
-        pattern: _to_regimen(pattern, variant)
-        for pattern, variant in (variants.items() if isinstance(variants, Mapping) else ())
-    }
     if not isinstance(variants, Mapping):
-        to_pairs(variants)
+        raise not_a_dict(variants)
+    regimens = {pattern: _to_regimen(pattern, variant) for pattern, variant in variants.items()}
     curriculum: dict[int, Samples] = {}
     before: dict[str, str | None] | None = None
     for epoch in sorted({0, *(epoch for regimen in regimens.values() for epoch in regimen)}):
