@@ -101,17 +101,11 @@ pub fn pack(
         link,
     } = options;
     check_local(target)?;
-    if link.is_some() {
-        link::check_plan(&writer.plan)?;
-    }
-    let known = match start {
-        Start::Append => Some(Dataset::open(target)?),
-        _ => None,
-    };
-    let mut fitted = fit(
-        source,
-        &Target::new(&prefix, known.as_ref()).with_plan(&writer.plan),
-    )?;
+    link::check_plan(link.as_ref(), &writer.plan)?;
+    let known = (start == Start::Append).then(|| Dataset::open(target));
+    let known = known.transpose()?;
+    let room = Target::new(&prefix, known.as_ref()).with_plan(&writer.plan);
+    let mut fitted = fit(source, &room)?;
     let mut reencoded = apply_plan(&mut fitted, &writer.plan)?;
     let threads = cores(writer.threads);
     let mut defects = find_defects(&mut fitted, threads, on_defect, progress)?;

@@ -165,9 +165,10 @@ pub(super) fn split_points(
     let point = |name: &str, pick: &dyn Fn(&StreamOptions) -> Option<&CodecOption>| {
         let mut pairs: Vec<Stored<'_>> = Vec::new();
         for (stream, &idx) in streams.iter().zip(&chosen.codecs) {
-            let option = match is_split(stream) {
-                true => pick(stream)?,
-                false => stream.options.get(idx)?,
+            let option = if is_split(stream) {
+                pick(stream)?
+            } else {
+                stream.options.get(idx)?
             };
             pairs.push((stream, option));
         }

@@ -84,9 +84,10 @@ pub fn link_root(source: &Path, root: Option<&Path>) -> Result<PathBuf> {
     Ok(root)
 }
 
-/// Refuses a plan that resizes streams: what is linked stays as it is.
-pub(crate) fn check_plan(plan: &Plan) -> Result<()> {
-    match plan.rules.iter().find_map(|rule| rule.resize) {
+/// Refuses to link with a plan that resizes streams: what is linked stays as it is.
+pub(crate) fn check_plan(link: Option<&LinkOptions>, plan: &Plan) -> Result<()> {
+    let mut rules = plan.rules.iter().filter(|_| link.is_some());
+    match rules.find_map(|rule| rule.resize) {
         Some(size) => Err(invalid(format!(
             "the plan resizes streams to {size}, but linked images stay in their files as they are; use `kinograph pack` with this \
              plan, or remove `resize` from it and let the loader resize (`images.size`)"
