@@ -46,6 +46,7 @@ __all__ = [
     "report_html",
     "robomimic_request",
     "run_cli",
+    "sample_episodes",
     "show_bytes",
     "verify",
 ]
@@ -245,6 +246,7 @@ def doctor_text(found: str) -> str: ...
 
 _Whole: TypeAlias = tuple[str, int, int, dict[str, int]]
 
+def sample_episodes(episodes: int, bytes: int, max_bytes: int) -> list[int]: ...
 def pack_sample(
     source: str | PathLike[str], target: str | PathLike[str], max_bytes: int, plan: str
 ) -> _Whole: ...

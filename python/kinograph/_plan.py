@@ -325,10 +325,9 @@ def plan(  # noqa: PLR0913 (each is a keyword of its own)
 
 
 def _repack_sample(dataset: Dataset, target: pathlib.Path, choice: PlanChoice, most: int) -> None:
-    """Store episodes at even distances with the chosen plan, up to about so many decoded bytes."""
+    """Store a sample of the episodes with the chosen plan, up to about so many decoded bytes."""
     size = sum(stream.raw_bytes for stream in dataset.streams.values())
-    count = min(len(dataset), max(2, most * len(dataset) // max(size, 1)))
-    episodes = [number * len(dataset) // count for number in range(count)]
+    episodes = _core.sample_episodes(len(dataset), size, most)
     plan = target.with_suffix(".toml")
     choice.to_toml(plan)
     repack(

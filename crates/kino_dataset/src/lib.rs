@@ -51,6 +51,7 @@ mod receipts;
 mod repack;
 mod resize;
 mod resume;
+mod sample;
 mod selection;
 mod settled;
 mod shard_file;
@@ -101,6 +102,7 @@ pub use repack::{
     StreamChange,
 };
 pub use resize::{Filter, Fit, Pixels, Resize, ResizeScratch, Size, check_cut, image_size};
+pub use sample::sample_episodes;
 pub use selection::{Episodes, Selection};
 pub use stats::StreamStats;
 pub use stored_stream::StoredStream;

@@ -1,12 +1,10 @@
 //! A few episodes of a source, packed as they are: something small to measure on before everything is packed.
-//!
-//! Episodes are taken at even distances over the whole source, because neighbours often look alike.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use kino_dataset::{Plan, WriterOptions};
+use kino_dataset::{Plan, WriterOptions, sample_episodes};
 
 use crate::defect::OnDefect;
 use crate::error::{Result, invalid};
@@ -14,9 +12,6 @@ use crate::open::{ImportOptions, open};
 use crate::pack::{PackOptions, pack};
 use crate::preview::disk_bytes;
 use crate::source::{EpisodeSpec, Source};
-
-/// A sample of at least this many episodes is taken, however large they are, if there are as many.
-const LEAST_EPISODES: usize = 2;
 
 /// The recording that a sample stands for.
 #[derive(Debug, Clone, PartialEq)]
@@ -79,12 +74,7 @@ pub fn pack_sample(
 fn chosen(source: &Source, max_bytes: u64) -> Vec<String> {
     let episodes = source.episodes();
     let bytes = episodes.iter().map(EpisodeSpec::bytes);
-    let all = bytes.fold(0, u64::saturating_add);
-    let mean = (all / episodes.len().max(1) as u64).max(1);
-    let count = usize::try_from(max_bytes / mean).unwrap_or(usize::MAX);
-    let count = count.max(LEAST_EPISODES).min(episodes.len());
-    let at = |number: usize| number * episodes.len() / count.max(1);
-    (0..count)
-        .map(|number| episodes[at(number)].id.clone())
-        .collect()
+    let bytes = bytes.fold(0, u64::saturating_add);
+    let chosen = sample_episodes(episodes.len(), bytes, max_bytes);
+    chosen.map(|at| episodes[at].id.clone()).collect()
 }

@@ -72,6 +72,7 @@ mod _core {
     #[pymodule_export]
     use crate::plan::{
         pack_sample, plan, plan_html, plan_text, plan_toml, plan_verify, plan_what_if,
+        sample_episodes,
     };
     #[pymodule_export]
     use crate::repack::repack;

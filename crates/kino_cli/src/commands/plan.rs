@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use kino_advisor::{Host, Limits, Measured, Planned, PlannerOptions, Whole, Workload, choose_plan};
 use kino_dataset::{
     ByteSize, Dataset, GenerationLoss, Part, Plan, Repack, RepackOptions, SlowStorage, Start,
-    WriterOptions,
+    WriterOptions, sample_episodes,
 };
 use kino_import::{ImportOptions, Videos, pack_sample};
 use kino_loader::Batch;
@@ -170,7 +170,7 @@ fn plan_dataset(
             ..WriterOptions::default()
         },
         part: Part {
-            episodes: sample_episodes(dataset, args.sample.bytes())?,
+            episodes: sample_ids(dataset, args.sample.bytes())?,
             ..Part::default()
         },
         generation_loss: GenerationLoss::Allow,
@@ -183,14 +183,11 @@ fn plan_dataset(
     Ok(planned)
 }
 
-/// Ids of episodes at even distances, of about so many decoded bytes.
-fn sample_episodes(dataset: &Dataset, max_bytes: u64) -> Result<Vec<String>> {
+/// Ids of a sample of episodes, of about so many decoded bytes.
+fn sample_ids(dataset: &Dataset, max_bytes: u64) -> Result<Vec<String>> {
     let rows = dataset.table().rows()?;
-    let bytes: u64 = rows.iter().map(|row| row.raw_bytes).sum();
-    let mean = (bytes / rows.len().max(1) as u64).max(1);
-    let count = usize::try_from(max_bytes / mean).unwrap_or(usize::MAX);
-    let count = count.max(2).min(rows.len());
-    let chosen = (0..count).map(|number| number * rows.len() / count.max(1));
+    let bytes = rows.iter().map(|row| row.raw_bytes).sum();
+    let chosen = sample_episodes(rows.len(), bytes, max_bytes);
     Ok(chosen.map(|row| rows[row].id.clone()).collect())
 }
 
