@@ -1,5 +1,7 @@
 //! Variants of other image sizes: a batch has one shape, or the loader does not start.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use kino_codec::{Dtype, FrameType};
 use kino_dataset::{
     Arrival, CountSource, Dataset, DatasetWriter, EpisodeInfo, Kind, Plan, Request, Samples,
