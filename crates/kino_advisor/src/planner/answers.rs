@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::predict::Predictor;
 use super::search::{CandidatePlan, choose};
-use super::{Limits, Question};
+use super::{Limits, Planned, Question};
+use crate::html::to_quantity;
 use crate::idle_cost::{GpuPrice, IdleCost};
 
 /// What follows from the predictions.
@@ -155,4 +156,85 @@ fn without_limits(plans: &[CandidatePlan], limits: &Limits) -> Vec<(String, f64,
         );
     }
     found
+}
+
+impl Planned {
+    /// What follows for memory, the host, time and money.
+    pub fn answer_lines(&self) -> Vec<String> {
+        let answers = &self.answers;
+        let memory = &answers.memory;
+        let mut lines = vec![format!(
+            "Memory: decoded, it is {}; {} for decoded frames, {} left for the page cache.{}",
+            to_quantity(memory.decoded_bytes, "B"),
+            to_quantity(memory.loader_bytes, "B"),
+            to_quantity(memory.page_cache_bytes, "B"),
+            match (memory.decoded_fits, memory.stored_fits) {
+                (true, _) => " It fits decoded: nothing is decoded after the first epoch.",
+                (false, true) =>
+                    " It fits as it is stored: nothing is read from storage after the first epoch.",
+                (false, false) => " It fits neither decoded nor as it is stored.",
+            }
+        )];
+        if let Some(plan) = memory.largest_that_fits.and_then(|idx| self.plans.get(idx)) {
+            lines.push(format!(
+                "The largest plan that stays in the page cache: {} ({}).",
+                self.plan_name(plan),
+                to_quantity(plan.prediction.bytes, "B")
+            ));
+        }
+        for needs in &answers.needs {
+            let kinds = needs.cores_by_kind.iter();
+            let kinds: Vec<String> = kinds
+                .filter(|(_, cores)| *cores >= 0.005)
+                .map(|(kind, cores)| format!("{kind} {cores:.2}"))
+                .collect();
+            lines.push(format!(
+                "A GPU with steps of {} needs {:.2} cores to load (decoding: {}), {} of storage and {} of memory.",
+                to_quantity(needs.step_s, "s"),
+                needs.cores,
+                if kinds.is_empty() { "none".to_owned() } else { kinds.join(", ") },
+                to_quantity(needs.read_bytes_per_s, "B/s"),
+                to_quantity(needs.memory_bytes, "B"),
+            ));
+        }
+        if let Some(epochs) = answers.epochs.get(self.chosen) {
+            lines.push(format!("In the time given: {epochs:.1} epochs."));
+        }
+        if let Some(share) = answers
+            .episodes_share
+            .get(self.chosen)
+            .filter(|share| **share < 1.0)
+        {
+            lines.push(format!(
+                "The limit on bytes holds {:.0} % of the episodes with this plan.",
+                100.0 * share
+            ));
+        }
+        for (name, ratio, bytes) in &answers.without_limit {
+            lines.push(format!(
+                "Without the limit on {name}: compute ratio {ratio:.3} in {}.",
+                to_quantity(*bytes, "B")
+            ));
+        }
+        for verified in &self.verified {
+            let name = self
+                .plans
+                .get(verified.plan)
+                .map(|plan| self.plan_name(plan));
+            lines.push(format!(
+                "Verified, {}: compute ratio {:.3} predicted, {:.3} measured; {} predicted, {} measured.",
+                name.unwrap_or_default(),
+                verified.predicted,
+                verified.measured,
+                to_quantity(verified.predicted_bytes, "B"),
+                to_quantity(verified.measured_bytes, "B"),
+            ));
+        }
+        lines.extend(
+            answers
+                .idle_cost
+                .map(|cost| format!("In steady state, {cost}.")),
+        );
+        lines
+    }
 }
