@@ -118,7 +118,7 @@ fn utilisation(subject: &Subject, length: Length, step_s: f64, host: &mut dyn Ho
     }
     host.look_up()?;
     let step = Duration::try_from_secs_f64(step_s).unwrap_or_default();
-    let run = fed(subject, length, step_s, &mut Emulated { step })?;
+    let run = fed(subject, length, 0, step_s, &mut Emulated { step })?;
     Ok(run.utilisation)
 }
 

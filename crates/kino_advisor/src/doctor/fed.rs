@@ -18,6 +18,9 @@ use crate::error::Result;
 /// At least this many batches use freshly allocated memory.
 const FRESH: usize = 4;
 
+/// A loader may settle for this many times as long as the loop is counted.
+const MOST_SETTLING: u32 = 4;
+
 /// Step times, as they are counted.
 #[derive(Debug, Default)]
 struct Steps {
@@ -64,22 +67,25 @@ impl Steps {
 }
 
 /// Runs a loop with the host's step; `step_s` is the time of a step alone.
+///
+/// What the loader does in its first `settle` batches is not counted, as far as they do not take too long.
 pub(crate) fn fed(
     subject: &Subject,
     length: Length,
+    settle: u64,
     step_s: f64,
     host: &mut dyn Host,
 ) -> Result<FedRun> {
     let mut loader = subject.start(length.batches)?;
     let mut warm = WarmUp::new(length.counted / 2);
-    loop {
+    let (mut is_warm, mut taken, began) = (false, 0, Instant::now());
+    while !is_warm || (taken < settle && began.elapsed() < length.counted * MOST_SETTLING) {
         let Some(batch) = take(&mut loader, host)? else {
             return Err(too_short());
         };
         host.step(batch)?;
-        if warm.ends(&loader.report()).is_some() {
-            break;
-        }
+        taken += 1;
+        is_warm |= warm.ends(&loader.report()).is_some();
     }
     let mut steps = Steps::default();
     let ((ready, _), began) = (loader.watch().ready(), Instant::now());

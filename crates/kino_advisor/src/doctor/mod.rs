@@ -158,7 +158,7 @@ pub fn diagnose(
         counted,
         batches: None,
     };
-    let mut fed = fed(&subject, length, step_s, host)?;
+    let mut fed = fed(&subject, length, 0, step_s, host)?;
     if options.step_s.is_none() {
         // The host's own step: where it is slower than alone, the loader slows it down, and that counts as waiting.
         fed.compute_ratio = fed.utilisation;

@@ -69,7 +69,7 @@ impl Planned {
             counted: COUNTED,
             batches: None,
         };
-        let run = fed(&subject, length, step_s, &mut looping)?;
+        let run = fed(&subject, length, settle(&subject), step_s, &mut looping)?;
         let dataset = subject.windows.first().and_then(|all| all.first());
         let bytes = dataset.map_or(0, |samples| {
             let streams = samples.dataset().manifest().streams.iter();
@@ -83,6 +83,12 @@ impl Planned {
             measured_bytes: bytes as f64 * scale,
         })
     }
+}
+
+/// Batches in which a loader decides what stays in memory, and reads it: an epoch, a quarter of the next, and another.
+fn settle(subject: &Subject) -> u64 {
+    let batch = u64::from(subject.order.settings().batch_size).max(1);
+    5 * subject.order.epoch_len() / (2 * batch)
 }
 
 /// Emulated steps, which the host may interrupt.
