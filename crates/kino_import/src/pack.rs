@@ -123,7 +123,6 @@ pub fn pack(
     let own = settings(info, &prefix, seed, on_defect, link.as_ref())?;
     writer.settings.extend(own);
     let links = link.as_ref().map(|link| LinkFiles::new(link, &info.files));
-    let links = links.as_ref();
     // A quarter of the memory is for frames read ahead, the rest for frames being encoded.
     let limits = ReadLimits {
         threads,
@@ -145,7 +144,7 @@ pub fn pack(
             written: 0,
             on_defect,
             defects,
-            links,
+            links: links.as_ref(),
         };
         packing.episodes(&mut writer, &wanted, &resumed, limits)?;
         let Packing {
@@ -157,7 +156,7 @@ pub fn pack(
         if written == 0 && resumed.is_empty() {
             return Err(ImportError::NothingLeft { defects });
         }
-        let committed = commit(source, writer, &defects, links)?;
+        let committed = commit(source, writer, &defects, links.as_ref())?;
         defects.extend(needless_loss::notes(&committed.streams));
         defects.extend(reencoded.notes);
         Ok(Packed {

@@ -87,8 +87,8 @@ impl PlanArgs {
 
 /// The positions of a sample of episodes.
 #[pyfunction]
-pub(crate) fn sample_episodes(episodes: usize, bytes: u64, max_bytes: u64) -> Vec<usize> {
-    kino_dataset::sample_episodes(episodes, bytes, max_bytes).collect()
+pub(crate) fn sample_episodes(episodes: usize, decoded_bytes: u64, max_bytes: u64) -> Vec<usize> {
+    kino_dataset::sample_episodes(episodes, decoded_bytes, max_bytes).collect()
 }
 
 /// Packs a sample of a recording; the whole that it stands for.
