@@ -385,7 +385,7 @@ def test_bench_codecs_and_plan_compare_pillow_out_of_the_box(tmp_path):
     bench = ["-m", "kinograph", "bench", "codecs", tmp_path / "one.kino", "--seconds=0.001"]
     shown = run(*bench, "--no-cache")
     assert "external:name=webp-80" in shown.stdout
-    assert "whoever reads it needs it too" in shown.stdout
+    assert "but every reader needs it too" in shown.stdout
     streams = json.loads(run(*bench, "--no-cache", "--json").stdout)["streams"]
     rows = {stream["stream"]: {row["codec"]: row for row in stream["codecs"]} for stream in streams}
     assert rows["camera"]["external:name=webp-lossless,lossless"]["max_abs_error"] == 0

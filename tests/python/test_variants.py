@@ -238,7 +238,7 @@ def test_mistakes_are_refused_with_what_to_do(tmp_path, lift_path, lift_streams)
     done = run("pack", SAMPLE, tmp_path / "no.kino", "--plan", tmp_path / "plan.toml")
     assert done.returncode == 1
     assert "no such stream" in done.stderr
-    # A stream of the source may have such a name, and then it is no variant.
+    # A stream of the source may have such a name, and then it is not a variant.
     taken = {**lift_streams[0], SMALL: lift_streams[0][CAMERA]}
     with kinograph.Writer(tmp_path / "taken.kino") as writer:
         writer.add_episode(taken, rate_hz=20.0)
@@ -246,7 +246,7 @@ def test_mistakes_are_refused_with_what_to_do(tmp_path, lift_path, lift_streams)
     assert ds.streams[SMALL].variant_of is None
     assert np.array_equal(ds[0][SMALL][:], taken[CAMERA])
     assert SMALL in next(iter(ds.samples(delta_timestamps={"actions": [0.0]})))
-    with pytest.raises(kinograph.InvalidArgumentError, match="that is no variant"):
+    with pytest.raises(kinograph.InvalidArgumentError, match="that is not a variant"):
         kinograph.repack(tmp_path / "taken.kino", in_place=True, plan=PLAN)
     with (
         pytest.raises(kinograph.InvalidArgumentError, match="already exists"),

@@ -18,15 +18,18 @@
     reason = "a test fails by panicking, and its samples are small"
 )]
 
+mod inverted;
+
 use std::fmt::Write as _;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kino_codec::{
-    Bound, Encoded, EncodedPage, ForeignCodec, FrameType, Frames, Page, Scratch, ValueType,
-    add_foreign_codec, codec,
+    Bound, Encoded, EncodedPage, FrameType, Frames, Scratch, add_foreign_codec, codec,
 };
+
+use inverted::Inverted;
 
 /// One golden file.
 struct Golden {
@@ -146,37 +149,6 @@ impl Golden {
         let tolerance = u8::from(matches!(codec.bound(), Bound::Unbounded | Bound::Psnr(_)));
         let same = |(a, b): (&u8, &u8)| a.abs_diff(*b) <= tolerance;
         assert!(values.iter().zip(&self.values).all(same), "{name}");
-    }
-}
-
-/// The foreign codec of the golden files: every byte inverted.
-#[derive(Debug)]
-struct Inverted;
-
-fn inverted(bytes: &[u8]) -> Vec<u8> {
-    bytes.iter().map(|byte| !byte).collect()
-}
-
-impl ForeignCodec for Inverted {
-    fn name(&self) -> &'static str {
-        "golden"
-    }
-
-    fn suits(&self, _: &ValueType) -> Result<bool, String> {
-        Ok(true)
-    }
-
-    fn encode(&self, _: &ValueType, values: &[u8]) -> Result<Vec<u8>, String> {
-        Ok(inverted(values))
-    }
-
-    fn decode(&self, _: &ValueType, page: Page<'_>, dest: &mut [u8]) -> Result<(), String> {
-        let values = inverted(page.bytes);
-        if values.len() != dest.len() {
-            return Err("has a page of another size".to_owned());
-        }
-        dest.copy_from_slice(&values);
-        Ok(())
     }
 }
 

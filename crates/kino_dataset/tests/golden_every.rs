@@ -18,6 +18,8 @@
 )]
 
 mod common;
+#[path = "../../kino_codec/tests/inverted/mod.rs"]
+mod inverted;
 
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
@@ -25,10 +27,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use common::random_bytes;
-use kino_codec::{
-    Dtype, Encoded, ForeignCodec, FrameType, Frames, Page, Scratch, ValueType, add_foreign_codec,
-    codec,
-};
+use inverted::Inverted;
+use kino_codec::{Dtype, Encoded, FrameType, Frames, Scratch, add_foreign_codec, codec};
 use kino_dataset::{
     Arrival, Dataset, DatasetWriter, Episode, EpisodeInfo, Hash, Kind, Label, Level, Plan,
     Protected, SharedFrames, Start, StreamInfo, Times, WriterOptions, verify,
@@ -37,37 +37,6 @@ use serde_json::{Value, json};
 
 const FRAMES: usize = 40;
 const IMAGES: usize = 6;
-
-/// The foreign codec of the golden files: every byte inverted.
-#[derive(Debug)]
-struct Inverted;
-
-fn inverted(bytes: &[u8]) -> Vec<u8> {
-    bytes.iter().map(|byte| !byte).collect()
-}
-
-impl ForeignCodec for Inverted {
-    fn name(&self) -> &'static str {
-        "golden"
-    }
-
-    fn suits(&self, _: &ValueType) -> Result<bool, String> {
-        Ok(true)
-    }
-
-    fn encode(&self, _: &ValueType, values: &[u8]) -> Result<Vec<u8>, String> {
-        Ok(inverted(values))
-    }
-
-    fn decode(&self, _: &ValueType, page: Page<'_>, dest: &mut [u8]) -> Result<(), String> {
-        let values = inverted(page.bytes);
-        if values.len() != dest.len() {
-            return Err("has a page of another size".to_owned());
-        }
-        dest.copy_from_slice(&values);
-        Ok(())
-    }
-}
 
 fn golden(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/v1");

@@ -285,7 +285,7 @@ mod tests {
     fn a_variant_is_named_after_its_stream() {
         let mut variant = schema(&["wrist", "wrist@small", "a@b"]);
         assert_eq!(variant.streams[1].variant(), None);
-        assert!(variant.check().is_ok(), "a name with `@` is no variant");
+        assert!(variant.check().is_ok(), "a name with `@` is not a variant");
         variant.streams[1].variant_of = Some("wrist".to_owned());
         assert_eq!(variant.streams[1].variant(), Some("small"));
         assert_eq!(variant.streams[1].name, variant_stream("wrist", "small"));

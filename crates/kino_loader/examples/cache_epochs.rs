@@ -18,17 +18,16 @@
     reason = "an example prints, and stops at the first error"
 )]
 
+mod cameras;
+
 use std::collections::{BTreeSet, HashMap};
 
-use kino_codec::{Dtype, FrameType};
-use kino_dataset::{
-    Arrival, ByteSize, Dataset, DatasetWriter, EpisodeInfo, Kind, Request, SampleFrames, Samples,
-    Selection, Start, StreamInfo, Times, WriterOptions,
-};
+use kino_dataset::{ByteSize, Dataset, Request, SampleFrames, Samples, Selection};
 use kino_loader::{
     GroupSize, LastBatch, Loader, LoaderOptions, Order, Run, Settings, Shuffle, Source, Unit,
 };
-use tempfile::TempDir;
+
+use cameras::write_cameras;
 
 const EPISODES: u64 = 200;
 const SIDE: usize = 48;
@@ -37,7 +36,7 @@ const COUNTED: u64 = 4;
 const FRACTIONS: [f64; 4] = [0.2, 0.3, 0.5, 0.8];
 
 fn main() {
-    let (_folder, dataset) = write_cameras();
+    let (_folder, dataset) = write_cameras(EPISODES, SIDE, |_, at, byte| byte / 97 + at * 5);
     println!("shuffle,frames_per_sample,memory,rule,decodes_per_frame");
     let shuffles = [
         ("groups of 5 %", groups(0.05)),
@@ -70,42 +69,6 @@ fn groups(part: f64) -> Shuffle {
         size: GroupSize::Fraction(part),
         unit: Unit::Episodes,
     }
-}
-
-/// A camera of 48 × 48 with 40 to 54 frames per episode.
-fn write_cameras() -> (TempDir, Dataset) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.kino");
-    let mut writer = DatasetWriter::open(&path, Start::New, WriterOptions::default()).unwrap();
-    for number in 0..EPISODES {
-        let mut episode = writer
-            .episode(EpisodeInfo {
-                id: format!("ep-{number}"),
-                position: Some(number),
-                ..EpisodeInfo::default()
-            })
-            .unwrap();
-        let frames = 40 + number * 7 % 21;
-        let stream = StreamInfo {
-            name: "front".to_owned(),
-            kind: Kind::Image,
-            frame: FrameType::values(Dtype::U8, &[SIDE, SIDE, 3]).unwrap(),
-            frames,
-            times: Times::Rate {
-                rate_hz: 20.0,
-                start_ns: 0,
-            },
-            arrival: Arrival::Values,
-            shared: None,
-        };
-        episode.stream(&stream).unwrap();
-        let frame = |at: u64| (0..SIDE * SIDE * 3).map(move |byte| (byte / 97) as u64 + at * 5);
-        let bytes = (0..frames).flat_map(frame).map(|value| value as u8);
-        episode.push(&bytes.collect::<Vec<u8>>()).unwrap();
-        episode.finish().unwrap();
-    }
-    writer.commit("cache_epochs").unwrap();
-    (folder, Dataset::open(&path).unwrap())
 }
 
 /// A request and its order.

@@ -16,17 +16,16 @@
     reason = "an example prints, and stops at the first error"
 )]
 
+mod cameras;
+
 use std::time::Instant;
 
-use kino_codec::{Dtype, FrameType};
-use kino_dataset::{
-    Arrival, ByteSize, Dataset, DatasetWriter, EpisodeInfo, Kind, Request, Samples, Selection,
-    Start, Storage, StreamInfo, Times, WriterOptions,
-};
+use kino_dataset::{ByteSize, Dataset, Request, Samples, Selection, Storage};
 use kino_loader::{
     GroupSize, Loader, LoaderOptions, Order, Run, Settings, Shuffle, Source, Stage, Unit,
 };
-use tempfile::TempDir;
+
+use cameras::write_cameras;
 
 const EPISODES: u64 = 120;
 const SIDE: usize = 96;
@@ -34,7 +33,7 @@ const EPOCHS: u64 = 5;
 const FIRST: u64 = 2;
 
 fn main() {
-    let (_folder, dataset) = write_cameras();
+    let (_folder, dataset) = write_cameras(EPISODES, SIDE, moving_gradient);
     println!(
         "storage,shuffle,memory,tier,epoch_s,read_mb_per_epoch,decodes_per_frame,stored_kept_mb"
     );
@@ -108,46 +107,8 @@ fn measure(dataset: &Dataset, shuffle: Shuffle, fraction: f64, is_on: bool) -> S
     )
 }
 
-/// A camera of 96 × 96 with 40 to 54 frames per episode.
-fn write_cameras() -> (TempDir, Dataset) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.kino");
-    let mut writer = DatasetWriter::open(&path, Start::New, WriterOptions::default()).unwrap();
-    for number in 0..EPISODES {
-        let mut episode = writer
-            .episode(EpisodeInfo {
-                id: format!("ep-{number}"),
-                position: Some(number),
-                ..EpisodeInfo::default()
-            })
-            .unwrap();
-        let frames = 40 + number * 7 % 21;
-        let stream = StreamInfo {
-            name: "front".to_owned(),
-            kind: Kind::Image,
-            frame: FrameType::values(Dtype::U8, &[SIDE, SIDE, 3]).unwrap(),
-            frames,
-            times: Times::Rate {
-                rate_hz: 20.0,
-                start_ns: 0,
-            },
-            arrival: Arrival::Values,
-            shared: None,
-        };
-        episode.stream(&stream).unwrap();
-        // A gradient that moves, and noise of two bits: what a camera's image is to a lossless codec.
-        let frame = |at: u64| {
-            (0..SIDE * SIDE * 3).map(move |byte| {
-                let byte = byte as u64;
-                let noise =
-                    (byte + at * 7919 + number * 104_729).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-                byte / 97 + at * 5 + (noise >> 62)
-            })
-        };
-        let bytes = (0..frames).flat_map(frame).map(|value| value as u8);
-        episode.push(&bytes.collect::<Vec<u8>>()).unwrap();
-        episode.finish().unwrap();
-    }
-    writer.commit("stored_tier").unwrap();
-    (folder, Dataset::open(&path).unwrap())
+/// A gradient that moves, and noise of two bits: what a camera's image is to a lossless codec.
+fn moving_gradient(number: u64, at: u64, byte: u64) -> u64 {
+    let noise = (byte + at * 7919 + number * 104_729).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    byte / 97 + at * 5 + (noise >> 62)
 }

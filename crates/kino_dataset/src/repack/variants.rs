@@ -47,7 +47,7 @@ pub(super) fn check_variants(dataset: &Dataset, plan: &Plan) -> Result<()> {
             let name = variant_stream(&base.name, variant);
             if streams().any(|one| one.name == name && one.variant_of.is_none()) {
                 return Err(invalid(format!(
-                    "the plan has variant `{variant}` of `{}`, but the dataset has a stream `{name}` that is no variant; choose \
+                    "the plan has variant `{variant}` of `{}`, but the dataset has a stream `{name}` that is not a variant; choose \
                      another name for the variant",
                     base.name
                 )));

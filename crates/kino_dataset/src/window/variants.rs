@@ -58,7 +58,7 @@ fn base_of<'a>(streams: &'a [StreamSummary], name: &'a str) -> &'a str {
     base.unwrap_or(name)
 }
 
-/// The name of the variant of a window's stream, or of the stream itself; `None` if there is no such variant.
+/// The name of the variant of a window's stream, or of the stream itself; `None` if it does not have that variant.
 fn found(streams: &[StreamSummary], window: &Window, variant: Option<&str>) -> Option<String> {
     let Some(variant) = variant else {
         return Some(window.stream.clone());

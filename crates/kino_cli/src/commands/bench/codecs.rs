@@ -342,7 +342,7 @@ fn to_text(results: &[(&CostSample, Rows)]) -> String {
     }
     if has(Measured::is_foreign) {
         text.push_str(
-            "\nexternal: not part of Kinograph; it can be stored, but whoever reads it needs it too\n",
+            "\nexternal: not part of Kinograph; it can be stored, but every reader needs it too\n",
         );
     }
     text
