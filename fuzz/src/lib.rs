@@ -18,10 +18,12 @@
 //! stays, because without it no page of a corpus would be where it was.
 
 mod dataset;
+mod panics;
 mod recording;
 mod seal;
 
 pub use dataset::dataset;
+pub use panics::expect_panics_of_h264;
 pub use recording::{Recording, SEPARATOR, split};
 pub use seal::{seal_hdf5, seal_tar, tfrecord};
 

@@ -3,11 +3,12 @@
 #![no_main]
 
 use kino_codec::{codec, codecs};
-use kino_fuzz::{Input, distances, image, vector, with_scratch, zstd_frame};
+use kino_fuzz::{Input, distances, expect_panics_of_h264, image, vector, with_scratch, zstd_frame};
 use libfuzzer_sys::fuzz_target;
 
 // input = codec │ the input of a codec's target
 fuzz_target!(|data: &[u8]| {
+    expect_panics_of_h264();
     let Some((&choice, rest)) = data.split_first() else {
         return;
     };

@@ -3,6 +3,7 @@
 #![no_main]
 
 use kino_codec::{H264Decoder, H264Image};
+use kino_fuzz::expect_panics_of_h264;
 use libfuzzer_sys::fuzz_target;
 
 const MAX_PIXELS: u64 = 256 * 256;
@@ -27,6 +28,7 @@ fn check(image: &H264Image<'_>) {
 }
 
 fuzz_target!(|data: &[u8]| {
+    expect_panics_of_h264();
     let mut rest = data;
     let Some(configuration) = take(&mut rest) else {
         return;

@@ -3,10 +3,11 @@
 #![no_main]
 
 use kino_codec::{Dtype, ValueType, VideoCoding};
-use kino_fuzz::{Input, with_scratch};
+use kino_fuzz::{Input, expect_panics_of_h264, with_scratch};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
+    expect_panics_of_h264();
     let Some(input) = Input::new(data) else {
         return;
     };

@@ -29,8 +29,8 @@ use re_rav1d::src::lib::{
 
 use crate::error::{CodecError, Result, buffer, corrupt};
 
-use super::NAME;
 use super::yuv::Planes;
+use super::{NAME, metadata};
 
 /// One decoder: one thread, one image at a time.
 pub(crate) struct Library(Dav1dContext);
@@ -79,6 +79,7 @@ impl Library {
 
     /// Sends a piece of the stream to the library, which must consume all of it.
     pub(crate) fn send(&mut self, bytes: &[u8]) -> Result<()> {
+        metadata::check(bytes)?;
         let mut data = Dav1dData::default();
         // SAFETY: `data` is a local that may be written; the call allocates `bytes.len()` bytes or returns null.
         let room = unsafe { dav1d_data_create(Some(NonNull::from(&mut data)), bytes.len()) };

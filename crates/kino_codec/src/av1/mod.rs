@@ -17,6 +17,7 @@
 mod decode;
 mod encode;
 mod ffi;
+mod metadata;
 mod search;
 mod units;
 mod yuv;

@@ -18,6 +18,8 @@ mod parameters;
 mod slice;
 mod stream;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use kino_ffmpeg::{ColorRange, Matrix, Plane};
 use rust_h264::decoder::{Decoder, Frame};
 use rust_h264::error::DecodeError;
@@ -131,7 +133,10 @@ impl H264Decoder {
             ));
         }
         let state = std::mem::replace(&mut self.state, State::Failed);
-        self.state = self.decode(packet, pts, state)?;
+        // Damage inside a slice can overflow a sum or an index in the library. A picture that fails so is damaged like any
+        // other: the state is `Failed`, and a reset replaces everything that the call could have left half done.
+        let decoded = catch_unwind(AssertUnwindSafe(|| self.decode(packet, pts, state)));
+        self.state = decoded.unwrap_or_else(|_| Err(damaged("the data of a slice")))?;
         Ok(())
     }
 
