@@ -10,25 +10,22 @@
 
 use std::ops::Range;
 
-use crate::predict::{Predictor, Size};
+use crate::predict::Size;
 
 /// Pixels from block to block; the last block of a row or column may be smaller.
 pub(super) const BLOCK: usize = 8;
 
 /// The largest motion of a block, in rows and columns.
-const REACH: usize = 4;
+pub(super) const REACH: usize = 4;
 
 /// The number of values of `dy` or `dx`.
-const SIDE: usize = 2 * REACH + 1;
+pub(super) const SIDE: usize = 2 * REACH + 1;
 
 /// The block did not move.
 pub(super) const STILL: u8 = 40;
 
 /// The block is predicted from its left neighbours.
 pub(super) const LEFT: u8 = 81;
-
-/// A new vector in the map must reduce the sum of residuals in its block by this much.
-const VECTOR_COST: u16 = 8;
 
 /// The number of blocks in an image, in rows and columns.
 pub(super) fn blocks(size: Size) -> (usize, usize) {
@@ -42,12 +39,12 @@ pub(super) fn map_len(size: Size) -> usize {
 }
 
 /// Block number `idx` along a side of `len` pixels.
-fn span(idx: usize, len: usize) -> Range<usize> {
+pub(super) fn span(idx: usize, len: usize) -> Range<usize> {
     idx * BLOCK..len.min((idx + 1) * BLOCK)
 }
 
 /// Where `span` starts if moved by `step - REACH`, if it is then still inside `len` pixels.
-fn moved(span: &Range<usize>, step: usize, len: usize) -> Option<usize> {
+pub(super) fn moved(span: &Range<usize>, step: usize, len: usize) -> Option<usize> {
     let start = (span.start + step).checked_sub(REACH)?;
     let end = (span.end + step).checked_sub(REACH)?;
     (end <= len).then_some(start)
@@ -66,105 +63,6 @@ pub(super) fn is_valid(size: Size, map: &[u8]) -> bool {
                     && moved(&span(column, size.width), dx, size.width).is_some())
         })
     })
-}
-
-/// Finds where each block of `planes` was in the planes `before`, or that it is new.
-pub(super) fn find(size: Size, planes: &[u8], before: &[u8]) -> Vec<u8> {
-    let (rows, columns) = blocks(size);
-    let mut lefts = vec![0; planes.len()];
-    for (plane, to) in planes
-        .chunks_exact(size.pixels())
-        .zip(lefts.chunks_exact_mut(size.pixels()))
-    {
-        Predictor::Left.subtract(size.width, plane, to);
-    }
-    let mut map = Vec::with_capacity(rows * columns);
-    let mut sums = vec![0; size.width];
-    for row in 0..rows {
-        let ys = span(row, size.height);
-        let mut best = vec![(u16::MAX, LEFT); columns];
-        // No previous image: the residual is the value itself.
-        sum_residuals(size, &lefts, &ys, None, &mut sums);
-        keep_best(size, LEFT, REACH, &sums, &mut best);
-        for dy in 0..SIDE {
-            let Some(first) = moved(&ys, dy, size.height) else {
-                continue;
-            };
-            for dx in 0..SIDE {
-                let shift = Shift { before, first, dx };
-                sum_residuals(size, planes, &ys, Some(shift), &mut sums);
-                let mode = u8::try_from(dy * SIDE + dx).unwrap_or(LEFT);
-                keep_best(size, mode, dx, &sums, &mut best);
-            }
-        }
-        map.extend(best.into_iter().map(|(_, mode)| mode));
-    }
-    map
-}
-
-/// Where rows were in the previous image.
-#[derive(Clone, Copy)]
-struct Shift<'a> {
-    before: &'a [u8],
-    /// The source of the first row.
-    first: usize,
-    /// How far to the right, plus `REACH`.
-    dx: usize,
-}
-
-/// Adds up the absolute residuals of each column over rows `ys` of all planes.
-///
-/// A column is at most 8 rows of 4 planes of 128, a block 8 columns: 32768, so sums fit in 16 bits.
-fn sum_residuals(
-    size: Size,
-    planes: &[u8],
-    ys: &Range<usize>,
-    shift: Option<Shift<'_>>,
-    sums: &mut [u16],
-) {
-    sums.fill(0);
-    for (nr, plane) in planes.chunks_exact(size.pixels()).enumerate() {
-        for y in ys.clone() {
-            let row = &plane[y * size.width..][..size.width];
-            let Some(Shift { before, first, dx }) = shift else {
-                for (sum, x) in sums.iter_mut().zip(row) {
-                    *sum += magnitude(*x);
-                }
-                continue;
-            };
-            let from = nr * size.pixels() + (first + y - ys.start) * size.width;
-            let from = &before[from..][..size.width];
-            // Pixel x is compared with x + dx − REACH, where both are in the row.
-            let (skip, from) = match dx.checked_sub(REACH) {
-                Some(ahead) => (0, &from[ahead.min(size.width)..]),
-                None => (REACH - dx, from),
-            };
-            let pixels = row.iter().zip(sums.iter_mut()).skip(skip);
-            for ((x, sum), predicted) in pixels.zip(from) {
-                *sum += magnitude(x.wrapping_sub(*predicted));
-            }
-        }
-    }
-}
-
-/// How far a residual is from 0, in either direction.
-fn magnitude(residual: u8) -> u16 {
-    residual.min(residual.wrapping_neg()).into()
-}
-
-/// Records `mode` for the blocks where its sum of residuals is the smallest so far.
-fn keep_best(size: Size, mode: u8, dx: usize, sums: &[u16], best: &mut [(u16, u8)]) {
-    let cost = if mode == STILL { 0 } else { VECTOR_COST };
-    for (column, best) in best.iter_mut().enumerate() {
-        let xs = span(column, size.width);
-        if moved(&xs, dx, size.width).is_some() {
-            let sum = sums[xs].iter().sum::<u16>() + cost;
-            // Ties go to no motion: the map then compresses better.
-            if sum < best.0 || (sum == best.0 && mode == STILL) {
-                *best = (sum, mode);
-            }
-        }
-    }
 }
 
 /// Writes the residuals of `planes` to `to`.
@@ -275,7 +173,7 @@ fn for_runs(size: Size, map: &[u8], y: usize, mut run: impl FnMut(Range<usize>, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{arbitrary_bytes, image};
+    use crate::testing::arbitrary_bytes;
     use proptest::prelude::*;
 
     fn size(height: usize, width: usize, channels: usize) -> Size {
@@ -313,24 +211,6 @@ mod tests {
     }
 
     #[test]
-    fn a_block_that_moved_is_found() {
-        let size = size(32, 40, 1);
-        let before = image(32, 40, 1, 3);
-        let mut now = before.clone();
-        // Rows 8..16, columns 16..24 show what was two rows below and three columns to the left.
-        for y in 8..16 {
-            for x in 16..24 {
-                now[y * 40 + x] = before[(y + 2) * 40 + x - 3];
-            }
-        }
-        let map = find(size, &now, &before);
-        let mut expected = vec![STILL; 20];
-        expected[5 + 2] = (2 + 4) * 9 + 4 - 3;
-        assert_eq!(map, expected);
-        assert!(is_valid(size, &map));
-    }
-
-    #[test]
     fn vectors_that_leave_the_image_are_not_valid() {
         let size = size(20, 20, 3);
         let mut map = vec![STILL; 9];
@@ -363,7 +243,7 @@ mod tests {
             let mut planes = before.clone();
             let by = usize::try_from(seed % 64).unwrap();
             planes.rotate_left(by % size.bytes());
-            let mut map = find(size, &planes, &before);
+            let mut map = crate::camera::search::find(size, &planes, &before);
             prop_assert!(is_valid(size, &map));
             if arbitrary {
                 let modes = arbitrary_bytes(!seed, map.len());

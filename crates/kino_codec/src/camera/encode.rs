@@ -2,9 +2,9 @@
 
 use std::mem::swap;
 
-use super::blocks;
 use super::pairs::{self, Layout};
 use super::part::Kind;
+use super::{blocks, search};
 use crate::error::Result;
 use crate::predict::{self, BAND_PIXELS, Predictor, Size, split_planes};
 use crate::scratch::{Scratch, at_least};
@@ -150,7 +150,7 @@ fn encode_moved(
     before: &[u8],
     scratch: &mut Scratch,
 ) -> Result<(Vec<u8>, bool)> {
-    let map = blocks::find(size, planes, before);
+    let map = search::find(size, planes, before);
     let new = map.iter().filter(|mode| **mode == blocks::LEFT);
     let is_new = 2 * new.count() > map.len();
     let residuals = at_least(&mut scratch.bytes, size.bytes());

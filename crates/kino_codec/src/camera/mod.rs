@@ -17,6 +17,7 @@ mod blocks;
 mod encode;
 mod pairs;
 mod part;
+mod search;
 
 use std::num::NonZeroUsize;
 use std::ops::Range;
