@@ -1,0 +1,215 @@
+"""Tables of the PushT study from its CSV files: what differs, by how much, and what would have predicted it.
+
+python bench/signal/tables.py            # reads bench/results/signal_*.csv, prints Markdown
+
+The pilot has a file of its own, with other initial weights, and is not mixed with the rest.
+"""
+
+from __future__ import annotations
+
+import collections
+import csv
+import math
+import pathlib
+import statistics
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+RESULTS = pathlib.Path(__file__).resolve().parent.parent / "results"
+Rows = list[dict[str, str]]
+#: Two-sided 95 % quantiles of Student's distribution, by degrees of freedom; beyond the last, the normal one.
+STUDENT = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179]
+STUDENT += [2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086]
+Interval = tuple[float, float, float]
+
+
+def read(name: str) -> Rows:
+    """Read a CSV file of results; none if it is missing."""
+    path = RESULTS / name
+    if not path.exists():
+        return []
+    with path.open() as file:
+        return list(csv.DictReader(file))
+
+
+def student(freedom: float) -> float:
+    """Give the quantile, rounded to the safe side."""
+    whole = max(1, math.floor(freedom))
+    return STUDENT[whole - 1] if whole <= len(STUDENT) else 2.08
+
+
+def welch(one: Sequence[float], other: Sequence[float]) -> Interval:
+    """Give the difference of two means and its 95 % interval."""
+    parts = [statistics.variance(values) / len(values) for values in (one, other)]
+    error = math.sqrt(sum(parts))
+    freedom = sum(parts) ** 2 / sum(
+        part**2 / (len(values) - 1) for part, values in zip(parts, (one, other), strict=True)
+    )
+    apart = statistics.mean(one) - statistics.mean(other)
+    return apart, apart - student(freedom) * error, apart + student(freedom) * error
+
+
+def paired(apart: Sequence[float]) -> Interval:
+    """Give the mean of differences and its 95 % interval."""
+    mean = statistics.mean(apart)
+    error = student(len(apart) - 1) * statistics.stdev(apart) / math.sqrt(len(apart))
+    return mean, mean - error, mean + error
+
+
+def points(interval: Interval) -> str:
+    """Print an interval in points, and whether it excludes zero."""
+    mean, low, high = (100 * value for value in interval)
+    shown = "**shown**" if low > 0 or high < 0 else "not shown"
+    return f"{mean:+.1f} [{low:+.1f}, {high:+.1f}] {shown}"
+
+
+class Results:
+    """Success and coverage by arm, mode and training seed."""
+
+    def __init__(self, rows: Rows) -> None:
+        self.rows = rows
+        self.values: dict[tuple[str, str], dict[int, dict[str, float]]] = collections.defaultdict(
+            dict
+        )
+        for row in rows:
+            found = {"success": float(row["success"]), "coverage": float(row["coverage"])}
+            found |= {
+                "success_first": first_half(row),
+                "coverage_first": float(row["coverage_first"]),
+            }
+            self.values[row["arm"], row["mode"]][int(row["seed"])] = found
+        self.arms = list(dict.fromkeys(row["arm"] for row in rows))
+
+    def get(self, arm: str, mode: str, what: str = "success") -> list[float]:
+        """List a value over training seeds."""
+        return [one[what] for one in self.values[arm, mode].values()]
+
+    def within(self, arm: str, mode: str, what: str) -> Interval:
+        """Compare a mode with raw frames in the same weights, on the same environment seeds."""
+        fed, raw = self.values[arm, mode], self.values[arm, "raw"]
+        base = f"{what}_first" if mode.startswith("fed") else what
+        return paired([fed[seed][what] - raw[seed][base] for seed in fed])
+
+
+def first_half(row: dict[str, str]) -> float:
+    """Give the success on the first half of the environment seeds, which the fed modes have."""
+    won = np.unpackbits(np.frombuffer(bytes.fromhex(row["won"]), np.uint8))[: int(row["seeds"])]
+    return float(won[: len(won) // 2].mean())
+
+
+def arms_table(results: Results) -> None:
+    """Print success and coverage on raw frames, and their difference from the arm without loss."""
+    print(
+        "| arm | seeds | success on raw frames | coverage | success − raw, points | coverage − raw, points |"
+    )
+    print("|---|---|---|---|---|---|")
+    for arm in results.arms:
+        success, coverage = (results.get(arm, "raw", what) for what in ("success", "coverage"))
+        line = f"| {arm} | {len(success)} | {statistics.mean(success):.3f} (SD {spread(success)})"
+        line += f" | {statistics.mean(coverage):.3f}"
+        for what, values in (("success", success), ("coverage", coverage)):
+            base = results.get("raw", "raw", what)
+            line += (
+                f" | {points(welch(values, base))}" if arm != "raw" and len(values) > 1 else " | "
+            )
+        print(f"{line} |")
+
+
+def spread(values: Sequence[float]) -> str:
+    """Print a standard deviation."""
+    return f"{statistics.stdev(values):.3f}" if len(values) > 1 else "–"
+
+
+def modes_table(results: Results) -> None:
+    """Print what other frames at test do to the same weights."""
+    print(
+        "| trained on | tested on | success | − raw frames, points | coverage − raw frames, points |"
+    )
+    print("|---|---|---|---|---|")
+    for arm, mode in results.values:
+        values = results.get(arm, mode)
+        if mode == "raw" or len(values) < 2:
+            continue
+        success = points(results.within(arm, mode, "success"))
+        coverage = points(results.within(arm, mode, "coverage"))
+        print(f"| {arm} | {mode} | {statistics.mean(values):.3f} | {success} | {coverage} |")
+
+
+def ranks(values: Sequence[float]) -> np.ndarray:
+    """Rank values; ties share their mean rank."""
+    array = np.asarray(values, float)
+    return np.array([(array < one).sum() + ((array == one).sum() - 1) / 2 for one in array])
+
+
+def spearman(one: Sequence[float], other: Sequence[float]) -> float:
+    """Give Spearman's rank correlation."""
+    first, second = ranks(one), ranks(other)
+    if first.std() == 0 or second.std() == 0:
+        return math.nan
+    return float(np.corrcoef(first, second)[0, 1])
+
+
+def predictors_table(results: Results, probes: dict[str, dict[str, float]]) -> None:
+    """Print how measures rank arms by success on raw frames, and runs within arms."""
+    own = [name for name in results.rows[0] if name.endswith(("_raw", "_own"))]
+    runs = [row for row in results.rows if row["mode"] == "raw" and "@" not in row["arm"]]
+    print("| predictor | needs a training per arm | arms | over arms [95 %] | within arms |")
+    print("|---|---|---|---|---|")
+    for name in own:
+        line(name, "yes", runs, lambda row, name=name: float(row[name]))
+    for name in sorted({name for values in probes.values() for name in values}):
+        known = [row for row in runs if name in probes.get(row["arm"], {})]
+        line(name, "no", known, lambda row, name=name: probes[row["arm"]][name])
+
+
+def line(name: str, training: str, runs: Rows, value: Callable[[dict[str, str]], float]) -> None:
+    """Print the correlations of one predictor."""
+    groups = collections.defaultdict(list)
+    for row in runs:
+        groups[row["arm"]].append((value(row), float(row["success"])))
+    if len(groups) < 4:
+        return
+    random = np.random.default_rng(0)
+    drawn = []
+    for _ in range(2000):
+        means = [
+            np.mean([pairs[k] for k in random.integers(0, len(pairs), len(pairs))], 0)
+            for pairs in groups.values()
+        ]
+        drawn.append(spearman(*zip(*means, strict=True)))
+    low, high = np.nanpercentile(drawn, [2.5, 97.5])
+    means = [np.mean(pairs, 0) for pairs in groups.values()]
+    within = [
+        tuple(np.array(pair) - mean)
+        for pairs, mean in zip(groups.values(), means, strict=True)
+        for pair in pairs
+    ]
+    inside = spearman(*zip(*within, strict=True)) if training == "yes" else math.nan
+    shown = "–" if math.isnan(inside) else f"{inside:+.2f}"
+    over = spearman(*zip(*means, strict=True))
+    print(
+        f"| {name} | {training} | {len(groups)} | {over:+.2f} [{low:+.2f}, {high:+.2f}] | {shown} |"
+    )
+
+
+def read_probes() -> dict[str, dict[str, float]]:
+    """Read what the probe said of each arm."""
+    found: dict[str, dict[str, float]] = collections.defaultdict(dict)
+    for row in read("signal_probe.csv"):
+        found[row["arm"]][row["predictor"]] = float(row["value"])
+    return found
+
+
+def main() -> None:
+    """Print all tables."""
+    results = Results(read("signal_pusht.csv"))
+    arms_table(results)
+    print()
+    modes_table(results)
+    print()
+    predictors_table(results, read_probes())
+
+
+if __name__ == "__main__":
+    main()
