@@ -40,6 +40,7 @@ mod pco_table;
 mod predict;
 mod raw;
 mod registry;
+mod round_trip;
 mod scratch;
 mod shuffle;
 mod simd;
@@ -70,6 +71,7 @@ pub use jpeg::{JPEG_FILES, decode_jpeg_files, jpeg_frame_shape, jpeg_shape, jpeg
 pub use kind::Kind;
 pub use kino_ffmpeg::add_folder as add_ffmpeg_folder;
 pub use registry::{ATTRIBUTES_CODEC, CLOCK_CODEC, codec, codecs, describe, max_page_bytes};
+pub use round_trip::RoundTrip;
 pub use scratch::Scratch;
 pub use shuffle::ByteShuffle;
 pub use spec::CodecSpec;

@@ -1,0 +1,140 @@
+//! Frames as they are after storage: encoded, and decoded again.
+//!
+//! ```text
+//! frames ──encode──▶ pages ──decode──▶ frames that a policy would train on
+//! ```
+//!
+//! For those who need the loss of a codec without a dataset: a live camera image on a robot, or the measurement of what a
+//! codec costs a policy.
+
+use std::sync::Arc;
+
+use crate::codec::{Codec, Encoded};
+use crate::error::{CodecError, Result, buffer};
+use crate::frame::{FrameType, ValueType};
+use crate::frames::Frames;
+use crate::scratch::Scratch;
+
+/// Passes frames of one type through a codec. Keep it: it reuses its working memory.
+#[derive(Debug)]
+pub struct RoundTrip {
+    codec: Arc<dyn Codec>,
+    frame: FrameType,
+    frame_bytes: usize,
+    encoded: Encoded,
+    scratch: Scratch,
+}
+
+impl RoundTrip {
+    /// An error if the codec cannot store such frames, takes files instead of values, or lacks a library.
+    pub fn new(codec: Arc<dyn Codec>, ty: ValueType) -> Result<Self> {
+        if let Some(files) = codec.carries() {
+            let what = format!("it stores {files} files as they are and cannot encode values");
+            return Err(CodecError::Parameter {
+                spec: codec.spec().to_string(),
+                what,
+            });
+        }
+        let frame_bytes = ty.frame_bytes();
+        let frame = FrameType::Values(ty);
+        codec.check(&frame)?;
+        codec.check_encoder()?;
+        codec.check_decoder(&frame)?;
+        Ok(Self {
+            codec,
+            frame,
+            frame_bytes,
+            encoded: Encoded::default(),
+            scratch: Scratch::new(),
+        })
+    }
+
+    /// Encodes consecutive frames as one run and decodes them into `dest`, which has the same size.
+    ///
+    /// Returns how many bytes they take in between.
+    pub fn apply(&mut self, frames: &[u8], dest: &mut [u8]) -> Result<usize> {
+        if frames.len() != dest.len() {
+            return Err(buffer(format!(
+                "{} bytes of frames do not fit a destination of {} bytes",
+                frames.len(),
+                dest.len()
+            )));
+        }
+        let frames = Frames::values(&self.frame, frames)?;
+        self.encoded.shared.clear();
+        self.encoded.pages.clear();
+        let page_frames = self.codec.page_frames(&self.frame);
+        self.codec
+            .encode(&frames, page_frames, &mut self.encoded, &mut self.scratch)?;
+        let decoder = self.codec.decoder(&self.frame, &self.encoded.shared)?;
+        let mut rest = dest;
+        for page in &self.encoded.pages {
+            let (part, after) = rest
+                .split_at_mut_checked(page.frames * self.frame_bytes)
+                .ok_or_else(|| buffer("a codec has written more frames than it was given"))?;
+            rest = after;
+            decoder.decode(page.page(), 0..page.frames, part, &mut self.scratch)?;
+        }
+        if !rest.is_empty() {
+            return Err(buffer("a codec has written fewer frames than it was given"));
+        }
+        let pages: usize = self.encoded.pages.iter().map(|page| page.bytes.len()).sum();
+        Ok(self.encoded.shared.len() + pages)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::Dtype;
+
+    fn apply(codec: &str, ty: ValueType, frames: &[u8]) -> Result<(Vec<u8>, usize)> {
+        let mut trip = RoundTrip::new(crate::codec(codec)?, ty)?;
+        let mut dest = vec![0; frames.len()];
+        // Twice: what the first left behind must not matter.
+        trip.apply(frames, &mut dest)?;
+        let bytes = trip.apply(frames, &mut dest)?;
+        Ok((dest, bytes))
+    }
+
+    #[test]
+    fn lossless_frames_come_back_and_lossy_ones_keep_their_bound() {
+        let image = ValueType::new(Dtype::U8, &[24, 24, 3]).unwrap();
+        let pixels: Vec<u8> = (0..5 * 24 * 24 * 3_u32)
+            .map(|idx| u8::try_from(idx * idx / 90 % 256).unwrap())
+            .collect();
+        for codec in ["raw", "predict", "camera"] {
+            assert_eq!(
+                apply(codec, image.clone(), &pixels).unwrap().0,
+                pixels,
+                "{codec}"
+            );
+        }
+        let (lossy, bytes) = apply("jpeg:q=40", image.clone(), &pixels).unwrap();
+        assert_ne!(lossy, pixels);
+        assert!(bytes < pixels.len());
+        assert_eq!(apply("raw", image, &pixels).unwrap().1, pixels.len());
+
+        let vector = ValueType::new(Dtype::F32, &[2]).unwrap();
+        let values: Vec<f32> = (0..600_u16).map(|step| f32::from(step) * 0.01).collect();
+        let packed: Vec<u8> = values
+            .iter()
+            .flat_map(|value| value.to_le_bytes())
+            .collect();
+        let (back, bytes) = apply("vector:abs=1e-3", vector, &packed).unwrap();
+        assert!(bytes < packed.len());
+        assert_ne!(back, packed);
+        for (value, after) in values.iter().zip(back.as_chunks().0) {
+            assert!((value - f32::from_le_bytes(*after)).abs() <= 1e-3);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_encoded_is_refused() {
+        let image = ValueType::new(Dtype::U8, &[24, 24, 3]).unwrap();
+        let carried = apply("jpeg:carry", image.clone(), &[]).unwrap_err();
+        assert!(carried.to_string().contains("JPEG"), "{carried}");
+        assert!(apply("depth", image.clone(), &[]).is_err());
+        assert!(apply("raw", image, &[0; 7]).is_err());
+    }
+}
