@@ -5,7 +5,17 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::output::{bytes, note, one_line};
+use crate::output::{bytes, count, note, one_line};
+
+/// What a pack is doing: it checks the values of all episodes, then writes them.
+pub(crate) fn packing(at: &kino_import::Progress) -> String {
+    let episodes = count(at.episodes, "episode");
+    if at.episodes_checked < at.episodes {
+        format!("values of {} of {episodes} checked", at.episodes_checked)
+    } else {
+        format!("{} of {episodes} written", at.episodes_done)
+    }
+}
 
 /// Interval of plain lines.
 const LINE_EVERY: Duration = Duration::from_secs(5);
@@ -38,8 +48,12 @@ impl Progress {
         }
     }
 
-    /// Reports that `done` of `total` bytes are done.
+    /// Reports that `done` of `total` bytes are done. The rate counts from the first of them.
     pub(crate) fn update(&mut self, done: u64, total: u64, message: &str) {
+        if done == 0 {
+            self.start = Instant::now();
+            self.bar.iter().for_each(ProgressBar::reset_elapsed);
+        }
         if let Some(bar) = &self.bar {
             bar.set_length(total);
             bar.set_position(done);
@@ -75,5 +89,35 @@ impl Progress {
         let verb = self.verb;
         let (done, total, rate) = (bytes(done), bytes(total), bytes(rate as u64));
         format!("{verb}: {percent}% ({done} of {total}, {rate}/s, {left:.0} s left) {message}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pack_says_that_it_checks_before_it_writes() {
+        let mut at = kino_import::Progress {
+            episodes_checked: 2,
+            episodes: 3,
+            ..kino_import::Progress::default()
+        };
+        assert_eq!(packing(&at), "values of 2 of 3 episodes checked");
+        (at.episodes_checked, at.episodes_done) = (3, 1);
+        assert_eq!(packing(&at), "1 of 3 episodes written");
+    }
+
+    #[test]
+    fn the_rate_counts_from_the_first_byte() {
+        let mut progress = Progress::new("pack");
+        let Some(long_ago) = Instant::now().checked_sub(Duration::from_secs(1000)) else {
+            return;
+        };
+        progress.start = long_ago;
+        progress.update(5, 10, "");
+        assert_eq!(progress.start, long_ago);
+        progress.update(0, 10, "");
+        assert!(progress.start > long_ago);
     }
 }

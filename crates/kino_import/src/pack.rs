@@ -202,7 +202,11 @@ fn find_defects(
 ) -> Result<Vec<Defect>> {
     let bytes: Vec<_> = fitted.episodes.iter().map(EpisodeSpec::bytes).collect();
     let mut reporter = Reporter::new(progress, fitted.episodes.len(), bytes.into_iter());
-    on_defect.judge(look(fitted, threads, &mut || reporter.tell())?)
+    let mut checked = |episodes: usize| {
+        reporter.progress.episodes_checked = episodes as u64;
+        reporter.tell()
+    };
+    on_defect.judge(look(fitted, threads, &mut checked)?)
 }
 
 /// The episodes to import, in on-disk order.

@@ -69,7 +69,7 @@ pub fn preview(
 ) -> Result<Preview> {
     let mut fitted = fit(source, &Target::default().with_plan(plan))?;
     let mut reencoded = apply_plan(&mut fitted, plan)?;
-    let found = look(&mut fitted, threads, &mut || Ok(()))?;
+    let found = look(&mut fitted, threads, &mut |_| Ok(()))?;
     let mut defects = match on_defect.judge(found) {
         Ok(defects) | Err(ImportError::Defects { defects }) => defects,
         Err(error) => return Err(error),

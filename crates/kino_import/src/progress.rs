@@ -7,6 +7,8 @@ use crate::error::{ImportError, Result};
 /// How far a pack or an export is. Bytes are decoded frame bytes that were encoded, checked and written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Progress {
+    /// Episodes whose values were checked: all of them, before the first is written.
+    pub episodes_checked: u64,
     /// Episodes finished.
     pub episodes_done: u64,
     /// All episodes.
@@ -30,6 +32,7 @@ impl<'a> Reporter<'a> {
         bytes: impl Iterator<Item = u64>,
     ) -> Self {
         let progress = Progress {
+            episodes_checked: episodes as u64,
             episodes: episodes as u64,
             bytes: bytes.fold(0, u64::saturating_add),
             ..Progress::default()

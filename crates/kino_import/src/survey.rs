@@ -34,15 +34,15 @@ pub(crate) fn cores(threads: usize) -> usize {
 /// Uses `threads` threads, one per core if 0.
 pub fn survey(source: &Source, threads: usize) -> Result<Vec<Defect>> {
     let mut fitted = fit(source, &Target::default())?;
-    look(&mut fitted, threads, &mut || Ok(()))
+    look(&mut fitted, threads, &mut |_| Ok(()))
 }
 
-/// The same for a fitted source, whose float images of whole numbers become uint8 images. `go_on` is polled so that the
-/// caller can stop it.
+/// The same for a fitted source, whose float images of whole numbers become uint8 images. `go_on` gets the number of
+/// episodes that were looked at, and may stop it.
 pub(crate) fn look(
     source: &mut Fitted<'_>,
     threads: usize,
-    go_on: &mut dyn FnMut() -> Result<()>,
+    go_on: &mut dyn FnMut(usize) -> Result<()>,
 ) -> Result<Vec<Defect>> {
     let found = look_at_episodes(source, threads, go_on)?;
     let mut defects = source.info.defects.clone();
@@ -66,11 +66,11 @@ struct Found {
 fn look_at_episodes(
     source: &Fitted<'_>,
     threads: usize,
-    go_on: &mut dyn FnMut() -> Result<()>,
+    go_on: &mut dyn FnMut(usize) -> Result<()>,
 ) -> Result<Vec<Found>> {
     let episodes = source.episodes.len();
     let found = Mutex::new(Vec::new());
-    let next = AtomicUsize::new(0);
+    let (next, looked_at) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let take = || {
         let episode = next.fetch_add(1, Ordering::Relaxed);
         if episode >= episodes {
@@ -80,6 +80,7 @@ fn look_at_episodes(
         if !(seen.defects.is_empty() && seen.not_whole.is_empty()) {
             found.lock().push((episode, seen));
         }
+        looked_at.fetch_add(1, Ordering::Relaxed);
         true
     };
     let mut gone_on = Ok(());
@@ -89,7 +90,7 @@ fn look_at_episodes(
             scope.spawn(|| while take() {});
         }
         while gone_on.is_ok() && take() {
-            gone_on = go_on();
+            gone_on = go_on(looked_at.load(Ordering::Relaxed));
         }
         if gone_on.is_err() {
             next.store(episodes, Ordering::Relaxed);

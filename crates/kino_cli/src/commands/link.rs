@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::Outcome;
 use crate::interrupt::Watch;
 use crate::output::{Align, Table, bytes, count, frame_type, note, print, print_json};
-use crate::progress::Progress;
+use crate::progress::{Progress, packing};
 
 /// Make a dataset whose camera images stay in the recording's own files.
 ///
@@ -128,9 +128,7 @@ pub(crate) fn run(args: &Args, videos: Option<Arc<dyn Videos>>) -> Result<Outcom
     let watch = Watch::start();
     let mut progress = Progress::new("link");
     let linked = kino_import::pack(&source, &args.target, options, &mut |at| {
-        let episodes = count(at.episodes, "episode");
-        let message = format!("{} of {episodes} written", at.episodes_done);
-        progress.update(at.bytes_done, at.bytes, &message);
+        progress.update(at.bytes_done, at.bytes, &packing(&at));
         if watch.as_ref().is_some_and(Watch::is_requested) {
             ControlFlow::Break(())
         } else {

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use crate::Outcome;
 use crate::interrupt::Watch;
 use crate::output::{count, note, print, print_json};
-use crate::progress::Progress;
+use crate::progress::{Progress, packing};
 use crate::writing::{PlanArgs, ResourceArgs, StartArgs, interrupted, warn_of_unused_rules};
 use report::Summary;
 
@@ -171,15 +171,7 @@ fn pack(args: &Args, source: &Source, options: PackOptions) -> Result<Outcome> {
     let watch = Watch::start();
     let mut progress = Progress::new("pack");
     let packed = kino_import::pack(source, &args.target, options, &mut |at| {
-        progress.update(
-            at.bytes_done,
-            at.bytes,
-            &format!(
-                "{} of {} written",
-                at.episodes_done,
-                count(at.episodes, "episode")
-            ),
-        );
+        progress.update(at.bytes_done, at.bytes, &packing(&at));
         if watch.as_ref().is_some_and(Watch::is_requested) {
             ControlFlow::Break(())
         } else {

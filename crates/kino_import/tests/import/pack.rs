@@ -22,6 +22,7 @@ pub(crate) fn pack_all(source: &Source, target: &Path, start: Start) -> Packed {
         assert!(
             progress.bytes_done >= last.bytes_done && progress.episodes_done >= last.episodes_done
         );
+        assert!(progress.bytes_done == 0 || progress.episodes_checked == progress.episodes);
         last = progress;
         ControlFlow::Continue(())
     })
