@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import collections
 import csv
+import dataclasses
 import math
 import pathlib
 import statistics
@@ -39,27 +40,46 @@ def student(freedom: float) -> float:
     return STUDENT[whole - 1] if whole <= len(STUDENT) else 2.08
 
 
-def welch(one: Sequence[float], other: Sequence[float]) -> Interval:
-    """Give the difference of two means and its 95 % interval."""
+@dataclasses.dataclass(frozen=True)
+class Difference:
+    """A difference of means, its standard error, and the degrees of freedom of that error."""
+
+    mean: float
+    error: float
+    freedom: float
+
+    def interval(self) -> Interval:
+        """Give the mean and its 95 % interval."""
+        reach = student(self.freedom) * self.error
+        return self.mean, self.mean - reach, self.mean + reach
+
+    def chance(self) -> float:
+        """Give the two-sided p-value: the share of Student's distribution beyond, t = √freedom · tan(angle)."""
+        beyond = math.atan(abs(self.mean) / self.error / math.sqrt(self.freedom))
+        angles = np.linspace(0, math.pi / 2, 20_001)
+        density = np.cos(angles) ** (self.freedom - 1)
+        return float(density[angles > beyond].sum() / density.sum())
+
+
+def welch(one: Sequence[float], other: Sequence[float]) -> Difference:
+    """Compare two means of runs that were trained separately."""
     parts = [statistics.variance(values) / len(values) for values in (one, other)]
-    error = math.sqrt(sum(parts))
     freedom = sum(parts) ** 2 / sum(
         part**2 / (len(values) - 1) for part, values in zip(parts, (one, other), strict=True)
     )
     apart = statistics.mean(one) - statistics.mean(other)
-    return apart, apart - student(freedom) * error, apart + student(freedom) * error
+    return Difference(apart, math.sqrt(sum(parts)), freedom)
 
 
-def paired(apart: Sequence[float]) -> Interval:
-    """Give the mean of differences and its 95 % interval."""
-    mean = statistics.mean(apart)
-    error = student(len(apart) - 1) * statistics.stdev(apart) / math.sqrt(len(apart))
-    return mean, mean - error, mean + error
+def paired(apart: Sequence[float]) -> Difference:
+    """Compare two tests of the same runs, from their differences."""
+    error = statistics.stdev(apart) / math.sqrt(len(apart))
+    return Difference(statistics.mean(apart), error, len(apart) - 1)
 
 
-def points(interval: Interval) -> str:
+def points(difference: Difference) -> str:
     """Print an interval in points, and whether it excludes zero."""
-    mean, low, high = (100 * value for value in interval)
+    mean, low, high = (100 * value for value in difference.interval())
     shown = "**shown**" if low > 0 or high < 0 else "not shown"
     return f"{mean:+.1f} [{low:+.1f}, {high:+.1f}] {shown}"
 
@@ -85,7 +105,7 @@ class Results:
         """List a value over training seeds."""
         return [one[what] for one in self.values[arm, mode].values()]
 
-    def within(self, arm: str, mode: str, what: str) -> Interval:
+    def within(self, arm: str, mode: str, what: str) -> Difference:
         """Compare a mode with raw frames in the same weights, on the same environment seeds."""
         fed, raw = self.values[arm, mode], self.values[arm, "raw"]
         base = f"{what}_first" if mode.startswith("fed") else what
@@ -134,6 +154,44 @@ def modes_table(results: Results) -> None:
         success = points(results.within(arm, mode, "success"))
         coverage = points(results.within(arm, mode, "coverage"))
         print(f"| {arm} | {mode} | {statistics.mean(values):.3f} | {success} | {coverage} |")
+
+
+#: What the study was for: arms against raw, and codecs that a policy was not trained on, in the same weights.
+PRIMARY = [("jpeg75", "raw"), ("av1-37", "raw"), ("augmented", "raw")]
+PRIMARY += [(arm, f"fed {codec}") for arm in ("raw", "augmented") for codec in ("jpeg95", "jpeg40")]
+
+
+def primary_table(results: Results) -> None:
+    """Print the primary contrasts on success, and whether they hold after Holm's correction."""
+    base = results.get("raw", "raw")
+    found = {
+        f"{arm}, {mode}": results.within(arm, mode, "success")
+        if mode != "raw"
+        else welch(results.get(arm, mode), base)
+        for arm, mode in PRIMARY
+    }
+    print("| contrast | points | p | p, Holm |")
+    print("|---|---|---|---|")
+    corrected = 0.0
+    ordered = sorted(found.items(), key=lambda pair: pair[1].chance())
+    for place, (name, difference) in enumerate(ordered):
+        chance = difference.chance()
+        corrected = max(corrected, min(1.0, chance * (len(ordered) - place)))
+        print(f"| {name} | {points(difference)} | {chance:.2g} | {corrected:.2g} |")
+
+
+def pilot_table(rows: Rows) -> None:
+    """Print the pilot: mean success and coverage by arm and test, with the number of training seeds."""
+    groups = collections.defaultdict(list)
+    for row in rows:
+        groups[row["arm"], row["test_mode"]].append(row)
+    print("| trained on | tested on | training seeds | success | coverage |")
+    print("|---|---|---|---|---|")
+    for (arm, mode), runs in groups.items():
+        success = [float(row["success"]) for row in runs]
+        coverage = statistics.mean(float(row["mean_max_coverage"]) for row in runs)
+        mean = f"{statistics.mean(success):.3f} (SD {spread(success)})"
+        print(f"| {arm} | {mode} | {len(runs)} | {mean} | {coverage:.3f} |")
 
 
 def ranks(values: Sequence[float]) -> np.ndarray:
@@ -207,6 +265,10 @@ def main() -> None:
     arms_table(results)
     print()
     modes_table(results)
+    print()
+    primary_table(results)
+    print()
+    pilot_table(read("signal_pilot.csv"))
     print()
     predictors_table(results, read_probes())
 
