@@ -69,7 +69,7 @@ pub(crate) enum Content {
         taken: usize,
         stack: Stack,
         /// Random JPEG, and what follows it instead of decoding.
-        jpeg: Option<KeyJpeg>,
+        jpeg: Option<Box<KeyJpeg>>,
         /// The random crop of a frame.
         cut: Option<Crop>,
         convert: Convert,
@@ -136,7 +136,7 @@ impl Fields {
                         bytes: convert.bytes(&form.ty),
                         taken: form.ty.frame_bytes(),
                         stack: window.stack,
-                        jpeg: jpeg.transpose()?,
+                        jpeg: jpeg.transpose()?.map(Box::new),
                         cut: form.cut.map(|size| Crop::new(&window.key, seed, size)),
                         convert,
                     }
