@@ -48,7 +48,7 @@ from kinograph._foreign import ForeignCodec, register_codec
 from kinograph._gc import gc
 from kinograph._lengths import LengthOrder
 from kinograph._link import link
-from kinograph._loader_options import Images
+from kinograph._loader_options import Images, RandomJpeg
 from kinograph._order import Order, Source
 from kinograph._pack import pack
 from kinograph._plan import PlanChoice, plan
@@ -79,6 +79,7 @@ __all__ = [
     "Order",
     "PlanChoice",
     "Profile",
+    "RandomJpeg",
     "Samples",
     "Shuffle",
     "Source",

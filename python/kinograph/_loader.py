@@ -146,7 +146,7 @@ class BaseLoader(Measured, Generic[_Array, _Device]):
         :param batch_size: Samples per batch, on each rank
         :param global_batch_size: Samples per batch over all ranks; give it instead of batch_size to keep the same batches on any number of ranks
         :param shuffle: True mixes enough episodes for a good shuffle, "global" mixes all samples, False keeps the order of the dataset, and kinograph.Shuffle(...) says how many episodes to mix at a time
-        :param seed: Seed of the order and of random crops
+        :param seed: Seed of the order, of random crops and of random JPEG
         :param last_batch: What to do if an epoch does not end with a full batch: deliver a short one, drop it, fill it from the next epoch, or repeat samples
         :param drop_last: PyTorch's name: True is last_batch="drop", False is last_batch="short"
         :param epoch_size: Samples per epoch of a mixture

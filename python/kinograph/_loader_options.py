@@ -20,9 +20,71 @@ Layout: TypeAlias = Literal["hwc", "chw"]
 ImageDtype: TypeAlias = Literal["uint8", "float32", "float16", "bfloat16"]
 OnError: TypeAlias = Literal["raise", "skip"]
 VectorDtype: TypeAlias = Literal["float32"]
+Subsampling: TypeAlias = Literal["420", "422", "444"]
 
 # Height and width of all cameras, or by key.
 Size: TypeAlias = "tuple[int, int] | Mapping[str, tuple[int, int]]"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RandomJpeg:
+    """Images that were compressed as JPEG and decoded again, in a random share of the samples.
+
+    Like torchvision's ``RandomApply([JPEG(quality)], p)``, but before resize and crop, as a camera does it, and the same
+    on any number of ranks and after a restart. For a policy that will see JPEG on the robot.
+
+    >>> jpeg = kinograph.RandomJpeg(quality=(30, 95), p=0.5)
+    >>> images = kinograph.Images(random_jpeg=jpeg, size=(16, 16))
+    >>> loader = kinograph.numpy.Loader(ds, windows={"obs/agentview_image": [0]}, batch_size=8, images=images)
+    >>> next(iter(loader))["obs/agentview_image"].shape
+    (8, 1, 16, 16, 3)
+
+    :param quality: The lowest and the highest quality, 1 to 100, each in between equally likely; or one quality
+    :param p: The probability that the images of a sample are compressed
+    :param subsampling: Chroma subsampling: 420 as cameras do, 422, or 444 for none
+    :param before_resize: Compress images at their stored size; False compresses resized images, which is cheaper and takes
+        less memory
+
+    The quality is drawn for each sample and key: all frames of a window have the same.
+    """
+
+    quality: int | tuple[int, int]
+    p: float = 0.5
+    subsampling: Subsampling = "420"
+    before_resize: bool = True
+
+    def __post_init__(self) -> None:
+        lowest, highest = self._qualities()
+        if lowest > highest:
+            raise InvalidArgumentError(
+                f"random_jpeg: quality is {self.quality!r}; give (lowest, highest), such as ({highest}, {lowest})"
+            )
+        p = to_number("random_jpeg: p", self.p)
+        if not 0 <= p <= 1:
+            raise InvalidArgumentError(
+                f"random_jpeg: p is {self.p!r}; give a probability from 0 to 1"
+            )
+        name = "random_jpeg: subsampling"
+        # Pillow and ffmpeg write 4:2:0.
+        plain = str(self.subsampling).replace(":", "")
+        object.__setattr__(self, "subsampling", to_word(name, plain, get_args(Subsampling)))
+
+    def _qualities(self) -> list[int]:
+        quality = self.quality
+        pair = (quality, quality) if is_number(quality) else quality
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise InvalidArgumentError(
+                f"random_jpeg: quality is {pair!r}; give one quality, or (lowest, highest), such as (30, 95)"
+            )
+        return [to_whole("random_jpeg: quality", one, least=1, most=100) for one in pair]
+
+    def _to_json(self) -> dict[str, Any]:
+        return {
+            "quality": self._qualities(),
+            "p": float(self.p),
+            "subsampling": self.subsampling,
+            "before_resize": bool(self.before_resize),
+        }
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -37,15 +99,19 @@ class Images:
     :param size: Resize images to this height and width
     :param crop: Crop images to this height and width, after resizing
     :param random_crop: Crop at a random place instead of the centre
+    :param random_jpeg: Compress the images of random samples (half of them by default) as JPEG, at a random quality from this range,
+        and decode them again
     :param layout: Channels last (hwc) or first (chw)
     :param dtype: The dtype of images; floats are scaled to 0..1
 
-    ``size`` and ``crop`` may also be dicts by key, for cameras that differ.
+    ``random_jpeg`` is a :class:`kinograph.RandomJpeg`. It, ``size`` and ``crop`` may also be dicts by key, for cameras
+    that differ.
     """
 
     size: Size | None = None
     crop: Size | None = None
     random_crop: bool = False
+    random_jpeg: RandomJpeg | Mapping[str, RandomJpeg] | None = None
     layout: Layout = "hwc"
     dtype: ImageDtype = "uint8"
 
@@ -58,15 +124,36 @@ class Images:
             raise InvalidArgumentError("images: random_crop needs `crop`, the size to crop to")
         to_size("images: size", self.size)
         to_size("images: crop", self.crop)
+        _to_random_jpeg(self.random_jpeg)
 
     def _to_json(self) -> dict[str, Any]:
         return {
             "size": to_size("images: size", self.size),
             "crop": to_size("images: crop", self.crop),
             "random_crop": bool(self.random_crop),
+            "random_jpeg": _to_random_jpeg(self.random_jpeg),
             "layout": self.layout,
             "dtype": self.dtype,
         }
+
+
+def _to_random_jpeg(jpeg: object) -> Any:  # noqa: ANN401 (a value of JSON)
+    """Take random JPEG of all cameras, or by key; each may be a dict of its arguments."""
+    if jpeg is None:
+        return None
+    if isinstance(jpeg, RandomJpeg):
+        return jpeg._to_json()
+    if isinstance(jpeg, Mapping):
+        names = [field.name for field in dataclasses.fields(RandomJpeg)]
+        if all(isinstance(one, RandomJpeg | Mapping) for one in jpeg.values()):
+            return {key: _to_random_jpeg(one) for key, one in jpeg.items()}
+        for name in jpeg:
+            if name not in names:
+                raise unknown_option("kinograph.RandomJpeg", name, names)
+        return RandomJpeg(**jpeg)._to_json()
+    raise InvalidArgumentError(
+        f"images: random_jpeg is {jpeg!r}; give kinograph.RandomJpeg(quality=(30, 95))"
+    )
 
 
 def to_images(images: Images | Mapping[str, Any] | None) -> Images:
@@ -166,6 +253,8 @@ _FOREIGN = {
     "image_size": "give `images=kinograph.Images(size=(height, width))`",
     "image_crop": "give `images=kinograph.Images(crop=(height, width))`",
     "random_crop": "give `images=kinograph.Images(crop=(height, width), random_crop=True)`",
+    "jpeg": "give `images=kinograph.Images(random_jpeg=kinograph.RandomJpeg(...))`",
+    "random_jpeg": "give `images=kinograph.Images(random_jpeg=kinograph.RandomJpeg(...))`",
     "pool": "give `shuffle=kinograph.Shuffle(...)`, and the memory budget as `memory=`",
     "by_shard": "give `shuffle=kinograph.Shuffle(by_shard=True, ...)`",
     "lanes": "give `shuffle=kinograph.Shuffle(lanes=..., ...)`",

@@ -58,6 +58,14 @@ def crop(
     )
 
 
+def jpeg(seed: int, i: int, name_hash: bytes, p: float, qualities: tuple[int, int]) -> int | None:
+    """Section 10: the quality at which images are compressed, `None` if they are not."""
+    if (operation_draw(seed, i, name_hash, 0) >> 11) / 2**53 >= p:
+        return None
+    lowest, highest = qualities
+    return lowest + below(operation_draw(seed, i, name_hash, 1), highest - lowest + 1)
+
+
 def permute(length: int, key: int, x: int) -> int:
     """Section 2."""
     if length == 1:

@@ -80,6 +80,7 @@ fn to_arg(row: &'static OptionInfo) -> Arg {
     let name = match row.form {
         Form::Bytes => "BYTES",
         Form::Size => "HxW",
+        Form::Quality => "LOWEST-HIGHEST",
         Form::Cpu => "CORES",
         Form::Choice(_) => "NAME",
         _ => "N",

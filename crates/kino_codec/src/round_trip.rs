@@ -28,18 +28,8 @@ pub struct RoundTrip {
 impl RoundTrip {
     /// An error if the codec cannot store such frames, takes files instead of values, or lacks a library.
     pub fn new(codec: Arc<dyn Codec>, ty: ValueType) -> Result<Self> {
-        if let Some(files) = codec.carries() {
-            let what = format!("it stores {files} files as they are and cannot encode values");
-            return Err(CodecError::Parameter {
-                spec: codec.spec().to_string(),
-                what,
-            });
-        }
         let frame_bytes = ty.frame_bytes();
-        let frame = FrameType::Values(ty);
-        codec.check(&frame)?;
-        codec.check_encoder()?;
-        codec.check_decoder(&frame)?;
+        let frame = check(&*codec, ty)?;
         Ok(Self {
             codec,
             frame,
@@ -47,6 +37,15 @@ impl RoundTrip {
             encoded: Encoded::default(),
             scratch: Scratch::new(),
         })
+    }
+
+    /// Takes another codec and type from now on, and keeps the working memory. An error changes nothing.
+    pub fn change(&mut self, codec: Arc<dyn Codec>, ty: ValueType) -> Result<()> {
+        let frame_bytes = ty.frame_bytes();
+        self.frame = check(&*codec, ty)?;
+        self.frame_bytes = frame_bytes;
+        self.codec = codec;
+        Ok(())
     }
 
     /// Encodes consecutive frames as one run and decodes them into `dest`, which has the same size.
@@ -81,6 +80,22 @@ impl RoundTrip {
         let pages: usize = self.encoded.pages.iter().map(|page| page.bytes.len()).sum();
         Ok(self.encoded.shared.len() + pages)
     }
+}
+
+/// The frames of this type, if the codec can encode and decode them.
+fn check(codec: &dyn Codec, ty: ValueType) -> Result<FrameType> {
+    if let Some(files) = codec.carries() {
+        let what = format!("it stores {files} files as they are and cannot encode values");
+        return Err(CodecError::Parameter {
+            spec: codec.spec().to_string(),
+            what,
+        });
+    }
+    let frame = FrameType::Values(ty);
+    codec.check(&frame)?;
+    codec.check_encoder()?;
+    codec.check_decoder(&frame)?;
+    Ok(frame)
 }
 
 #[cfg(test)]
@@ -127,6 +142,33 @@ mod tests {
         for (value, after) in values.iter().zip(back.as_chunks().0) {
             assert!((value - f32::from_le_bytes(*after)).abs() <= 1e-3);
         }
+    }
+
+    #[test]
+    fn after_a_change_frames_come_back_as_from_a_new_one() {
+        let image = |side| ValueType::new(Dtype::U8, &[side, side, 3]).unwrap();
+        let pixels: Vec<u8> = (0..24 * 24 * 3_u32)
+            .map(|idx| u8::try_from(idx * idx / 90 % 256).unwrap())
+            .collect();
+        let mut trip = RoundTrip::new(crate::codec("jpeg:q=90").unwrap(), image(24)).unwrap();
+        for (codec, side) in [
+            ("jpeg:q=10", 16_u32),
+            ("predict", 24),
+            ("jpeg:q=90,sub=420", 24),
+        ] {
+            let (ty, pixels) = (image(side as usize), &pixels[..(side * side * 3) as usize]);
+            trip.change(crate::codec(codec).unwrap(), ty.clone())
+                .unwrap();
+            let mut dest = vec![0; pixels.len()];
+            let bytes = trip.apply(pixels, &mut dest).unwrap();
+            assert_eq!((dest, bytes), apply(codec, ty, pixels).unwrap(), "{codec}");
+        }
+        let (mut before, mut after) = (vec![0; pixels.len()], vec![0; pixels.len()]);
+        trip.apply(&pixels, &mut before).unwrap();
+        let carried = crate::codec("jpeg:carry").unwrap();
+        assert!(trip.change(carried, image(8)).is_err());
+        trip.apply(&pixels, &mut after).unwrap();
+        assert_eq!(before, after);
     }
 
     #[test]

@@ -12,6 +12,8 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::RandomJpeg;
+
 /// One option.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct OptionInfo {
@@ -37,6 +39,8 @@ pub enum Form {
     Bytes,
     /// `224x224`.
     Size,
+    /// `30-95`, or one number.
+    Quality,
     /// Cores, or `50%`.
     Cpu,
     /// Yes if given.
@@ -84,7 +88,7 @@ pub const OPTIONS: &[OptionInfo] = &[
         name: "seed",
         form: Form::Count,
         default: "0",
-        help: "Seed of the order and of random crops",
+        help: "Seed of the order, of random crops and of random JPEG",
         part: Part::Order,
     },
     OptionInfo {
@@ -127,6 +131,13 @@ pub const OPTIONS: &[OptionInfo] = &[
         form: Form::Flag,
         default: "False",
         help: "Crop at a random place instead of the centre",
+        part: Part::Loader,
+    },
+    OptionInfo {
+        name: "images.random_jpeg",
+        form: Form::Quality,
+        default: "no JPEG",
+        help: "Compress the images of random samples (half of them by default) as JPEG, at a random quality from this range, and decode them again",
         part: Part::Loader,
     },
     OptionInfo {
@@ -239,6 +250,15 @@ impl OptionInfo {
                 .ok_or_else(|| {
                     format!("`{text}` is not a size; write height and width as in 224x224")
                 }),
+            Form::Quality => {
+                let (lowest, highest) = text.split_once('-').unwrap_or((text, text));
+                match (lowest.parse::<u8>(), highest.parse::<u8>()) {
+                    (Ok(lowest), Ok(highest)) => Ok(json!(RandomJpeg::of_quality(lowest, highest))),
+                    _ => Err(format!(
+                        "`{text}` is not a JPEG quality; write the lowest and the highest as in 30-95"
+                    )),
+                }
+            }
             Form::Flag => Ok(Value::Bool(true)),
             Form::Cpu => match text.parse::<f64>() {
                 Ok(cores) => Ok(json!(cores)),
@@ -298,6 +318,7 @@ mod tests {
             ("images.size", "224x300"),
             ("images.dtype", "bfloat16"),
             ("images.layout", "chw"),
+            ("images.random_jpeg", "30-95"),
             ("memory", "512MB"),
             ("threads", "3"),
             ("cpu", "50%"),
@@ -316,6 +337,8 @@ mod tests {
         };
         assert_eq!(options.images.size, crate::PerKey::All(size));
         assert_eq!(options.images.dtype, crate::ImageDtype::Bf16);
+        let jpeg = RandomJpeg::of_quality(30, 95);
+        assert_eq!(options.images.random_jpeg, crate::PerKey::All(jpeg));
         assert_eq!(options.on_error, crate::OnError::Skip);
     }
 
@@ -345,6 +368,7 @@ mod tests {
             row.parse(text).unwrap_err()
         };
         assert!(parse("images.size", "224").contains("224x224"));
+        assert!(parse("images.random_jpeg", "bad-95").contains("30-95"));
         assert!(parse("images.dtype", "int8").contains("float16"));
         assert!(parse("threads", "many").contains("whole number"));
     }

@@ -17,7 +17,7 @@ use compare::{bind, damage, groups, order};
 use kino_dataset::{Array, ByteSize, Samples};
 use kino_loader::{
     Batch, GroupSize, ImageOptions, LastBatch, Loader, LoaderOptions, OnError, Operation, Order,
-    PerKey, Run, Shuffle, Size, VectorDtype,
+    PerKey, RandomJpeg, Run, Shuffle, Size, VectorDtype,
 };
 
 const BATCHES: u64 = 12;
@@ -204,7 +204,7 @@ fn a_stream_requested_in_two_sizes_is_cached_in_both_and_counted_at_those_sizes(
 }
 
 #[test]
-fn a_substitute_is_cropped_where_its_sample_would_have_been() {
+fn a_substitute_is_cropped_and_compressed_as_its_sample_would_have_been() {
     let (folder, dataset) = recording::open(6);
     let windows = bind(&dataset, REQUEST);
     let order = order(&windows, groups(GroupSize::Fraction(0.5)), LastBatch::Wrap);
@@ -216,6 +216,7 @@ fn a_substitute_is_cropped_where_its_sample_would_have_been() {
         images: ImageOptions {
             crop: PerKey::All(size(5, 5)),
             random_crop: true,
+            random_jpeg: PerKey::All(RandomJpeg::of_quality(1, 100)),
             ..ImageOptions::default()
         },
         ..LoaderOptions::default()

@@ -141,6 +141,7 @@ fn check_sample(
     let are_stored = images.dtype == ImageDtype::U8
         && images.size == PerKey::None
         && images.crop == PerKey::None
+        && images.random_jpeg == PerKey::None
         && images.layout == kino_loader::Layout::default();
     let expected = windows.read(index)?;
     for (name, array) in &expected.fields {

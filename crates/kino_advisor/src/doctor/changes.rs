@@ -277,6 +277,17 @@ impl Advice<'_> {
                 batch_s,
             );
         }
+        if self.evidence.setting.has_random_jpeg {
+            // Compressing takes many times as long as copying, so half of the images take half of the time.
+            self.add(
+                Remedy::RandomJpeg,
+                "compress half as many images at random (`p` of `random_jpeg`), or resized ones (`before_resize=False`)"
+                    .to_owned(),
+                f64::midpoint(whole, rest),
+            );
+            // Images that are compressed before they are resized cost the same in any size.
+            return;
+        }
         self.add(
             Remedy::SmallerImages,
             "resize images to half the width and height, if the policy can do with it".to_owned(),

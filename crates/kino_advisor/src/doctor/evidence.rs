@@ -66,6 +66,9 @@ pub struct Setting {
     pub shuffle: Option<ShuffleQuality>,
     /// Whether images leave as floats.
     pub images_are_floats: bool,
+    /// Whether some images are compressed as JPEG and decoded again.
+    #[serde(default)]
+    pub has_random_jpeg: bool,
     /// How storage was slowed down, as the user wrote it.
     pub emulated_storage: Option<String>,
 }

@@ -35,7 +35,7 @@ use std::time::Duration;
 
 use kino_codec::FrameType;
 use kino_dataset::{CostRecord, Dataset, Storage, StreamSummary};
-use kino_loader::{ImageDtype, ShuffleQuality};
+use kino_loader::{ImageDtype, PerKey, ShuffleQuality};
 use serde::{Deserialize, Serialize};
 
 pub use foreign::{ForeignDiagnosis, ForeignEvidence, Found, examine};
@@ -318,6 +318,7 @@ fn setting(subject: &Subject, options: &DoctorOptions, load: f64) -> Setting {
         )
         .ok(),
         images_are_floats: subject.options.images.dtype != ImageDtype::U8,
+        has_random_jpeg: subject.options.images.random_jpeg != PerKey::None,
         emulated_storage: options.storage_words.clone(),
     }
 }

@@ -34,6 +34,8 @@ pub enum Remedy {
     Staging,
     /// Images as uint8, converted to floats on the GPU.
     Bytes,
+    /// Fewer images that are compressed as JPEG at random, or smaller ones.
+    RandomJpeg,
     /// Images of half the width and height.
     SmallerImages,
     /// Decoding on the GPU.

@@ -48,6 +48,7 @@ fn evidence(compute_ratio: f64, whole: f64, [fetch, decode, collate]: [f64; 3]) 
             shuffles_everything: false,
             shuffle: None,
             images_are_floats: false,
+            has_random_jpeg: false,
             emulated_storage: None,
         },
         fed: fed(compute_ratio),
@@ -230,6 +231,18 @@ fn converting_images_to_floats_on_the_gpu_is_recommended() {
     assert_eq!(found[0].remedy, Remedy::Bytes);
     assert!((found[0].batch_s - 0.04).abs() < 1e-9);
     assert_eq!(found[1].remedy, Remedy::SmallerImages);
+}
+
+#[test]
+fn compressing_fewer_images_is_recommended_only_where_some_are() {
+    let mut one = evidence(0.2, 100.0, [99.0, 80.0, 20.0]);
+    let is_found = |one: &Evidence, remedy: Remedy| {
+        let mut found = advice(one).into_iter();
+        found.any(|one| one.remedy == remedy)
+    };
+    assert!(!is_found(&one, Remedy::RandomJpeg) && is_found(&one, Remedy::SmallerImages));
+    one.setting.has_random_jpeg = true;
+    assert!(is_found(&one, Remedy::RandomJpeg) && !is_found(&one, Remedy::SmallerImages));
 }
 
 #[test]

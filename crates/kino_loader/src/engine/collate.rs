@@ -17,6 +17,7 @@ use super::episode_frames::{EpisodeFrames, PageId, Values};
 use super::fields::{ArrayInfo, Content, Field, Fields};
 use super::frame_cache::EpisodeKey;
 use super::gather::{Gather, find, not_decoded};
+use super::random_jpeg::JpegScratch;
 use crate::order::SampleRef;
 
 /// A batch that is being made.
@@ -194,6 +195,7 @@ impl SampleJob {
         fields: &Fields,
         windows: &Samples,
         block_of: &[usize],
+        scratch: &mut [JpegScratch; 2],
     ) -> Result<(u64, usize), Arc<DatasetError>> {
         let filling = self.batch.filling.read();
         let Some(filling) = filling.as_ref() else {
@@ -230,6 +232,7 @@ impl SampleJob {
                 }
                 Content::Frames {
                     convert,
+                    jpeg,
                     cut,
                     bytes: frame_bytes,
                     taken,
@@ -245,9 +248,10 @@ impl SampleJob {
                             plan,
                             windows,
                             taken: *taken,
+                            jpeg: jpeg.as_ref().map(|jpeg| jpeg.at(index)),
                             cut: cut.as_ref().map(|cut| cut.at(index)),
                         };
-                        gather.fill(convert, *frame_bytes, place)
+                        gather.fill(convert, *frame_bytes, place, scratch)
                     })
                 }
             };

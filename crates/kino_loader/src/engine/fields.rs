@@ -15,6 +15,7 @@ use kino_dataset::{Described, Fit, Kind, MaskShape, SampleFrames, Samples, Stack
 use super::buffers::Places;
 use super::convert::Convert;
 use super::crop::Crop;
+use super::random_jpeg::KeyJpeg;
 use super::{LoaderOptions, VectorDtype};
 use crate::error::{LoaderError, Result, invalid};
 
@@ -67,6 +68,8 @@ pub(crate) enum Content {
         /// Bytes of the decoded frame that it is made of, or of its crop.
         taken: usize,
         stack: Stack,
+        /// Random JPEG, and what follows it instead of decoding.
+        jpeg: Option<Box<KeyJpeg>>,
         /// The random crop of a frame.
         cut: Option<Crop>,
         convert: Convert,
@@ -124,12 +127,16 @@ impl Fields {
                         convert = Convert::ToFloat32(form.ty.dtype());
                     }
                     fit = form.fit;
+                    let jpeg = form.jpeg.as_ref();
+                    let jpeg =
+                        jpeg.map(|(jpeg, after)| KeyJpeg::new(&window.key, seed, jpeg, *after));
                     Content::Frames {
                         dtype: convert.dtype(form.ty.dtype()),
                         shape: convert.shape(form.ty.shape()),
                         bytes: convert.bytes(&form.ty),
                         taken: form.ty.frame_bytes(),
                         stack: window.stack,
+                        jpeg: jpeg.transpose()?.map(Box::new),
                         cut: form.cut.map(|size| Crop::new(&window.key, seed, size)),
                         convert,
                     }

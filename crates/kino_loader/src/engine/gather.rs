@@ -8,6 +8,7 @@ use super::convert::{Convert, Part};
 use super::crop::Place;
 use super::episode_frames::{EpisodeFrames, PageId, Values};
 use super::fields::Field;
+use super::random_jpeg::{JpegScratch, SampleJpeg};
 
 /// The frames of one window, on their way into a batch.
 pub(super) struct Gather<'g> {
@@ -17,6 +18,8 @@ pub(super) struct Gather<'g> {
     pub(super) windows: &'g Samples,
     /// Bytes of a decoded frame, or of its crop: what fills a frame of the batch.
     pub(super) taken: usize,
+    /// What becomes of each image before it is cropped; the same for all frames of the window.
+    pub(super) jpeg: Option<SampleJpeg<'g>>,
     /// Where each frame is cropped: at one place in all frames of the window.
     pub(super) cut: Option<Place>,
 }
@@ -27,6 +30,7 @@ impl Gather<'_> {
         convert: &Convert,
         frame_bytes: usize,
         place: &mut [u8],
+        [scratch, other_scratch]: &mut [JpegScratch; 2],
     ) -> Result<(), Arc<DatasetError>> {
         if frame_bytes == 0 {
             return Ok(());
@@ -35,7 +39,7 @@ impl Gather<'_> {
         tail.fill(0);
         let mut blended = Vec::new();
         for (idx, out) in head.chunks_exact_mut(frame_bytes).enumerate() {
-            let Some((frame, shape)) = self.frame(self.plan.frames[idx])? else {
+            let Some((frame, shape)) = self.frame(self.plan.frames[idx], scratch)? else {
                 out.fill(0);
                 continue;
             };
@@ -43,7 +47,7 @@ impl Gather<'_> {
             self.check(frame, part)?;
             match self.plan.other.get(idx) {
                 Some(&(other, weight)) if other != NO_FRAME && weight > 0.0 => {
-                    let Some((other, _)) = self.frame(other)? else {
+                    let Some((other, _)) = self.frame(other, other_scratch)? else {
                         // Never what the place held before.
                         out.fill(0);
                         continue;
@@ -86,7 +90,11 @@ impl Gather<'_> {
         Ok(Some(part?))
     }
 
-    fn frame(&self, frame: u32) -> Result<Option<Shaped<'_>>, Arc<DatasetError>> {
+    fn frame<'f>(
+        &'f self,
+        frame: u32,
+        scratch: &'f mut JpegScratch,
+    ) -> Result<Option<Shaped<'f>>, Arc<DatasetError>> {
         let Some((values, place, page)) = find(self.block, self.field.window, frame)? else {
             return Ok(None);
         };
@@ -97,7 +105,11 @@ impl Gather<'_> {
         };
         // Zeros are for frames that were not asked for: these were.
         let found = found.ok_or_else(|| not_decoded(self.field.window, frame))?;
-        Ok(Some((found, self.block.frame_shape(page))))
+        let shape = self.block.frame_shape(page);
+        match &self.jpeg {
+            None => Ok(Some((found, shape))),
+            Some(jpeg) => Ok(Some(jpeg.apply(found, shape, scratch)?)),
+        }
     }
 }
 

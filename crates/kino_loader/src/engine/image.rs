@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! decode   stored image ──resize──▶ ──centre cut──▶ the cache          kino_dataset/src/resize.rs, once per frame
+//!          (random JPEG moves what follows it to collate)              random_jpeg.rs, once per sample
 //! collate  ──random cut──▶ ──layout──▶ ──number──▶ the batch            convert.rs, once per sample
 //! ```
 //!
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::convert::{Convert, FloatDtype, Floats};
 use super::elements::{Elements, to_f32};
+use super::random_jpeg::RandomJpeg;
 use crate::error::{Result, invalid};
 
 /// How the images of a batch are delivered. Depth is resized and cropped too; other streams are not changed.
@@ -28,6 +30,8 @@ pub struct ImageOptions {
     /// Whether the crop is taken anywhere instead of from the centre: evenly, one place per sample and key, drawn
     /// from the order's seed and the sample's index (`spec/order.md`).
     pub random_crop: bool,
+    /// Compression as JPEG, and decoding, of the images of some samples.
+    pub random_jpeg: PerKey<RandomJpeg>,
     /// Channels last or first.
     pub layout: Layout,
     /// The dtype.
@@ -90,6 +94,8 @@ pub struct Normal {
 pub(crate) struct Form {
     /// When they are decoded.
     pub(crate) fit: Fit,
+    /// Random JPEG when they are put into the batch, and what is then done instead of when they are decoded.
+    pub(crate) jpeg: Option<(RandomJpeg, Fit)>,
     /// What is cut out at random when they are put into the batch.
     pub(crate) cut: Option<Size>,
     /// What they are then, before their numbers and layout change.
@@ -122,6 +128,7 @@ impl ImageOptions {
 
     /// What becomes of frames of a type under a key.
     pub(crate) fn form(&self, key: &str, kind: Kind, ty: &ValueType) -> Result<Form> {
+        let jpeg = self.jpeg_of(key, kind, ty)?;
         let filter = Filter::of(kind, ty);
         let Some(pixels) = filter.pixels(ty) else {
             for request in [&self.size, &self.crop] {
@@ -133,6 +140,7 @@ impl ImageOptions {
             }
             return Ok(Form {
                 fit: Fit::default(),
+                jpeg: None,
                 cut: None,
                 ty: ty.clone(),
             });
@@ -155,11 +163,37 @@ impl ImageOptions {
             check_cut(cut, whole).map_err(refused)?;
         }
         let ty = ValueType::new(ty.dtype(), &pixels.shape(crop.unwrap_or(whole)));
+        let (fit, jpeg) = match jpeg {
+            None => (fit, None),
+            Some(jpeg) => {
+                let (before, after) = split(fit, jpeg.before_resize);
+                (before, Some((jpeg, after)))
+            }
+        };
         Ok(Form {
             fit,
+            jpeg,
             cut,
             ty: ty.map_err(|error| refused(error.to_string()))?,
         })
+    }
+
+    /// Random JPEG of frames of a type under a key.
+    fn jpeg_of(&self, key: &str, kind: Kind, ty: &ValueType) -> Result<Option<RandomJpeg>> {
+        let Some(jpeg) = self.random_jpeg.of(key) else {
+            return Ok(None);
+        };
+        if image_size(ty).is_some() && kind != Kind::Depth {
+            jpeg.check(key, ty)?;
+            return Ok(Some(jpeg));
+        }
+        if self.random_jpeg.keys().any(|name| name == key) {
+            let kind = kind.name();
+            return Err(invalid(format!(
+                "`{key}` is {kind} of {ty}; random_jpeg takes uint8 images of [height, width, 1 or 3]"
+            )));
+        }
+        Ok(None)
     }
 
     /// How frames of a form are put under a key.
@@ -209,8 +243,9 @@ impl ImageOptions {
     ) -> Result<()> {
         let resized = self.size.keys().map(|key| (key, "resize"));
         let cropped = self.crop.keys().map(|key| (key, "crop"));
+        let compressed = self.random_jpeg.keys().map(|key| (key, "compress"));
         let normal = normal.iter().map(|(key, _)| (key.as_str(), "normalise"));
-        for (key, what) in resized.chain(cropped).chain(normal) {
+        for (key, what) in resized.chain(cropped).chain(compressed).chain(normal) {
             if !keys.clone().any(|known| known == key) {
                 let keys: Vec<_> = keys.collect();
                 return Err(invalid(format!(
@@ -221,6 +256,21 @@ impl ImageOptions {
         }
         Ok(())
     }
+}
+
+/// What is done before random JPEG, when frames are decoded, and what after it.
+fn split(fit: Fit, before_resize: bool) -> (Fit, Fit) {
+    let (size, later) = if before_resize {
+        (None, fit.size)
+    } else {
+        (fit.size, None)
+    };
+    let before = Fit {
+        size,
+        centre: None,
+        ..fit
+    };
+    (before, Fit { size: later, ..fit })
 }
 
 /// Offset and scale of each channel, in the precision that images are computed in.
@@ -433,6 +483,7 @@ mod tests {
             size: PerKey::All(size),
             crop: PerKey::All(size),
             random_crop: true,
+            random_jpeg: PerKey::All(RandomJpeg::of_quality(1, 100)),
         };
         for (dtype, shape) in [
             (Dtype::F32, vec![2, 2, 3]),
@@ -444,6 +495,7 @@ mod tests {
             let convert = images.convert("depth", &form, None).unwrap();
             assert!(matches!(convert, Convert::Copy), "{ty}");
             assert_eq!((&form.ty, form.fit, form.cut), (&ty, Fit::default(), None));
+            assert_eq!(form.jpeg, None);
             assert_eq!(
                 (convert.shape(&shape), convert.bytes(&ty)),
                 (shape, ty.frame_bytes())

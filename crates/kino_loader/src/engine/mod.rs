@@ -17,7 +17,7 @@
 //! | `residency.rs`, `fixed_set.rs`, `partial.rs`, `caching.rs` | which of them stay, and for how long |
 //! | `stored_tier.rs` | stored pages that stay in memory |
 //! | `collate.rs`, `fields.rs` | a batch in preparation |
-//! | `image.rs`, `crop.rs`, `convert.rs`, and `resize.rs` of `kino_dataset` | conversion of images and other values |
+//! | `image.rs`, `crop.rs`, `random_jpeg.rs`, `convert.rs`, and `resize.rs` of `kino_dataset` | conversion of images and other values |
 //! | `buffers.rs`, `page_buffer.rs` | memory that is reused |
 //! | `quality.rs` | how well a shuffle mixes, and what it costs |
 //! | `in_flight.rs` | limit on bytes that are read but not yet decoded |
@@ -49,6 +49,7 @@ mod page_buffer;
 mod pages;
 mod partial;
 mod quality;
+mod random_jpeg;
 mod replace;
 mod residency;
 mod scheduler;
@@ -80,6 +81,7 @@ pub use kino_dataset::Size;
 pub use meter::{Moment, Report, Stage, TraceLog, WaitReport, Waits};
 pub use options::{LoaderOptions, OnError, Run, VectorDtype};
 pub use quality::{ShuffleQuality, available_memory};
+pub use random_jpeg::{RandomJpeg, Subsampling};
 pub use stored_tier::{TierRoom, TierTimes};
 pub use trial::Trial;
 pub use watch::Watch;

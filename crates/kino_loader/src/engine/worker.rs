@@ -13,6 +13,7 @@ use super::episodes::open;
 use super::frame_cache::EpisodeKey;
 use super::meter::{Meter, Stage};
 use super::page_buffer::DecodeScratch;
+use super::random_jpeg::JpegScratch;
 use super::shared::{Shared, sample_error};
 use super::trial::pause;
 use super::urgency::Urgency;
@@ -149,6 +150,8 @@ pub(super) fn push_collate(shared: &Shared, job: Arc<SampleJob>) {
 /// A decode thread: decodes and collates until the queue is closed.
 pub(super) fn work(shared: &Shared, thread: usize) {
     let mut scratch = DecodeScratch::default();
+    // Two, for images that are blended with the next one.
+    let mut jpeg = <[JpegScratch; 2]>::default();
     let mut account = Account::new(shared.cpu.as_ref());
     while let Some(work) = shared.work.pop(thread) {
         match work {
@@ -165,7 +168,7 @@ pub(super) fn work(shared: &Shared, thread: usize) {
                 shared.in_flight.leave(decoded.stored_bytes);
                 notify(shared, decoded.waiting);
             }
-            Work::Collate(job) => collate(shared, &job),
+            Work::Collate(job) => collate(shared, &job, &mut jpeg),
         }
         account.settle(|| shared.is_stopped());
     }
@@ -194,7 +197,7 @@ fn notify(shared: &Shared, waiting: Vec<Weak<SampleJob>>) {
     }
 }
 
-fn collate(shared: &Shared, job: &Arc<SampleJob>) {
+fn collate(shared: &Shared, job: &Arc<SampleJob>, jpeg: &mut [JpegScratch; 2]) {
     let sample = job.batch.samples()[job.slot];
     let windows = &shared.windows[sample.source as usize][sample.variant as usize];
     let done = shared.meter.time(Stage::Collate, || {
@@ -202,7 +205,7 @@ fn collate(shared: &Shared, job: &Arc<SampleJob>) {
         let done = if shared.trial.without_collate {
             Ok((0, 0))
         } else {
-            job.collate(&shared.fields, windows, &shared.block_of)
+            job.collate(&shared.fields, windows, &shared.block_of, jpeg)
         };
         let bytes = done.as_ref().map_or(0, |(bytes, _)| *bytes);
         (done, bytes)

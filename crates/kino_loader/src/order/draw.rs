@@ -54,6 +54,16 @@ impl Draw {
     pub fn next_below(&mut self, end: u64) -> u64 {
         below(self.next_u64(), end)
     }
+
+    /// Whether something of probability `p` happens: never if that is 0, always if it is 1.
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "53 bits are a 64-bit float exactly"
+    )]
+    pub fn next_bool(&mut self, p: f64) -> bool {
+        const STEPS: u64 = 1 << 53;
+        ((self.next_u64() >> 11) as f64) < p * STEPS as f64
+    }
 }
 
 #[cfg(test)]
@@ -69,6 +79,14 @@ mod tests {
         assert_ne!(others.next_u64(), row[0]);
         let mut again = crop.at(1, 5);
         assert!(row.iter().all(|&draw| again.next_u64() == draw));
+    }
+
+    #[test]
+    fn what_is_certain_always_happens_and_what_is_impossible_never() {
+        let mut draw = Operation::named("jpeg").at(3, 5);
+        assert!((0..1000).all(|_| draw.next_bool(1.0) && !draw.next_bool(0.0)));
+        let often = (0..9000).filter(|_| draw.next_bool(0.3)).count();
+        assert!((2550..2850).contains(&often), "{often}");
     }
 
     #[test]
