@@ -12,6 +12,7 @@ A batch is nested as robomimic nests it: {"actions": [B, T, 7], "obs": {"object"
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import pathlib
 from collections.abc import Iterator
@@ -78,10 +79,13 @@ class Feeds:
     def __init__(self, recording: pathlib.Path, packed: pathlib.Path) -> None:
         self._packed = packed
         self._theirs = open_sequences(SequenceDataset, recording, "train")
-        self._ours = open_sequences(kinograph.robomimic.SequenceDataset, packed, "train")
         held_out = open_sequences(SequenceDataset, recording, "valid")
         #: The held-out samples, read once by robomimic: every policy is judged on the same batches.
         self.held_out = list(DataLoader(held_out, batch_size=BATCH_SIZE))
+
+    @functools.cached_property
+    def _ours(self) -> kinograph.robomimic.SequenceDataset:
+        return open_sequences(kinograph.robomimic.SequenceDataset, self._packed, "train")
 
     def make(self, name: str, seed: int) -> Any:  # noqa: ANN401 (a DataLoader or one of ours)
         """Make a loader whose order follows from the seed."""

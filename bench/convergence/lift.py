@@ -1,4 +1,4 @@
-"""Records demonstrations of robosuite's Lift with a scripted policy: `python bench/convergence/lift.py OUT.hdf5 --demos 125`.
+"""Records demonstrations of robosuite's Lift with a scripted policy: `python bench/convergence/lift.py OUT.hdf5 --demos 100`.
 
     data/demo_0/actions                    [T, 7]
     data/demo_0/obs/robot0_eef_pos, …      what robomimic trains on for Lift, without images
@@ -10,6 +10,7 @@ do: samples of one episode are alike, and an order that reads few episodes at a 
 """
 
 import argparse
+import json
 import os
 import pathlib
 import sys
@@ -30,6 +31,7 @@ KEYS = {
 }
 MOST_STEPS, LEAST_STEPS = 150, 30
 PHASES = 5
+RATE_HZ = 20
 CLOSED, OPEN = 1.0, -1.0
 
 
@@ -108,7 +110,7 @@ def main() -> None:
     """Record until there are enough, and split them."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("out", type=pathlib.Path, help="where the recording goes")
-    parser.add_argument("--demos", type=int, default=125)
+    parser.add_argument("--demos", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     env = robosuite.make(
@@ -118,7 +120,7 @@ def main() -> None:
         has_renderer=False,
         has_offscreen_renderer=False,
         use_camera_obs=False,
-        control_freq=20,
+        control_freq=RATE_HZ,
         horizon=2 * MOST_STEPS,
         ignore_done=True,
         seed=options.seed,
@@ -141,6 +143,9 @@ def main() -> None:
                 seconds = time.monotonic() - begin
                 print(f"{len(names)} of {options.demos} in {seconds:.0f} s", file=sys.stderr)
         file["data"].attrs["total"] = steps
+        file["data"].attrs["env_args"] = json.dumps(
+            {"env_name": "Lift", "type": 1, "env_kwargs": {"control_freq": RATE_HZ}}
+        )
         held_out = options.demos // 5
         file["mask/train"] = np.array(names[:-held_out], dtype="S")
         file["mask/valid"] = np.array(names[-held_out:], dtype="S")

@@ -34,8 +34,8 @@ ORDERS = RESULTS / "convergence_orders.csv"
 EPOCHS, STEPS_PER_EPOCH = 25, 100
 LOSSES = ["l2", "l1", "cos"]
 COLUMNS = ["loss", "seed", "loader", "epoch", "train", "valid_l2", "valid_l1", "valid_cos"]
-# Larger than robomimic's 1e-4, for a network of a quarter of its width: 2500 steps reach the end of the fast descent.
-RATE, HIDDEN = 1e-3, 100
+# Larger than robomimic's 1e-4, for a network of an eighth of its width: 2500 steps reach the end of the fast descent.
+RATE, HIDDEN = 1e-3, 50
 
 Run = tuple[str, str, str]
 
