@@ -326,7 +326,7 @@ fn stored_pages_stay_where_reading_is_slow_and_batches_are_the_same() {
         let options = LoaderOptions {
             memory: Some(ByteSize::new(total / 2)),
             run: Run {
-                batches: Some(2 * batches),
+                batches: Some(3 * batches),
                 ..Run::default()
             },
             ..LoaderOptions::default()

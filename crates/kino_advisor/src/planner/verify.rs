@@ -85,10 +85,10 @@ impl Planned {
     }
 }
 
-/// Batches in which a loader decides what stays in memory, and reads it: an epoch, a quarter of the next, and another.
+/// Batches in which a loader decides what stays in memory, and reads it: two epochs, and another.
 fn settle(subject: &Subject) -> u64 {
     let batch = u64::from(subject.order.settings().batch_size).max(1);
-    5 * subject.order.epoch_len() / (2 * batch)
+    3 * subject.order.epoch_len() / batch
 }
 
 /// Emulated steps, which the host may interrupt.

@@ -163,9 +163,9 @@ impl Memory {
         }
     }
 
-    /// Whether a group fits into so many bytes; it may be somewhat larger than the mean.
+    /// Whether a group fits into so many bytes.
     pub(super) fn group_fits(&self, bytes: u64) -> bool {
-        self.group.saturating_add(self.group / 4) <= bytes
+        self.group <= bytes
     }
 
     /// What the group in work and the next one take.

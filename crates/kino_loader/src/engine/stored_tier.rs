@@ -7,8 +7,9 @@
 //!
 //! A byte of memory holds more frames stored than decoded, but then only spares reading them. So the tier gets memory if
 //! the training loop waits and reading is what it waits for: as much as makes reading as fast as decoding, and none where
-//! decoding takes longer, as with files in the page cache of the system. It is decided once, by measuring part of a later
-//! epoch, when the page cache holds what it can.
+//! decoding takes longer, as with files in the page cache of the system. It is decided once, by measuring the second epoch,
+//! when the page cache holds what it can. All of it: with groups, the frames that stay are those that the next epoch begins
+//! with, so at its start hardly anything is read.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,8 +24,11 @@ use super::meter::{Report, Stage};
 use super::scheduler::Scheduler;
 use super::shared::Shared;
 
-/// Measuring starts after an epoch or this many batches, and takes a quarter of that.
+/// Measuring starts after an epoch, and takes another; or after this many batches if an epoch has more…
 const FIRST_BATCHES: u64 = 1024;
+
+/// … for so many, which are of the first epoch.
+const LONG_BATCHES: u64 = 256;
 
 /// A loop that waits less than this share of the time has no use for the tier.
 const MIN_WAIT: f64 = 0.05;
@@ -159,8 +163,12 @@ pub(super) enum Deciding {
 impl Deciding {
     /// For epochs of `epoch` batches, starting with batch `first`.
     pub(super) fn new(first: u64, epoch: u64) -> Self {
-        let batches = epoch.clamp(4, FIRST_BATCHES);
-        Self::From(first.saturating_add(batches), batches / 4)
+        let (begin, batches) = if epoch <= FIRST_BATCHES {
+            (epoch.max(4), epoch.max(1))
+        } else {
+            (FIRST_BATCHES, LONG_BATCHES)
+        };
+        Self::From(first.saturating_add(begin), batches)
     }
 }
 
@@ -304,6 +312,18 @@ mod tests {
         assert_eq!(raw.best(ROOM), 0, "stored pages are as large as frames");
         let fixed = TierRoom { movable: 0, ..ROOM };
         assert_eq!(measured(2.0, 1.0).best(fixed), 0);
+    }
+
+    #[test]
+    fn the_second_epoch_is_measured_and_all_of_it_unless_it_is_long() {
+        let of = |epoch| match Deciding::new(7, epoch) {
+            Deciding::From(first, batches) => (first, batches),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(of(99), (7 + 99, 99));
+        assert_eq!(of(1024), (7 + 1024, 1024));
+        assert_eq!(of(1 << 40), (7 + 1024, 256));
+        assert_eq!(of(0), (7 + 4, 1), "less than a batch");
     }
 
     #[test]

@@ -55,6 +55,19 @@ pub(crate) struct Grouping {
     pub(crate) shards: Option<Shards>,
 }
 
+impl Grouping {
+    /// The size of the largest unit.
+    fn largest(&self) -> u64 {
+        let size = |episode: &u32| self.sizes.as_ref().map_or(1, |all| all[*episode as usize]);
+        let of_shard = |shards: &Shards| shards.sizes(size).max();
+        let of_episode = || self.sizes.iter().flat_map(|all| all.iter().copied()).max();
+        self.shards
+            .as_ref()
+            .map_or_else(of_episode, of_shard)
+            .unwrap_or(1)
+    }
+}
+
 /// One source, endlessly.
 #[derive(Debug)]
 pub(crate) struct Endless {
@@ -184,16 +197,19 @@ impl Endless {
         u32::try_from(started.max(1) - 1).unwrap_or(u32::MAX)
     }
 
-    /// Which share of the source a group holds, of all lanes together.
+    /// Which share of the source a group holds at most, of all lanes together.
     pub(crate) fn group_share(&self) -> f64 {
         let lanes = self.lanes.count() as f64;
         match &self.mode {
             Mode::Sequential => lanes / (self.line.slots.len() as f64).max(lanes),
             Mode::Global => 1.0,
             Mode::Groups(grouping) => {
-                let of_lane = grouping.total as f64 / lanes;
-                // Groups are made about equal.
-                1.0 / (of_lane / (grouping.size as f64).max(1.0)).ceil().max(1.0)
+                let of_lane = (grouping.total as f64 / lanes).max(1.0);
+                // Whole episodes fill a group less than its size says, so there may be more groups than that, and smaller
+                // ones. How many hardly depends on the epoch.
+                let groups = Layout::new(self, 0).groups() as f64 / lanes;
+                let even = of_lane / groups.max(1.0) + grouping.largest() as f64;
+                (even.min(grouping.size as f64).max(1.0) / of_lane).min(1.0)
             }
         }
     }

@@ -73,6 +73,17 @@ impl Shards {
         &self.episodes[self.starts[shard]..self.starts[shard + 1]]
     }
 
+    /// The sum over the episodes of each.
+    pub(crate) fn sizes(&self, size: impl Fn(&u32) -> u64) -> impl Iterator<Item = u64> {
+        let shards = 0..self.starts.len().saturating_sub(1);
+        shards.map(move |shard| {
+            self.members(shard)
+                .iter()
+                .map(&size)
+                .fold(0, u64::saturating_add)
+        })
+    }
+
     /// Bytes held.
     pub(crate) fn memory(&self) -> usize {
         4 * self.episodes.len() + 8 * self.starts.len()
@@ -137,6 +148,14 @@ impl Layout {
             Kind::Groups(groups) => groups.find(lane, part, position).1.start,
             Kind::Sequential => position,
             Kind::Global(_) => part.start,
+        }
+    }
+
+    /// How many groups there are in all lanes.
+    pub(crate) fn groups(&self) -> usize {
+        match &self.kind {
+            Kind::Groups(groups) => groups.group_starts.len(),
+            _ => 1,
         }
     }
 

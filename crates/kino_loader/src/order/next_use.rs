@@ -207,6 +207,55 @@ mod tests {
     }
 
     #[test]
+    fn no_group_is_larger_than_the_share_that_memory_is_divided_by() {
+        // Groups of 25 % of whole episodes are five, of a fifth each.
+        for (part, unit, lanes) in [
+            (0.25, Unit::Episodes, 1),
+            (0.1, Unit::Episodes, 1),
+            (0.2, Unit::Episodes, 2),
+            (0.3, Unit::Shards, 1),
+        ] {
+            let size = GroupSize::Fraction(part);
+            let shuffle = Shuffle::Groups { size, unit };
+            let mut source = source("a", 120);
+            let sizes: Vec<u64> = source
+                .counts
+                .iter()
+                .map(|&count| 50 * u64::from(count))
+                .collect();
+            let total: u64 = sizes.iter().sum();
+            source.sizes = Some(sizes.clone().into());
+            source.shards = Some((0..120).map(|episode| episode / 4).collect());
+            let order = Order::new(source, settings(shuffle, lanes, LastBatch::Short)).unwrap();
+            let (share, mut largest) = (order.group_shares()[0], 0.0_f64);
+            for epoch in 0..4 {
+                // The episodes of a group have the same first place; several lanes have one each at a time.
+                let mut groups = HashMap::<_, u64>::new();
+                for lane in 0..u64::from(lanes) {
+                    let firsts = first_places(&order.inner.tracks[0], epoch, |one, _| one == lane);
+                    for (first, size) in firsts.into_iter().zip(&sizes) {
+                        *groups.entry((lane, first)).or_default() +=
+                            if first == NEVER { 0 } else { *size };
+                    }
+                }
+                let of_lanes = groups
+                    .values()
+                    .map(|&bytes| bytes as f64 * f64::from(lanes));
+                largest = of_lanes
+                    .map(|bytes| bytes / total as f64)
+                    .fold(largest, f64::max);
+            }
+            // An episode on the cut of two lanes counts in both.
+            let cut = if lanes > 1 { 0.04 } else { 1e-9 };
+            assert!(largest <= share + cut, "{part} {unit:?}: {largest} {share}");
+            assert!(
+                share <= part && largest >= share * 0.8,
+                "{part} {unit:?}: {largest} {share}"
+            );
+        }
+    }
+
+    #[test]
     fn a_sequential_order_comes_again_exactly_an_epoch_later() {
         let settings = settings(Shuffle::Sequential, 1, LastBatch::Wrap);
         let order = Order::new(source("a", 10), settings).unwrap();
