@@ -188,15 +188,19 @@ impl Memory {
     /// Whether to keep the same episodes for ever, and not part of each group while it lasts.
     ///
     /// With g the share of a group, a the decodes alone and M the room relative to everything, a fixed set leaves
-    /// a·(1 − M) decodes per frame and epoch, and rotating through groups a − (a − 1)·M/g.
+    /// a·(1 − M) decodes per frame and epoch, and rotating through groups a − (a − 1)·M/g, or 1 if a group fits but not the
+    /// next one beside it.
     pub(super) fn wants_fixed_set(&self, order: &Order, bytes: u64) -> bool {
-        let share = self.group as f64 / (self.all as f64).max(1.0);
+        let all = (self.all as f64).max(1.0);
+        let share = self.group as f64 / all;
+        let left = 1.0 - bytes.saturating_sub(self.own_bytes(bytes)) as f64 / all;
         match order.settings().shuffle {
             Shuffle::Global => true,
             Shuffle::Sequential => false,
-            Shuffle::Groups { .. } => {
-                !self.group_fits(bytes) && self.decodes_alone * share >= self.decodes_alone - 1.0
+            Shuffle::Groups { .. } if self.group_fits(bytes) => {
+                bytes < self.groups_in_work() && self.decodes_alone * left < 1.0
             }
+            Shuffle::Groups { .. } => self.decodes_alone * share >= self.decodes_alone - 1.0,
         }
     }
 
