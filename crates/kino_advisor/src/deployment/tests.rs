@@ -35,7 +35,8 @@ fn no_training_frame_is_unusual_among_the_others() {
 #[test]
 fn what_never_varies_is_compared_with_what_rounding_does() {
     let spread = Spread::of(&vec![vec![7.0; 4]; 5], 0.5, 301).unwrap();
-    assert_eq!((spread.mean, spread.std, spread.limit), (7.0, 0.5, 3.03));
+    assert_eq!((spread.mean, spread.std), (7.0, 0.5));
+    assert!((3.0..3.1).contains(&spread.limit));
     assert!(!spread.is_unusual(8.4));
     assert!(spread.is_unusual(8.6));
     // Two episodes do not show how much a third one varies.
