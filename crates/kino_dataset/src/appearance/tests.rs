@@ -9,6 +9,15 @@ fn image_type() -> ValueType {
     ValueType::new(Dtype::U8, &[HEIGHT, WIDTH, 3]).unwrap()
 }
 
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "it is clamped to a byte first"
+)]
+fn to_byte(value: f64) -> u8 {
+    value.clamp(1.0, 254.0).round() as u8
+}
+
 /// Surfaces with edges and texture, warm on the left, and sensor noise.
 fn camera_image(seed: u64) -> Vec<u8> {
     let mut state = seed | 1;
@@ -31,7 +40,7 @@ fn camera_image(seed: u64) -> Vec<u8> {
             let base = 80.0 + 50.0 * down + edge + texture;
             for warm in [40.0 * (1.0 - across), 0.0, 30.0 * across - 20.0] {
                 let value = base + warm + 4.0 * (noise() + noise() + noise());
-                pixels.push(u8::try_from(value.clamp(1.0, 254.0).round() as i64).unwrap());
+                pixels.push(to_byte(value));
             }
         }
     }
