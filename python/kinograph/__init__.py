@@ -31,6 +31,7 @@ Errors in data and arguments are ``KinographError``s; an argument of the wrong P
 
 from kinograph import _core, _ffmpeg
 from kinograph._dataset import Dataset, open  # noqa: A004 (`kinograph.open` is meant to be written out)
+from kinograph._deployment import check_deployment
 from kinograph._doctor import doctor
 from kinograph._episode import Episode
 from kinograph._errors import (
@@ -51,6 +52,7 @@ from kinograph._link import link
 from kinograph._loader_options import Images, RandomJpeg
 from kinograph._order import Order, Source
 from kinograph._pack import pack
+from kinograph._parity import Parity
 from kinograph._plan import PlanChoice, plan
 from kinograph._profile import Profile, profile
 from kinograph._repack import repack
@@ -77,6 +79,7 @@ __all__ = [
     "LengthOrder",
     "NotFoundError",
     "Order",
+    "Parity",
     "PlanChoice",
     "Profile",
     "RandomJpeg",
@@ -89,6 +92,7 @@ __all__ = [
     "Window",
     "Writer",
     "__version__",
+    "check_deployment",
     "doctor",
     "export",
     "gc",

@@ -26,7 +26,9 @@ from kinograph._errors import (
     outside,
 )
 from kinograph._links import Links
+from kinograph._loader_options import Images
 from kinograph._order import LastBatch, Order, Source
+from kinograph._parity import Parity, of_dataset
 from kinograph._requests import (
     check_options,
     lerobot_request,
@@ -306,6 +308,26 @@ class Dataset:
             last_batch=last_batch,
             drop_last=drop_last,
         )
+
+    def parity(
+        self,
+        *,
+        streams: Sequence[str] | None = None,
+        images: Images | Mapping[str, Any] | None = None,
+        reference: bool = True,
+    ) -> Parity:
+        """Make the transform that gives live frames the resize, codec and crop of the training frames.
+
+        >>> parity = ds.parity(images=kinograph.Images(size=(16, 16)))
+        >>> parity({"obs/agentview_image": ds[0]["obs/agentview_image"][0]})["obs/agentview_image"].shape
+        (16, 16, 3)
+
+        :param streams: The streams that live frames come for; by default all cameras
+        :param images: The image options of the training loader; a random crop becomes a crop of the centre
+        :param reference: Also look at training frames, for :func:`kinograph.check_deployment` without the dataset; reads up
+            to eight frames of 64 episodes
+        """
+        return of_dataset(self, streams, images, reference=reference)
 
     def __len__(self) -> int:
         return len(self._core)

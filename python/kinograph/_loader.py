@@ -44,6 +44,7 @@ from kinograph._loop import Loop
 from kinograph._measured import Measured
 from kinograph._normalize import Normalize, Scale, is_camera, to_scales
 from kinograph._order import LastBatch, Order, Source
+from kinograph._parity import Parity, of_loader
 from kinograph._quality import ShuffleQuality, find_quality
 from kinograph._samples import Include, Masks, Samples, WindowSpec
 from kinograph._shuffle import ShuffleSpec
@@ -261,6 +262,21 @@ class BaseLoader(Measured, Generic[_Array, _Device]):
         >>> actions = batch["actions"] * scale.scale + scale.offset
         """
         return dict(self._scales)
+
+    def parity(self, *, reference: bool = True) -> Parity:
+        """Make the transform that turns live frames into what this loader delivers, see :class:`kinograph.Parity`.
+
+        Every option of the loader takes part: size, crop (of the centre), layout, dtype and normalisation.
+
+        >>> images = kinograph.Images(layout="chw", dtype="float32")
+        >>> loader = kinograph.numpy.Loader(ds, windows={"obs/agentview_image": [0]}, batch_size=8, images=images)
+        >>> parity = loader.parity()
+        >>> parity["obs/agentview_image"](ds[0]["obs/agentview_image"][0]).shape
+        (3, 32, 24)
+
+        :param reference: Also look at training frames, for :func:`kinograph.check_deployment` without the dataset
+        """
+        return of_loader(self, reference=reference)
 
     @property
     def epoch(self) -> int:

@@ -7,12 +7,14 @@
 //! bench/       costs on this machine, and comparing two results        bench_loader, bench_au, bench_storage, compare
 //! planner/     data, storage, machine, step → the codec of every stream   choose_plan, Planned
 //! report.rs    what a loader and a training loop did → a report           Measured
+//! deployment/  live frames like the training frames, and a check       Parity, Deployment
 //! html/        data → one HTML report with tables and plots
 //! workload.rs  what a training loop requests, in a short form             Workload
 //! machine.rs   the machine that the figures were measured on
 //! ```
 
 mod bench;
+mod deployment;
 mod doctor;
 mod error;
 mod html;
@@ -24,6 +26,10 @@ mod workload;
 
 pub use bench::{
     AuOptions, BenchResult, Better, Comparison, bench_au, bench_loader, bench_storage, compare,
+};
+pub use deployment::{
+    CheckedStream, Deployment, Deviation, Fidelity, HowStored, LiveFrame, LiveFrames, Parity,
+    Reference, Severity, Spread, StreamParity, StreamReference, TrainingData,
 };
 pub use doctor::{
     Cause, Diagnosis, DoctorOptions, Emulated, ForeignDiagnosis, ForeignEvidence, Found, Host,

@@ -67,7 +67,10 @@ pub use foreign::{ForeignCodec, ForeignCodecs, add_foreign_codec, set_foreign_co
 pub use frame::{Dtype, FrameType, MAX_FRAME_BYTES, ValueType};
 pub use frames::{FrameData, Frames};
 pub use h264::{H264Decoder, H264Image};
-pub use jpeg::{JPEG_FILES, decode_jpeg_files, jpeg_frame_shape, jpeg_shape, jpeg_simd};
+pub use jpeg::{
+    JPEG_FILES, JpegEstimate, decode_jpeg_files, jpeg_frame_shape, jpeg_shape, jpeg_simd,
+    jpeg_steps,
+};
 pub use kind::Kind;
 pub use kino_ffmpeg::add_folder as add_ffmpeg_folder;
 pub use registry::{ATTRIBUTES_CODEC, CLOCK_CODEC, codec, codecs, describe, max_page_bytes};

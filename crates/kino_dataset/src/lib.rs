@@ -14,6 +14,7 @@
 //! Read: [`Dataset`] → [`Episode`] → [`Stream`]. Train: [`Request`] → [`Samples`] → [`Sample`].
 //! Store again with another plan: [`Repack`]. Check: [`verify`]. Clean up: [`collect_garbage`].
 
+mod appearance;
 mod assembler;
 mod attributes;
 mod commit;
@@ -70,6 +71,7 @@ mod verify;
 mod window;
 mod writer;
 
+pub use appearance::{Appearance, Figure, JpegSeen, JpegTrace};
 pub use attributes::JsonMap;
 pub use commit::{Committed, SourceRecord};
 pub use costs::{

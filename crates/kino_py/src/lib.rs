@@ -12,6 +12,7 @@
 //! kinograph.export  ─▶ _core.export    export.rs
 //! kinograph.doctor  ─▶ _core.doctor    doctor.rs
 //! kinograph.plan    ─▶ _core.plan      plan.rs
+//! kinograph.Parity  ─▶ _core.Parity    parity.rs
 //! kinograph.gc      ─▶ _core.gc        gc.rs
 //! a codec in Python ─▶ register_codec   foreign.rs
 //! an error          ─▶ an exception    errors.rs
@@ -34,6 +35,7 @@ mod lengths;
 mod loader;
 mod order;
 mod pack;
+mod parity;
 mod plan;
 mod repack;
 mod samples;
@@ -69,6 +71,8 @@ mod _core {
     use crate::order::Order;
     #[pymodule_export]
     use crate::pack::pack;
+    #[pymodule_export]
+    use crate::parity::Parity;
     #[pymodule_export]
     use crate::plan::{
         pack_sample, plan, plan_html, plan_text, plan_toml, plan_verify, plan_what_if,

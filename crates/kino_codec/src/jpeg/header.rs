@@ -83,7 +83,7 @@ pub(super) fn frame_shape(file: &[u8]) -> Option<[usize; 3]> {
 }
 
 /// Takes the next marker segment: its marker and its body.
-fn take_segment<'a>(rest: &mut &'a [u8]) -> Result<(u8, &'a [u8])> {
+pub(super) fn take_segment<'a>(rest: &mut &'a [u8]) -> Result<(u8, &'a [u8])> {
     let truncated = || damaged("it ends before its first scan");
     let after = rest.strip_prefix(&[0xff]).ok_or_else(|| {
         if rest.is_empty() {

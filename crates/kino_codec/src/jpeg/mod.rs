@@ -12,6 +12,7 @@
 
 mod decode;
 mod encode;
+mod estimate;
 mod ffi;
 mod header;
 
@@ -33,6 +34,8 @@ use decode::JpegDecoder;
 use encode::Quality;
 use ffi::{Compressor, Decompressor, Image};
 use header::Header;
+
+pub use estimate::{JpegEstimate, jpeg_steps};
 
 const NAME: &str = "jpeg";
 

@@ -12,11 +12,11 @@ use std::sync::Arc;
 use kino_codec::{Dtype, FrameType};
 use kino_dataset::{Described, Fit, Kind, MaskShape, SampleFrames, Samples, Stack};
 
+use super::LoaderOptions;
 use super::buffers::Places;
 use super::convert::Convert;
 use super::crop::Crop;
 use super::random_jpeg::KeyJpeg;
-use super::{LoaderOptions, VectorDtype};
 use crate::error::{LoaderError, Result, invalid};
 
 /// The type of an array's numbers, as consumers know it.
@@ -121,11 +121,7 @@ impl Fields {
                     let form = images.form(&window.key, kind, ty)?;
                     let normal = normal.iter().find(|(key, _)| *key == window.key);
                     let normal = normal.map(|(_, normal)| normal);
-                    let mut convert = images.convert(&window.key, &form, normal)?;
-                    let is_other_float = matches!(form.ty.dtype(), Dtype::F64 | Dtype::F16);
-                    if is_other_float && *dtype == Some(VectorDtype::F32) && normal.is_none() {
-                        convert = Convert::ToFloat32(form.ty.dtype());
-                    }
+                    let convert = images.convert_all(&window.key, &form, normal, *dtype)?;
                     fit = form.fit;
                     let jpeg = form.jpeg.as_ref();
                     let jpeg =

@@ -103,7 +103,7 @@ pub(crate) struct Form {
 }
 
 impl<T: Copy> PerKey<T> {
-    fn of(&self, key: &str) -> Option<T> {
+    pub(crate) fn of(&self, key: &str) -> Option<T> {
         match self {
             Self::None => None,
             Self::All(request) => Some(*request),

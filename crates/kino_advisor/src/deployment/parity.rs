@@ -1,0 +1,328 @@
+//! The transform of live frames, and its file.
+//!
+//! ```text
+//! live frame ──earlier codecs──▶ ──the plan's resize──▶ ──codec──▶ ──the loader's size, crop, layout, dtype──▶ array
+//!              repeated as in training, by the very same code                   kino_loader: Delivery
+//! ```
+//!
+//! A frame may have the size that was recorded, or the one that was stored: the first is resized as the plan did.
+//!
+//! The file is JSON, with everything that the transform needs, so a robot needs no dataset. It is read from wherever a
+//! checkpoint lies, so it is untrusted: sizes in it are checked as those of a dataset are.
+
+use std::fmt;
+
+use kino_codec::{RoundTrip, ValueType};
+use kino_dataset::{Dataset, Filter, Fit, Resize, ResizeScratch};
+use kino_loader::{Delivery, FrameOptions, LoaderOptions};
+use serde::{Deserialize, Serialize};
+
+use super::how_stored::{Fidelity, HowStored, at};
+use super::reference::Reference;
+use crate::error::{Result, invalid};
+
+/// The version of the file.
+const FORMAT: u32 = 1;
+
+/// What the file says it is.
+const WHAT: &str = "parity";
+
+/// How live frames are made like the training frames of a dataset.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Parity {
+    kinograph: String,
+    format: u32,
+    tool: String,
+    /// The dataset's folder name, version and id.
+    pub dataset: (String, u64, String),
+    /// Each key of a batch.
+    pub keys: Vec<StreamParity>,
+    /// What training frames look like; `None` if they were not looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reference: Option<Reference>,
+}
+
+/// How live frames of one key are made like training frames.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StreamParity {
+    /// The key in a batch, usually the name of the stream.
+    pub key: String,
+    /// What frames went through until they were stored.
+    pub stored: HowStored,
+    /// What the loader makes of them.
+    pub loaded: FrameOptions,
+}
+
+/// The transform of live frames of one key and size, with its working memory.
+#[derive(Debug)]
+pub struct LiveFrame {
+    earlier: Vec<RoundTrip>,
+    resize: Option<Resize>,
+    codec: Option<RoundTrip>,
+    delivery: Delivery,
+    live_bytes: usize,
+    resizing: ResizeScratch,
+    spare: Vec<u8>,
+}
+
+impl Parity {
+    /// The parity of keys and their streams, as a loader with these options would deliver them.
+    pub fn of(
+        dataset: &Dataset,
+        keys: &[(String, String)],
+        options: &LoaderOptions,
+    ) -> Result<Self> {
+        options.check_keys(keys.iter().map(|(key, _)| key.as_str()))?;
+        let stream = |(key, stream): &(String, String)| {
+            Ok(StreamParity {
+                key: key.clone(),
+                stored: HowStored::of(dataset, stream)?,
+                loaded: options.of_key(key),
+            })
+        };
+        let name = dataset.path().file_name().unwrap_or_default();
+        Ok(Self {
+            kinograph: WHAT.to_owned(),
+            format: FORMAT,
+            tool: concat!("kinograph ", env!("CARGO_PKG_VERSION")).to_owned(),
+            dataset: (
+                name.to_string_lossy().into_owned(),
+                dataset.manifest().version,
+                dataset.id().to_owned(),
+            ),
+            keys: keys.iter().map(stream).collect::<Result<_>>()?,
+            reference: None,
+        })
+    }
+
+    /// Reads the file's text.
+    pub fn from_json(text: &str) -> Result<Self> {
+        /// What every version of the file has.
+        #[derive(Deserialize)]
+        struct Head {
+            kinograph: String,
+            format: u32,
+        }
+        let broken =
+            |error: serde_json::Error| invalid(format!("it is not a parity file: {error}"));
+        let head: Head = serde_json::from_str(text).map_err(broken)?;
+        if head.kinograph != WHAT {
+            return Err(invalid(
+                "it is not a parity file; write one with `parity.save(path)`",
+            ));
+        }
+        if head.format > FORMAT {
+            return Err(invalid(format!(
+                "the parity file has version {}, this library reads up to {FORMAT}; upgrade `kinograph` to read it",
+                head.format
+            )));
+        }
+        serde_json::from_str(text).map_err(broken)
+    }
+
+    /// Refuses what could not be repeated here, such as a codec whose library is missing: earlier than the first frame.
+    pub fn check(&self) -> Result<()> {
+        self.keys
+            .iter()
+            .try_for_each(|one| one.live(&one.stored.shape).map(|_| ()))
+    }
+
+    /// The text of the file.
+    pub fn to_json(&self) -> Result<String> {
+        serde_json::to_string_pretty(self).map_err(|error| invalid(error.to_string()))
+    }
+
+    /// What is known of a key.
+    pub fn key(&self, key: &str) -> Result<&StreamParity> {
+        let found = self.keys.iter().find(|one| one.key == key);
+        found.ok_or_else(|| {
+            let keys: Vec<&str> = self.keys.iter().map(|one| one.key.as_str()).collect();
+            let what = format!(
+                "no key `{key}` in this parity; there are {}",
+                keys.join(", ")
+            );
+            kino_dataset::DatasetError::NotFound { what }.into()
+        })
+    }
+}
+
+impl StreamParity {
+    /// The transform of frames of a shape; an error if no training frame had it.
+    pub fn live(&self, shape: &[usize]) -> Result<LiveFrame> {
+        let stored = self.stored.value_type()?;
+        let live = ValueType::new(stored.dtype(), shape)
+            .map_err(|source| at(&self.stored.stream, source))?;
+        let resize = self.resize(&live, &stored)?;
+        let trip = |codec: &String, ty: &ValueType| {
+            kino_codec::codec(codec)
+                .and_then(|codec| RoundTrip::new(codec, ty.clone()))
+                .map_err(|source| at(&self.stored.stream, source))
+        };
+        let earlier = self.stored.earlier.iter();
+        let codec = self.stored.codec.as_ref();
+        Ok(LiveFrame {
+            earlier: earlier.map(|one| trip(one, &live)).collect::<Result<_>>()?,
+            resize,
+            codec: codec.map(|one| trip(one, &stored)).transpose()?,
+            delivery: self.loaded.delivery(&self.key, self.stored.kind, &stored)?,
+            live_bytes: live.frame_bytes(),
+            resizing: ResizeScratch::default(),
+            spare: Vec::new(),
+        })
+    }
+
+    /// How live frames become as large as stored ones; `None` if they are.
+    pub(super) fn resize(&self, live: &ValueType, stored: &ValueType) -> Result<Option<Resize>> {
+        if live.shape() == stored.shape() {
+            return Ok(None);
+        }
+        let filter = Filter::of(self.stored.kind, stored);
+        let sizes = filter.pixels(live).zip(filter.pixels(stored));
+        let is_known = sizes.is_some_and(|(live, stored)| {
+            live.channels == stored.channels && self.stored.resized_from.contains(&live.size)
+        });
+        if let (true, Some((_, stored))) = (is_known, sizes) {
+            let fit = Fit {
+                size: Some(stored.size),
+                centre: None,
+                filter,
+            };
+            return fit.reduce(live).map_err(|what| self.refuse(&what));
+        }
+        let recorded = self
+            .stored
+            .resized_from
+            .iter()
+            .map(|size| format!("{size} before the plan resized them"));
+        let mut known = vec![format!("{:?}", stored.shape())];
+        known.extend(recorded);
+        Err(self.refuse(&format!(
+            "a live frame has shape {:?}, but training frames have {}; give frames as they were recorded{}",
+            live.shape(),
+            known.join(", or "),
+            hint(live.shape(), stored.shape())
+        )))
+    }
+
+    fn refuse(&self, what: &str) -> crate::error::AdvisorError {
+        invalid(format!("`{}`: {what}", self.key))
+    }
+}
+
+/// What a wrong shape may come from.
+fn hint(live: &[usize], stored: &[usize]) -> &'static str {
+    match (live, stored) {
+        (&[channels, height, width], &[h, w, c]) if [height, width, channels] == [h, w, c] => {
+            " (height, width, channels)"
+        }
+        (&[height, width], &[h, w, 1]) if [height, width] == [h, w] => {
+            ", with a last axis of one channel"
+        }
+        _ => ", or resize them as before packing",
+    }
+}
+
+impl LiveFrame {
+    /// The dtype of what comes out: numpy's name, or `bfloat16`.
+    pub fn dtype(&self) -> &'static str {
+        self.delivery.dtype()
+    }
+
+    /// The shape of what comes out of one frame.
+    pub fn shape(&self) -> Vec<usize> {
+        self.delivery.shape()
+    }
+
+    /// Passes packed frames through, each on its own.
+    pub fn apply(&mut self, frames: &[u8]) -> Result<Vec<u8>> {
+        let mut stored = self.pass_through(frames)?;
+        self.delivery.deliver(&mut stored).map_err(Into::into)
+    }
+
+    /// The frames as they would come out of the dataset.
+    fn pass_through(&mut self, frames: &[u8]) -> Result<Vec<u8>> {
+        let mut now = frames.to_vec();
+        for codec in &mut self.earlier {
+            pass(codec, &mut now, self.live_bytes, &mut self.spare)?;
+        }
+        if let Some(resize) = &self.resize {
+            now = resize
+                .to_resized(&mut now, &mut self.resizing)
+                .map_err(invalid)?;
+        }
+        if let Some(codec) = &mut self.codec {
+            let frame_bytes = match &self.resize {
+                Some(resize) => resize.frame_bytes(),
+                None => self.live_bytes,
+            };
+            pass(codec, &mut now, frame_bytes, &mut self.spare)?;
+        }
+        Ok(now)
+    }
+}
+
+/// Passes frames through a codec one by one: in training each had other neighbours.
+fn pass(
+    codec: &mut RoundTrip,
+    frames: &mut Vec<u8>,
+    frame_bytes: usize,
+    spare: &mut Vec<u8>,
+) -> Result<()> {
+    spare.resize(frames.len(), 0);
+    let bytes = frame_bytes.max(1);
+    for (frame, place) in frames
+        .chunks_exact(bytes)
+        .zip(spare.chunks_exact_mut(bytes))
+    {
+        codec
+            .apply(frame, place)
+            .map_err(|error| invalid(format!("a live frame cannot be encoded: {error}")))?;
+    }
+    std::mem::swap(frames, spare);
+    Ok(())
+}
+
+impl fmt::Display for StreamParity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let stored = &self.stored;
+        write!(f, "{}: {}{:?}", self.key, stored.dtype, stored.shape)?;
+        if let Some(recorded) = stored.resized_from.first() {
+            write!(f, " (recorded at {recorded})")?;
+        }
+        for codec in &stored.earlier {
+            write!(f, " → {codec}")?;
+        }
+        if let (false, Some(size)) = (stored.resized_from.is_empty(), stored.size()) {
+            write!(f, " → resize {size}")?;
+        }
+        match &stored.codec {
+            Some(codec) => write!(f, " → {codec}")?,
+            None if stored.fidelity == Fidelity::Unchanged => f.write_str(" → unchanged")?,
+            None => f.write_str(" → lossless, nothing to repeat")?,
+        }
+        if let Some(size) = self.loaded.size {
+            write!(f, " → load at {size}")?;
+        }
+        if let Some(crop) = self.loaded.crop {
+            write!(f, " → centre crop {crop}")?;
+        }
+        if let Ok(live) = self.live(&stored.shape) {
+            write!(f, " → {}{:?}", live.dtype(), live.shape())?;
+        }
+        write!(f, "; {}", stored.fidelity)
+    }
+}
+
+impl fmt::Display for Parity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, version, _) = &self.dataset;
+        write!(f, "Parity with {name}, version {version}")?;
+        for key in &self.keys {
+            write!(f, "\n  {key}")?;
+            for note in &key.stored.notes {
+                write!(f, "\n    {note}")?;
+            }
+        }
+        Ok(())
+    }
+}
