@@ -37,6 +37,7 @@ mod pack;
 mod plan;
 mod repack;
 mod samples;
+mod source;
 mod stream;
 mod table;
 mod video;
@@ -71,7 +72,7 @@ mod _core {
     use crate::pack::pack;
     #[pymodule_export]
     use crate::plan::{
-        pack_sample, plan, plan_html, plan_text, plan_toml, plan_verify, plan_what_if,
+        pack_sample, plan, plan_html, plan_part, plan_text, plan_toml, plan_verify, plan_what_if,
         sample_episodes,
     };
     #[pymodule_export]
