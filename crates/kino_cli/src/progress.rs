@@ -5,7 +5,6 @@ use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use kino_dataset::RepackProgress;
 use kino_import::Progress as Written;
 
 use crate::interrupt::Watch;
@@ -113,17 +112,6 @@ pub(crate) fn watched<T>(
     });
     progress.finish();
     done
-}
-
-/// The progress of a repack, as that of a pack.
-pub(crate) fn of_repack(at: RepackProgress) -> Written {
-    Written {
-        episodes_checked: at.episodes.1,
-        episodes_done: at.episodes.0,
-        episodes: at.episodes.1,
-        bytes_done: at.bytes.0,
-        bytes: at.bytes.1,
-    }
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use kino_loader::{MAX_PREFETCH, group_bytes};
 
 use super::evidence::{Differences, Evidence, StreamCosts, VariantCost};
 use super::model::{compute_ratio, replay};
-use super::remedy::{Change, Remedy};
+use super::remedy::{Change, Remedy, nothing};
 use super::text::loss;
 use super::verdict::{Cause, Verdict};
 use crate::memory_advice::{LEAST_GROUP, MEMORY_SHARE, at_most, megabytes};
@@ -46,22 +46,6 @@ pub(super) fn ranked(mut found: Vec<Change>) -> Vec<Change> {
         a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
     });
     found
-}
-
-fn nothing(evidence: &Evidence, verdict: &Verdict) -> Change {
-    let how = if verdict.met {
-        "change nothing"
-    } else {
-        "no loader option would help: make the step itself faster, or use a host with more cores"
-    };
-    Change {
-        remedy: Remedy::Nothing,
-        how: how.to_owned(),
-        batch_s: evidence.whole.batch_s,
-        compute_ratio: evidence.fed.compute_ratio,
-        gain: 1.0,
-        is_available: true,
-    }
 }
 
 struct Advice<'e> {

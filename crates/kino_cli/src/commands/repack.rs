@@ -6,12 +6,14 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::Result;
-use kino_dataset::{Dataset, GenerationLoss, Repack, RepackOptions, Repacked, check_local};
+use kino_dataset::{
+    Dataset, GenerationLoss, Repack, RepackOptions, RepackProgress, Repacked, check_local,
+};
 
 use crate::Outcome;
 use crate::open_args::RootArg;
 use crate::output::{note, print, print_json};
-use crate::progress::{of_repack, watched};
+use crate::progress::watched;
 use crate::source_args::PartArgs;
 use crate::writing::{PlanArgs, ResourceArgs, StartArgs, interrupted, warn_of_unused_rules};
 use report::Summary;
@@ -121,7 +123,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
 /// Repacks, with progress; `None` after Ctrl-C.
 fn write(args: &Args, repack: Repack) -> Result<Option<Repacked>> {
     let repacked = watched("repack", |report| {
-        let mut report = |at| report(of_repack(at));
+        let mut report = |at: RepackProgress| report(at.into());
         if args.in_place {
             repack.run_in_place(&mut report)
         } else {

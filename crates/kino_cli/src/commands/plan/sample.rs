@@ -19,7 +19,7 @@ use kino_loader::Batch;
 
 use crate::interrupt::Watch;
 use crate::output::note;
-use crate::progress::{of_repack, watched};
+use crate::progress::watched;
 
 /// Whether to measure what was predicted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,7 +126,7 @@ impl Planner<'_> {
         let repack = Repack::new(dataset, options)?;
         let target = folder.path().join("planned.kino");
         let repacked = watched("sample", |report| {
-            repack.run(&target, Start::New, &mut |at| report(of_repack(at)))
+            repack.run(&target, Start::New, &mut |at| report(at.into()))
         })?;
         repacked.ok_or(AdvisorError::Interrupted)?;
         let subject = self.workload.subject(&Dataset::open(&target)?)?;
