@@ -18,6 +18,7 @@ import tempfile
 import kinograph
 from kinograph import _core
 from kinograph._doctor import _to_loader
+from kinograph._source import to_source
 
 STORAGE = {"this storage": None, "500 MB/s": "500MB/s", "100 MB/s, 8 ms": "100MB/s,8ms"}
 STEPS_S = (0.005, 0.02, 0.1)
@@ -47,11 +48,21 @@ def few(choice: kinograph.PlanChoice, answers: list[kinograph.PlanChoice], most:
     return wanted + others[: max(0, most - len(wanted))]
 
 
+def pack_sample(
+    source: pathlib.Path, target: pathlib.Path, requested: list[str], size: int, plan: str
+) -> None:
+    """Pack a few episodes that have every requested stream; of G1 two of four have no video."""
+    how = dict.fromkeys(("format", "mapping", "rate_hz", "streams", "exclude", "episodes"))
+    read = to_source(**how, follow_links=False, keep_dtype=False)
+    sample = {"source": read, "requested": requested, "max_bytes": size, "plan": plan}
+    _core.pack_sample(source, target, sample)
+
+
 def measure(source: pathlib.Path, args: argparse.Namespace, rows: list[dict[str, object]]) -> None:
     """All cells of one recording."""
     with tempfile.TemporaryDirectory(dir=args.folder) as folder:
         first = pathlib.Path(folder) / "first.kino"
-        _core.pack_sample(source, first, 1, "")
+        pack_sample(source, first, [], 1, "")
         asked = windows(kinograph.open(first))
         bounds = {"**": "lossless"} if args.lossless else {args.images: "psnr(38)"}
         how = {
@@ -60,20 +71,28 @@ def measure(source: pathlib.Path, args: argparse.Namespace, rows: list[dict[str,
             "memory": args.memory,
             "bounds": bounds,
         }
-        choice = kinograph.plan(source, step_s=0.02, folder=folder, anchor=args.anchor, **how)
+        choice = kinograph.plan(
+            source,
+            step_s=0.02,
+            folder=folder,
+            anchor=args.anchor,
+            sample=args.sample,
+            seconds=args.seconds,
+            **how,
+        )
         print(choice, flush=True)
         cells = {
             (storage, step_s): choice.what_if(step_s=step_s, storage=given)
             if given
             else choice.what_if(step_s=step_s)
             for storage, given in STORAGE.items()
-            for step_s in STEPS_S
+            for step_s in args.steps_s
         }
         keys = [plan.codecs for plan in choice.plans]
         for number in few(choice, list(cells.values()), args.plans):
             toml = choice.to_toml(plan=number)
             target = pathlib.Path(folder) / f"{number}.kino"
-            _core.pack_sample(source, target, 256_000_000, toml)
+            pack_sample(source, target, list(asked), args.sample, toml)
             options = {**how, "anchor": args.anchor, "images": None}
             options.pop("bounds")
             loader = _to_loader(target, options)
@@ -105,11 +124,14 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument("--memory", default="24MB")
     parser.add_argument("--plans", type=int, default=5, help="how many plans to pack and load")
+    parser.add_argument("--steps-s", type=float, nargs="+", default=STEPS_S)
+    parser.add_argument("--sample", type=int, default=256_000_000, help="decoded bytes")
+    parser.add_argument("--seconds", type=float, default=2.0)
     parser.add_argument("--anchor", default=None)
     parser.add_argument("--images", default="**", help="streams that may lose: psnr(38)")
     parser.add_argument("--lossless", action="store_true")
     parser.add_argument("--folder", type=pathlib.Path, default=pathlib.Path())
-    parser.add_argument("--csv", type=pathlib.Path)
+    parser.add_argument("--csv", type=pathlib.Path, help="keeps the rows of other recordings")
     args = parser.parse_args()
     rows: list[dict[str, object]] = []
     for source in args.source:
@@ -129,10 +151,20 @@ def main() -> None:
         print(*cell, f"chosen {chosen}, best {best}")
     print(f"the choice is within 5 % of the best in {good} of {len(cells)} cells")
     if args.csv:
-        with args.csv.open("w", newline="") as file:
-            writer = csv.DictWriter(file, list(rows[0]))
-            writer.writeheader()
-            writer.writerows(rows)
+        write(args.csv, rows)
+
+
+def write(path: pathlib.Path, rows: list[dict[str, object]]) -> None:
+    """Write the rows, beside those of the recordings that were not measured now."""
+    measured = {row["recording"] for row in rows}
+    kept = []
+    if path.exists():
+        with path.open(newline="") as file:
+            kept = [row for row in csv.DictReader(file) if row["recording"] not in measured]
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows([*kept, *rows])
 
 
 if __name__ == "__main__":

@@ -38,6 +38,7 @@ __all__ = [
     "parse_bytes",
     "plan",
     "plan_html",
+    "plan_part",
     "plan_text",
     "plan_toml",
     "plan_verify",
@@ -262,13 +263,10 @@ def doctor(
 def doctor_foreign(evidence: str, gpu_price: float | None, gpus: int) -> str: ...
 def doctor_html(found: str) -> str: ...
 def doctor_text(found: str) -> str: ...
-
-_Whole: TypeAlias = tuple[str, int, int, dict[str, int]]
-
 def sample_episodes(episodes: int, decoded_bytes: int, max_bytes: int) -> list[int]: ...
 def pack_sample(
-    source: str | PathLike[str], target: str | PathLike[str], max_bytes: int, plan: str
-) -> _Whole: ...
+    source: str | PathLike[str], target: str | PathLike[str], how: SampleArgs
+) -> str: ...
 def plan(
     order: Order,
     windows: list[list[Samples]],
@@ -276,6 +274,9 @@ def plan(
     how: PlanArgs,
 ) -> str: ...
 def plan_html(found: str, is_page: bool) -> str: ...
+def plan_part(
+    dataset: Dataset, part: SourceArgs, requested: list[str]
+) -> tuple[list[int] | None, str]: ...
 def plan_text(found: str) -> str: ...
 def plan_toml(found: str, number: int) -> str: ...
 def plan_verify(
@@ -335,7 +336,14 @@ class PlanArgs(TypedDict):
     hours: float | None
     gpu_price: float | None
     seconds: float
-    whole: _Whole | None
+    whole: str | None
+
+@type_check_only
+class SampleArgs(TypedDict):
+    source: SourceArgs
+    requested: list[str]
+    max_bytes: int
+    plan: str
 
 @type_check_only
 class VerifyArgs(TypedDict):
@@ -343,8 +351,7 @@ class VerifyArgs(TypedDict):
     plan: int
 
 @type_check_only
-class PackArgs(TypedDict):
-    writer: Options
+class SourceArgs(TypedDict):
     format: str | None
     mapping: str | PathLike[str] | None
     rate_hz: float | None
@@ -353,6 +360,11 @@ class PackArgs(TypedDict):
     episodes: list[str]
     follow_links: bool
     keep_dtype: bool
+
+@type_check_only
+class PackArgs(TypedDict):
+    writer: Options
+    source: SourceArgs
     on_defect: str
     seed: int
     prefix: str

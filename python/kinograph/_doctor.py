@@ -13,7 +13,7 @@ import contextlib
 import dataclasses
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Any
 
 from kinograph import _core
@@ -303,8 +303,18 @@ def _to_loader(
     if isinstance(dataset, str | os.PathLike):
         dataset = Dataset(dataset)
     if isinstance(dataset, Dataset) and options["windows"] is None:
-        anchor = next((name for name in ("actions", "action") if name in dataset.streams), None)
-        streams = dataset.streams.items()
-        options["windows"] = {name: [0] for name, stream in streams if stream.variant_of is None}
-        options["anchor"] = options["anchor"] or anchor
+        options["windows"], options["anchor"] = every_stream(dataset, options["anchor"])
     return _numpy.Loader(dataset, **options)
+
+
+def every_stream(
+    dataset: Dataset, anchor: str | float | None, taken: Container[str] | None = None
+) -> tuple[dict[str, list[int]], str | float | None]:
+    """Request every stream, or those that are taken, at the anchor: that given, or the actions."""
+    names = [
+        name
+        for name, stream in dataset.streams.items()
+        if stream.variant_of is None and (taken is None or name in taken)
+    ]
+    actions = next((name for name in ("actions", "action") if name in names), None)
+    return {name: [0] for name in names}, anchor or actions

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from kinograph import _core
-from kinograph._arguments import U64, to_number, to_whole
+from kinograph._arguments import U64, to_whole
 from kinograph._defects import Defect, OnDefect, Packed
-from kinograph._pack import to_texts
+from kinograph._source import to_source
 from kinograph._writer import MEMORY, SHARD_SIZE, Mode, Plan, to_options
 
 
@@ -90,14 +90,16 @@ def link(  # noqa: PLR0913 (each is a keyword of its own)
     )
     options: _core.PackArgs = {
         "writer": writer,
-        "rate_hz": None if rate_hz is None else to_number("rate_hz", rate_hz),
-        "format": format,
-        "mapping": mapping,
-        "streams": to_texts("streams", streams),
-        "exclude": to_texts("exclude", exclude),
-        "episodes": to_texts("episodes", episodes),
-        "follow_links": follow_links,
-        "keep_dtype": False,
+        "source": to_source(
+            format=format,
+            mapping=mapping,
+            rate_hz=rate_hz,
+            streams=streams,
+            exclude=exclude,
+            episodes=episodes,
+            follow_links=follow_links,
+            keep_dtype=False,
+        ),
         "on_defect": on_defect,
         "seed": to_whole("seed", seed, most=U64),
         "prefix": prefix,

@@ -6,13 +6,12 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-import numpy as np
-
 from kinograph import _core
-from kinograph._arguments import U64, to_list, to_number, to_text, to_whole
+from kinograph._arguments import U64, to_number, to_whole
 from kinograph._defects import Defect, OnDefect, Packed
 from kinograph._errors import InvalidArgumentError
 from kinograph._pack_episodes import pack_episodes
+from kinograph._source import to_source
 from kinograph._writer import MEMORY, SHARD_SIZE, Mode, Plan, to_options
 
 
@@ -137,14 +136,16 @@ def pack(  # noqa: PLR0913 (each is a keyword of its own)
     )
     options: _core.PackArgs = {
         "writer": writer,
-        "rate_hz": rate_hz,
-        "format": format,
-        "mapping": mapping,
-        "streams": to_texts("streams", streams),
-        "exclude": to_texts("exclude", exclude),
-        "episodes": to_texts("episodes", episodes),
-        "follow_links": follow_links,
-        "keep_dtype": keep_dtype,
+        "source": to_source(
+            format=format,
+            mapping=mapping,
+            rate_hz=rate_hz,
+            streams=streams,
+            exclude=exclude,
+            episodes=episodes,
+            follow_links=follow_links,
+            keep_dtype=keep_dtype,
+        ),
         "on_defect": on_defect,
         "seed": to_whole("seed", seed, most=U64),
         "prefix": prefix,
@@ -152,18 +153,3 @@ def pack(  # noqa: PLR0913 (each is a keyword of its own)
     }
     committed, defects = _core.pack(source, target, options, progress)
     return Packed(*committed, [Defect(*defect) for defect in defects])
-
-
-def to_texts(name: str, given: str | Iterable[int | str] | None) -> list[str]:
-    """Turn one or several patterns or episode numbers into a list of text."""
-    if given is None:
-        return []
-    items = [given] if isinstance(given, str) else to_list(name, given, "names")
-    if not items:
-        raise InvalidArgumentError(f"{name} is empty; remove it to pack everything")
-    return [
-        str(item)
-        if isinstance(item, int | np.integer) and not isinstance(item, bool)
-        else to_text(f"an item of {name}", item)
-        for item in items
-    ]

@@ -17,19 +17,20 @@ import pathlib
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from kinograph import _core
 from kinograph._arguments import to_bytes, to_number, to_whole
 from kinograph._dataset import Dataset
-from kinograph._doctor import _to_loader
+from kinograph._doctor import _to_loader, every_stream
 from kinograph._errors import InvalidArgumentError, KinographWarning
 from kinograph._loader import BaseLoader, Trained
 from kinograph._loader_options import Images
 from kinograph._repack import repack
 from kinograph._report import Shown, written
-from kinograph._samples import WindowSpec
+from kinograph._samples import Window, WindowSpec
+from kinograph._source import to_source
 
 # How often and how long a step is repeated to time it.
 _STEPS, _STEPS_S = 5, 1.0
@@ -91,13 +92,28 @@ class Verified:
 
 
 @dataclasses.dataclass(frozen=True)
+class FewerDecodes:
+    """An option of the loader with which frames are decoded less often, and what the chosen plan would reach with it.
+
+    ``option`` is how to write it: ``memory="289MB"`` or ``shuffle=kinograph.Shuffle(episodes=15)``, whose batches mix fewer
+    episodes (``mixes_less``). ``decodes`` is how often a frame would be decoded per epoch, after the first.
+    """
+
+    option: str
+    mixes_less: bool
+    decodes: float
+    compute_ratio: float
+
+
+@dataclasses.dataclass(frozen=True)
 class PlanChoice:
     """What the planner found; ``print`` shows all of it, a notebook shows plots.
 
     ``plans`` are the candidates, the smallest first, and ``chosen`` is one of them. ``within_limits`` is false if no
     plan keeps the limits; then the smallest was chosen. ``measured`` is everything that was measured, ``verified`` are
     predictions beside measurements, if that was asked for. ``split_points`` compares where images that the loader resizes
-    could be materialised.
+    could be materialised. ``fewer_decodes`` are options of the loader that would raise the compute ratio, if memory for decoded
+    frames is what limits it.
     """
 
     plans: tuple[Prediction, ...]
@@ -105,6 +121,7 @@ class PlanChoice:
     within_limits: bool
     measured: Mapping[str, Any]
     split_points: tuple[SplitPoint, ...]
+    fewer_decodes: tuple[FewerDecodes, ...]
     verified: tuple[Verified, ...]
     _json: str = dataclasses.field(repr=False)
 
@@ -191,6 +208,14 @@ def plan(  # noqa: PLR0913 (each is a keyword of its own)
     step: Callable[[dict[str, Any]], object] | None = None,
     step_s: float | None = None,
     report: Shown | str | os.PathLike[str] | None = None,
+    rate_hz: float | None = None,
+    format: str | None = None,  # noqa: A002 (same name as in the CLI)
+    mapping: str | os.PathLike[str] | None = None,
+    streams: str | Iterable[str] | None = None,
+    exclude: str | Iterable[str] | None = None,
+    episodes: str | Iterable[int | str] | None = None,
+    follow_links: bool = False,
+    keep_dtype: bool = False,
     windows: Mapping[str, WindowSpec] | None = None,
     anchor: str | float | None = None,
     batch_size: int | None = None,
@@ -223,8 +248,15 @@ def plan(  # noqa: PLR0913 (each is a keyword of its own)
 
     Candidate codecs are measured on a sample of every stream, the loader on that sample, and the storage. The plan
     with the highest predicted compute ratio inside the limits is chosen; of equals, the smallest. Nothing is lost
-    unless ``bounds`` or ``quality`` allows it, and images keep their size unless ``allow_resize`` is true. A recording that is not packed yet is sampled: a few episodes are
-    packed into ``folder``, and removed afterwards.
+    unless ``bounds`` or ``quality`` allows it, and images keep their size unless ``allow_resize`` is true. A recording that
+    is not packed yet is sampled: a few episodes are packed into ``folder``, and removed afterwards.
+
+    Only episodes with frames of every requested stream are loaded; the result says how many lack one. Streams that no
+    policy needs can be left out:
+
+    >>> part = kinograph.plan(ds, step_s=0.02, exclude="obs/*_image", episodes="0-1", batch_size=8, seconds=0.2)
+    >>> "obs/agentview_image" in part.codecs, part.measured["whole"]["episodes"]
+    (False, 2)
 
     Give one of ``step``, ``step_s`` and ``report``:
 
@@ -232,6 +264,15 @@ def plan(  # noqa: PLR0913 (each is a keyword of its own)
     :param step: Called with a batch, as in training, to time it. It must block until its work is finished
     :param step_s: Duration of a training step, in seconds
     :param report: The report of a past run, or the file that its ``to_json`` has written
+    :param rate_hz: As for :func:`pack`, like the other options of recordings: ``format``, ``mapping``, ``follow_links`` and
+        ``keep_dtype``
+    :param format: The recording's format
+    :param mapping: A TOML file that says which object of the recording becomes which stream
+    :param streams: Only streams that match one of these patterns; also of a dataset
+    :param exclude: Leave out streams that match one of these patterns; also of a dataset
+    :param episodes: Only these episodes, by number, range or id; also of a dataset
+    :param follow_links: Whether to follow links that lead out of the recording's folder
+    :param keep_dtype: Whether to import float images of whole numbers as they are
     :param windows: As for a loader; without it, the frame of every stream at the anchor
     :param anchor: As for a loader
     :param batch_size: As for a loader; 64 by default
@@ -269,7 +310,7 @@ def plan(  # noqa: PLR0913 (each is a keyword of its own)
         "memory": memory,
     }
 
-    def measure(loader: BaseLoader[Any, Any], whole: _core._Whole | None = None) -> PlanChoice:
+    def measure(loader: BaseLoader[Any, Any], whole: str | None = None) -> PlanChoice:
         found_s = _step_s(loader, step, step_s, report)
         # Its threads would compete with those that are measured.
         loader.close()
@@ -291,12 +332,18 @@ def plan(  # noqa: PLR0913 (each is a keyword of its own)
         )
         return _from_json(_core.plan(loader.order._core, *loader._to_core(), how))
 
+    how_read: dict[str, Any] = {
+        "rate_hz": rate_hz,
+        "format": format,
+        "mapping": mapping,
+        "streams": streams,
+        "exclude": exclude,
+        "episodes": episodes,
+        "follow_links": follow_links,
+        "keep_dtype": keep_dtype,
+    }
     if isinstance(source, BaseLoader):
-        if any(one is not None for one in options.values()):
-            raise InvalidArgumentError(
-                "`windows`, `anchor`, `batch_size`, `images` and `memory` cannot be combined with a loader; give them to the "
-                "loader"
-            )
+        _refuse(options | how_read, tuple(options | how_read), "a loader; give them to the loader")
         if verify:
             raise InvalidArgumentError(
                 "verify=True packs a sample and needs a recording or a dataset, not a loader"
@@ -304,37 +351,83 @@ def plan(  # noqa: PLR0913 (each is a keyword of its own)
         return measure(source)
     options["batch_size"] = 64 if batch_size is None else batch_size
     most = to_bytes("sample", sample, least=1)
+    read = to_source(**how_read)
+    requested = _requested(windows)
     if isinstance(source, Dataset) or (pathlib.Path(source) / "versions").is_dir():
-        choice = measure(_loader(source, options))
+        of_recordings = ("rate_hz", "format", "mapping", "follow_links", "keep_dtype")
+        _refuse(how_read, of_recordings, "a dataset; they are for recordings")
+        dataset = source if isinstance(source, Dataset) else Dataset(source)
+        rows, whole = _core.plan_part(dataset._core, read, requested)
+        if windows is None:
+            taken = json.loads(whole)["frames"]
+            options["windows"], options["anchor"] = every_stream(dataset, anchor, taken)
+        choice = measure(_loader(dataset, options | {"episodes": rows}), whole)
         if not verify:
             return choice
-        dataset = source if isinstance(source, Dataset) else Dataset(source)
         with tempfile.TemporaryDirectory(prefix=".kinograph-plan-", dir=folder) as place:
             target = pathlib.Path(place) / "planned.kino"
-            _repack_sample(dataset, target, choice, most)
+            read["episodes"] = _sample_ids(dataset, rows, most)
+            _repack_sample(dataset, target, choice, read)
             return _verified(choice, _loader(target, options))
+
+    def pack(target: pathlib.Path, toml: str) -> str:
+        how: _core.SampleArgs = {
+            "source": read,
+            "requested": requested,
+            "max_bytes": most,
+            "plan": toml,
+        }
+        return _core.pack_sample(source, target, how)
+
     with tempfile.TemporaryDirectory(prefix=".kinograph-plan-", dir=folder) as place:
         target = pathlib.Path(place) / "sample.kino"
-        whole = _core.pack_sample(source, target, most, "")
+        whole = pack(target, "")
         choice = measure(_loader(target, options), whole)
         if not verify:
             return choice
         target = pathlib.Path(place) / "planned.kino"
-        _core.pack_sample(source, target, most, choice.to_toml())
+        pack(target, choice.to_toml())
         return _verified(choice, _loader(target, options))
 
 
-def _repack_sample(dataset: Dataset, target: pathlib.Path, choice: PlanChoice, most: int) -> None:
-    """Store a sample of the episodes with the chosen plan, up to about so many decoded bytes."""
+def _refuse(options: Mapping[str, Any], names: Sequence[str], what: str) -> None:
+    """Refuse options that do not go with the source."""
+    given = [name for name in names if not (options[name] is None or options[name] is False)]
+    if given:
+        shown = " and ".join(f"`{name}`" for name in given)
+        raise InvalidArgumentError(f"{shown} cannot be combined with {what}")
+
+
+def _requested(windows: Mapping[str, WindowSpec] | None) -> list[str]:
+    """Name the streams of the windows; none are all."""
+    return [
+        window.stream if isinstance(window, Window) and window.stream is not None else key
+        for key, window in (windows or {}).items()
+    ]
+
+
+def _sample_ids(dataset: Dataset, rows: list[int] | None, most: int) -> list[str]:
+    """Name a sample of the episodes, of up to about so many decoded bytes."""
+    every = range(len(dataset)) if rows is None else rows
     size = sum(stream.raw_bytes for stream in dataset.streams.values())
-    episodes = _core.sample_episodes(len(dataset), size, most)
+    size = size * len(every) // max(len(dataset), 1)
+    numbers = _core.sample_episodes(len(every), size, most)
+    return [dataset[every[number]].id for number in numbers]
+
+
+def _repack_sample(
+    dataset: Dataset, target: pathlib.Path, choice: PlanChoice, part: _core.SourceArgs
+) -> None:
+    """Store a part of a dataset with the chosen plan."""
     plan = target.with_suffix(".toml")
     choice.to_toml(plan)
     repack(
         dataset.path,
         target,
         plan=plan,
-        episodes=[dataset[number].id for number in episodes],
+        streams=part["streams"] or None,
+        exclude=part["exclude"] or None,
+        episodes=part["episodes"],
         version=dataset.version,
         root=dataset.root,
         allow_generation_loss=True,
@@ -415,7 +508,7 @@ def _arguments(  # noqa: PLR0913 (each is a keyword of its own)
     foreign: Sequence[str] = (),
     allow_resize: bool = False,
     seconds: float = 1.0,
-    whole: _core._Whole | None = None,
+    whole: str | None = None,
 ) -> _core.PlanArgs:
     def number(name: str, value: float | None) -> float | None:
         return None if value is None else to_number(name, value)
@@ -476,6 +569,7 @@ def _from_json(text: str) -> PlanChoice:
         within_limits=found["is_within_limits"],
         measured=found["measured"],
         split_points=tuple(map(to_split_point, found["split_points"])),
+        fewer_decodes=tuple(FewerDecodes(**one) for one in found["answers"]["fewer_decodes"]),
         verified=tuple(Verified(**one) for one in found["verified"]),
         _json=text,
     )

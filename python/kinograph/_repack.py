@@ -10,7 +10,7 @@ from kinograph import _core
 from kinograph._arguments import U64, to_whole
 from kinograph._dataset import Generation
 from kinograph._errors import InvalidArgumentError
-from kinograph._pack import to_texts
+from kinograph._source import to_texts
 from kinograph._writer import MEMORY, SHARD_SIZE, Mode, Plan, to_options
 
 

@@ -20,6 +20,7 @@ mod error;
 mod html;
 mod idle_cost;
 mod machine;
+mod memory_advice;
 mod planner;
 mod report;
 mod workload;
@@ -38,9 +39,9 @@ pub use doctor::{
 pub use error::{AdvisorError, Result};
 pub use idle_cost::{ALARM_RATIO, GpuPrice, Idle, IdleCost};
 pub use planner::{
-    Answers, CandidatePlan, CodecOption, HostNeeds, Limits, LoaderCost, Measurements, MemoryFit,
-    Planned, PlannerOptions, Prediction, Question, SplitPoint, StorageCost, StreamOptions,
-    Verified, Whole, choose_plan,
+    Answers, CandidatePlan, CodecOption, FewerDecodes, HostNeeds, Limits, LoaderCost, Measurements,
+    MemoryFit, Planned, PlannerOptions, Prediction, Question, SplitPoint, StorageCost,
+    StreamOptions, Verified, Whole, choose_plan,
 };
 pub use report::Measured;
 pub use workload::Workload;

@@ -9,7 +9,8 @@
 use std::ops::Range;
 
 use kino_dataset::{
-    ACTIONS, At, Dataset, Kind, Request, Samples, Selection, StreamSummary, Window, shared_anchor,
+    ACTIONS, At, Dataset, EpisodeCounts, Episodes, Kind, Part, Request, Samples, Selection,
+    StreamSummary, Window, complete_episodes, shared_anchor,
 };
 use kino_loader::{LoaderOptions, Order, Settings, Source};
 use serde_json::{Value, json};
@@ -31,8 +32,39 @@ pub struct Workload {
 impl Workload {
     /// The loader that serves this workload.
     pub fn subject(&self, dataset: &Dataset) -> Result<Subject> {
-        let request = self.request(dataset)?;
-        let samples = Samples::bind(dataset, request, &Selection::default())?;
+        self.bind(dataset, &Part::default(), &Selection::default(), 0)
+    }
+
+    /// The loader that serves this workload from the complete episodes of a part of a dataset: their rows, and what the
+    /// part holds.
+    pub fn subject_of_part(
+        &self,
+        dataset: &Dataset,
+        part: &Part,
+    ) -> Result<(Subject, Vec<usize>, EpisodeCounts)> {
+        let requested: Vec<_> = self.windows.iter().map(|(name, _)| name.clone()).collect();
+        let (rows, counts) = complete_episodes(dataset, part, &requested)?;
+        let first = rows.first().copied().unwrap_or(0);
+        let is_all = rows.len() == dataset.len();
+        let selection = Selection {
+            episodes: (!is_all)
+                .then(|| Episodes::Rows(rows.iter().map(|&row| row as u64).collect())),
+            ..Selection::default()
+        };
+        let subject = self.bind(dataset, part, &selection, first)?;
+        Ok((subject, rows, counts))
+    }
+
+    /// The loader on the selected episodes, of which `first` is one.
+    fn bind(
+        &self,
+        dataset: &Dataset,
+        part: &Part,
+        selection: &Selection,
+        first: usize,
+    ) -> Result<Subject> {
+        let request = self.request(dataset, part, first)?;
+        let samples = Samples::bind(dataset, request, selection)?;
         let source = Source::of(&samples)?;
         let written = match &self.order {
             Value::Null => &json!({}),
@@ -47,10 +79,12 @@ impl Workload {
         })
     }
 
-    fn request(&self, dataset: &Dataset) -> Result<Request> {
+    fn request(&self, dataset: &Dataset, part: &Part, first: usize) -> Result<Request> {
         let streams = &dataset.manifest().streams;
         let every = || {
-            let streams = streams.iter().filter(|one| one.variant_of.is_none());
+            let is_taken =
+                |one: &&StreamSummary| one.variant_of.is_none() && part.takes_stream(&one.name);
+            let streams = streams.iter().filter(is_taken);
             let windows = streams.map(|stream| (stream.name.clone(), 0..1));
             windows.collect()
         };
@@ -66,7 +100,7 @@ impl Workload {
         let window =
             |(name, steps): (String, Range<i32>)| Window::new(&name, At::Steps(steps.collect()));
         let windows: Vec<Window> = asked.into_iter().map(window).collect();
-        let anchor = shared_anchor(dataset, 0, &windows, &preferred(streams))?;
+        let anchor = shared_anchor(dataset, first, &windows, &preferred(streams))?;
         Ok(Request::new(anchor, windows))
     }
 }

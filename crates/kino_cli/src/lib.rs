@@ -9,8 +9,10 @@ mod interrupt;
 mod load_args;
 mod open_args;
 mod output;
+mod planner_args;
 mod progress;
 mod resized;
+mod source_args;
 mod trials;
 mod writing;
 

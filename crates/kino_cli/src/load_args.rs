@@ -117,8 +117,13 @@ impl clap::FromArgMatches for OptionArgs {
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
         for row in flags() {
             let value = match row.form {
-                Form::Flag => matches.get_flag(row.name).then_some(Value::Bool(true)),
-                _ => matches.get_one::<Value>(row.name).cloned(),
+                Form::Flag => is_given(matches, row).then_some(Value::Bool(true)),
+                // `pack --auto` has options of its own by some of these names, of other types.
+                _ => matches
+                    .try_get_one::<Value>(row.name)
+                    .ok()
+                    .flatten()
+                    .cloned(),
             };
             let part = match row.part {
                 Part::Order => &mut self.order,
@@ -132,8 +137,12 @@ impl clap::FromArgMatches for OptionArgs {
     }
 }
 
+fn is_given(matches: &ArgMatches, row: &OptionInfo) -> bool {
+    matches!(matches.try_get_one(row.name), Ok(Some(true)))
+}
+
 /// Reads `wrist=-9:1`.
-pub(crate) fn window(text: &str) -> Result<(String, Range<i32>)> {
+fn window(text: &str) -> Result<(String, Range<i32>)> {
     let wrong = || format!("`{text}`: a window looks like wrist=-9:1, from step -9 to step 0");
     let (stream, steps) = text.split_once('=').with_context(wrong)?;
     let (from, to) = steps.split_once(':').with_context(wrong)?;

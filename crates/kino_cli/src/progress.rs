@@ -1,14 +1,17 @@
 //! Progress of long operations: a bar on a terminal, occasional plain lines elsewhere.
 
 use std::io::{IsTerminal, stderr};
+use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use kino_import::Progress as Written;
 
+use crate::interrupt::Watch;
 use crate::output::{bytes, count, note, one_line};
 
 /// What a pack is doing: it checks the values of all episodes, then writes them.
-pub(crate) fn packing(at: &kino_import::Progress) -> String {
+fn packing(at: &Written) -> String {
     let episodes = count(at.episodes, "episode");
     if at.episodes_checked < at.episodes {
         format!("values of {} of {episodes} checked", at.episodes_checked)
@@ -92,16 +95,35 @@ impl Progress {
     }
 }
 
+/// Shows the progress of `work` that writes episodes, and tells it to stop after Ctrl-C.
+pub(crate) fn watched<T>(
+    verb: &'static str,
+    work: impl FnOnce(&mut dyn FnMut(Written) -> ControlFlow<()>) -> T,
+) -> T {
+    let watch = Watch::start();
+    let mut progress = Progress::new(verb);
+    let done = work(&mut |at| {
+        progress.update(at.bytes_done, at.bytes, &packing(&at));
+        if watch.as_ref().is_some_and(Watch::is_requested) {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    });
+    progress.finish();
+    done
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_pack_says_that_it_checks_before_it_writes() {
-        let mut at = kino_import::Progress {
+        let mut at = Written {
             episodes_checked: 2,
             episodes: 3,
-            ..kino_import::Progress::default()
+            ..Written::default()
         };
         assert_eq!(packing(&at), "values of 2 of 3 episodes checked");
         (at.episodes_checked, at.episodes_done) = (3, 1);

@@ -1,4 +1,4 @@
-//! What `pack` and `repack` share: the plan, what it does not match, and the note after Ctrl-C.
+//! What `pack`, `link` and `repack` share: the plan, what it does not match, defects, and the note after Ctrl-C.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use kino_dataset::{
     ByteSize, Collect, Interrupted, Kind, Plan, Start, WriterOptions, collect_garbage,
 };
+use kino_import::{Defect, LinkOptions, OnDefect, PackOptions, group_defects};
 
 use crate::Outcome;
 use crate::output::{count, note};
@@ -87,6 +88,55 @@ impl ResourceArgs {
             shard_bytes: self.shard_size.bytes(),
             ..WriterOptions::default()
         }
+    }
+}
+
+/// What becomes of the episodes of a recording.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct EpisodeArgs {
+    /// What to do with defects of the source: refuse it, drop the affected episodes, or keep everything readable
+    #[arg(long, value_name = "POLICY", default_value = "error", value_parser = clap::builder::PossibleValuesParser::new(OnDefect::NAMES))]
+    pub(crate) on_defect: String,
+    /// Prefix of the ids of the new episodes, such as `lab2/`
+    #[arg(
+        long,
+        value_name = "TEXT",
+        default_value = "",
+        hide_default_value = true
+    )]
+    pub(crate) prefix: String,
+    /// Random seed for the on-disk episode order
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) seed: u64,
+}
+
+impl EpisodeArgs {
+    pub(crate) fn options(
+        &self,
+        writer: WriterOptions,
+        start: Start,
+        link: Option<LinkOptions>,
+    ) -> Result<PackOptions> {
+        Ok(PackOptions {
+            writer,
+            start,
+            seed: self.seed,
+            prefix: self.prefix.clone(),
+            on_defect: self.on_defect.parse()?,
+            link,
+        })
+    }
+}
+
+/// Prints the defects of the source on stderr, grouped.
+pub(crate) fn tell_defects(defects: &[Defect]) -> Outcome {
+    for group in group_defects(defects) {
+        note(&format!("{}: {}", group.action.name(), group.text()));
+    }
+    if defects.iter().any(Defect::is_lost) {
+        Outcome::Lost
+    } else {
+        Outcome::Done
     }
 }
 

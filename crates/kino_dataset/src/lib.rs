@@ -19,6 +19,7 @@ mod assembler;
 mod attributes;
 mod commit;
 mod compare;
+mod complete;
 mod costs;
 mod dataset;
 mod draft;
@@ -74,6 +75,7 @@ mod writer;
 pub use appearance::{Appearance, Figure, JpegSeen, JpegTrace};
 pub use attributes::JsonMap;
 pub use commit::{Committed, SourceRecord};
+pub use complete::{EpisodeCounts, complete_episodes, has_filter};
 pub use costs::{
     Cost, CostRecord, CostSample, Effort, Measured, candidates, carriers, classic, comparable,
     cpu_name, measure, measure_stored,

@@ -95,7 +95,7 @@ pub use open::{ImportOptions, open};
 pub use pack::{PackOptions, Packed, pack};
 pub use preview::{Preview, StreamPreview, preview};
 pub use progress::Progress;
-pub use sample::{Sampled, pack_sample};
+pub use sample::{SampleOptions, Sampled, pack_sample};
 pub use shift::is_shift;
 pub use source::{
     ClockSpec, EpisodeSpec, FrameBuf, MAX_IMPORTED_FRAME_BYTES, ReadFrames, Source, SourceInfo,

@@ -30,13 +30,7 @@ pub(crate) fn restrict(source: &mut Source, part: &Part) -> Result<()> {
     // Without episodes no stream is known.
     let is_wanted = wanted_episodes(source, part)?;
     check_streams(source, part)?;
-    let mut is_other = HashMap::new();
-    for (episode, is_wanted) in source.episodes.iter().zip(&is_wanted) {
-        is_other.entry(episode.id.clone()).or_insert(!is_wanted);
-    }
-    let files: HashSet<usize> = source.episodes.iter().map(|one| one.file).collect();
-    let mut is_wanted = is_wanted.into_iter();
-    source.episodes.retain(|_| is_wanted.next() == Some(true));
+    let (files, is_other) = keep_wanted(source, &is_wanted);
     for episode in &mut source.episodes {
         let streams = episode.streams.iter().enumerate();
         let kept = streams.filter(|(_, stream)| part.takes_stream(&stream.name));
@@ -64,6 +58,28 @@ pub(crate) fn restrict(source: &mut Source, part: &Part) -> Result<()> {
     source.episodes.retain(|one| !one.streams.is_empty());
     leave_out_files(source, &files);
     Ok(())
+}
+
+/// Keeps only the episodes of these positions, and what concerns them.
+pub(crate) fn keep_episodes(source: &mut Source, is_wanted: &[bool]) {
+    let (files, is_other) = keep_wanted(source, is_wanted);
+    let of_other = |id: &String| is_other.get(id).copied().unwrap_or(false);
+    let defects = &mut source.info.defects;
+    defects.retain(|defect| !defect.episode.as_ref().is_some_and(of_other));
+    leave_out_files(source, &files);
+    source.is_part = true;
+}
+
+/// Keeps the wanted episodes. Returns the files that any episode was in, and which ids belong to the others.
+fn keep_wanted(source: &mut Source, is_wanted: &[bool]) -> (HashSet<usize>, HashMap<String, bool>) {
+    let mut is_other = HashMap::new();
+    for (episode, is_wanted) in source.episodes.iter().zip(is_wanted) {
+        is_other.entry(episode.id.clone()).or_insert(!is_wanted);
+    }
+    let files = source.episodes.iter().map(|one| one.file).collect();
+    let mut is_wanted = is_wanted.iter();
+    source.episodes.retain(|_| is_wanted.next() == Some(&true));
+    (files, is_other)
 }
 
 /// Removes the files that only excluded episodes use; `used` are those that any episode used.

@@ -2,6 +2,8 @@
 
 use std::ops::ControlFlow;
 
+use kino_dataset::RepackProgress;
+
 use crate::error::{ImportError, Result};
 
 /// How far a pack or an export is. Bytes are decoded frame bytes that were encoded, checked and written.
@@ -17,6 +19,19 @@ pub struct Progress {
     pub bytes_done: u64,
     /// Frame bytes in total; text does not count.
     pub bytes: u64,
+}
+
+impl From<RepackProgress> for Progress {
+    /// A repack checks nothing beforehand.
+    fn from(at: RepackProgress) -> Self {
+        Self {
+            episodes_checked: at.episodes.1,
+            episodes_done: at.episodes.0,
+            episodes: at.episodes.1,
+            bytes_done: at.bytes.0,
+            bytes: at.bytes.1,
+        }
+    }
 }
 
 /// Reports progress to the caller.

@@ -39,6 +39,7 @@ mod parity;
 mod plan;
 mod repack;
 mod samples;
+mod source;
 mod stream;
 mod table;
 mod video;
@@ -75,7 +76,7 @@ mod _core {
     use crate::parity::Parity;
     #[pymodule_export]
     use crate::plan::{
-        pack_sample, plan, plan_html, plan_text, plan_toml, plan_verify, plan_what_if,
+        pack_sample, plan, plan_html, plan_part, plan_text, plan_toml, plan_verify, plan_what_if,
         sample_episodes,
     };
     #[pymodule_export]

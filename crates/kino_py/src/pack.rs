@@ -3,13 +3,11 @@
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use kino_import::{
-    Defect, ImportError, ImportOptions, LinkOptions, PackOptions, Packed, Part, Progress, link_root,
-};
+use kino_import::{Defect, ImportError, LinkOptions, PackOptions, Packed, Progress, link_root};
 use pyo3::prelude::*;
 
 use crate::errors::import_to_py;
-use crate::video::videos;
+use crate::source::SourceArgs;
 use crate::writer::Options;
 
 /// How to pack: what `kinograph.pack` was given.
@@ -17,14 +15,7 @@ use crate::writer::Options;
 #[pyo3(from_item_all)]
 pub(crate) struct PackArgs {
     writer: Options,
-    format: Option<String>,
-    mapping: Option<PathBuf>,
-    rate_hz: Option<f64>,
-    streams: Vec<String>,
-    exclude: Vec<String>,
-    episodes: Vec<String>,
-    follow_links: bool,
-    keep_dtype: bool,
+    source: SourceArgs,
     on_defect: String,
     seed: u64,
     prefix: String,
@@ -56,20 +47,7 @@ pub(crate) fn pack(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<PackResult> {
     let (start, mut writer) = options.writer.into_writer()?;
-    let import = ImportOptions {
-        format: options.format,
-        rate_hz: options.rate_hz,
-        mapping: options.mapping,
-        memory_bytes: Some(writer.memory_bytes as u64),
-        videos: videos(),
-        follow_links: options.follow_links,
-        part: Part {
-            streams: options.streams,
-            exclude: options.exclude,
-            episodes: options.episodes,
-        },
-        keep_dtype: options.keep_dtype,
-    };
+    let import = options.source.into_import(Some(writer.memory_bytes as u64));
     let on_defect = options.on_defect.parse().map_err(import_to_py)?;
     writer
         .settings

@@ -1,22 +1,23 @@
 //! The planner: measures a dataset or a sample of a recording, and returns what it found as JSON.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use kino_advisor::{
     AdvisorError, Host, Limits, Planned, PlannerOptions, Question, Whole, choose_plan,
 };
-use kino_dataset::{Plan, SlowStorage};
-use kino_import::ImportOptions;
+use kino_dataset::{Part, Plan, SlowStorage, complete_episodes};
+use kino_import::SampleOptions;
 use kino_loader::Batch;
 use pyo3::prelude::*;
 
 use crate::arguments::parse;
+use crate::dataset::Dataset;
 use crate::doctor::to_subject;
-use crate::errors::{advisor_to_py, import_to_py, invalid, to_py};
+use crate::errors::{advisor_to_py, invalid, to_py};
 use crate::order::Order;
+use crate::pack::telling;
 use crate::samples::Samples;
-use crate::video::videos;
+use crate::source::SourceArgs;
 
 /// What `kinograph.plan` was given.
 #[derive(FromPyObject)]
@@ -37,8 +38,20 @@ pub(crate) struct PlanArgs {
     hours: Option<f64>,
     gpu_price: Option<f64>,
     seconds: f64,
-    /// What the dataset is a sample of; `None` if it is not a sample.
-    whole: Option<WholeParts>,
+    /// What the dataset stands for, as JSON; `None` for all of itself.
+    whole: Option<String>,
+}
+
+/// Which sample of a recording to pack.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct SampleArgs {
+    source: SourceArgs,
+    /// Streams that all its episodes have; every stream if empty.
+    requested: Vec<String>,
+    max_bytes: u64,
+    /// The codecs, as a plan in TOML.
+    plan: String,
 }
 
 /// A choice, and which of its plans to verify.
@@ -49,39 +62,38 @@ pub(crate) struct VerifyArgs {
     plan: usize,
 }
 
-/// The recording that a sample stands for: name, bytes, episodes, frames of every stream.
-type WholeParts = (String, u64, u64, BTreeMap<String, u64>);
-
 impl PlanArgs {
     fn storage(&self) -> PyResult<Option<SlowStorage>> {
         let given = self.storage.as_deref().map(str::parse);
         given.transpose().map_err(to_py)
     }
 
-    fn limits(&self) -> Limits {
-        Limits {
-            max_bytes: self.max_bytes,
-            max_pack_s: self.max_pack_s,
-        }
-    }
-
     fn options(&self) -> PyResult<PlannerOptions> {
-        let defaults = PlannerOptions::default();
         Ok(PlannerOptions {
-            step_s: self.step_s,
-            ranks: self.ranks,
-            cores: self.cores.unwrap_or(defaults.cores),
-            memory_bytes: self.host_memory.unwrap_or(defaults.memory_bytes),
+            question: self.question(&Question::default()),
             storage: self.storage()?,
             bounds: Plan::from_toml(&self.bounds).map_err(to_py)?,
             foreign: self.foreign.clone(),
             allow_resize: self.allow_resize,
-            limits: self.limits(),
             seconds: self.seconds,
+            ..PlannerOptions::default()
+        })
+    }
+
+    /// What is asked; the host is that of `before` where none is given.
+    fn question(&self, before: &Question) -> Question {
+        Question {
+            step_s: self.step_s,
+            ranks: self.ranks,
+            cores: self.cores.unwrap_or(before.cores),
+            memory_bytes: self.host_memory.unwrap_or(before.memory_bytes),
+            limits: Limits {
+                max_bytes: self.max_bytes,
+                max_pack_s: self.max_pack_s,
+            },
             gpu_price: self.gpu_price,
             hours: self.hours,
-            ..defaults
-        })
+        }
     }
 }
 
@@ -91,29 +103,51 @@ pub(crate) fn sample_episodes(episodes: usize, decoded_bytes: u64, max_bytes: u6
     kino_dataset::sample_episodes(episodes, decoded_bytes, max_bytes).collect()
 }
 
-/// Packs a sample of a recording; the whole that it stands for.
+/// Packs a sample of a recording; the whole that it stands for, as JSON.
 #[pyfunction]
 pub(crate) fn pack_sample(
     py: Python<'_>,
     source: PathBuf,
     target: PathBuf,
-    max_bytes: u64,
-    plan: &str,
-) -> PyResult<WholeParts> {
-    let plan = Plan::from_toml(plan).map_err(to_py)?;
-    let options = ImportOptions {
-        videos: videos(),
-        ..ImportOptions::default()
+    how: SampleArgs,
+) -> PyResult<String> {
+    let sample = SampleOptions {
+        max_bytes: how.max_bytes,
+        requested: how.requested,
+        plan: Plan::from_toml(&how.plan).map_err(to_py)?,
     };
-    let sampled =
-        py.detach(|| kino_import::pack_sample(&source, &options, &target, max_bytes, plan));
-    let sampled = sampled.map_err(import_to_py)?;
-    Ok((
-        source.display().to_string(),
-        sampled.source_bytes,
-        sampled.episodes,
-        sampled.frames,
-    ))
+    let import = how.source.into_import(None);
+    let sampled = py.detach(|| {
+        telling(None, |report| {
+            kino_import::pack_sample(&source, &import, &target, &sample, report)
+        })
+    })?;
+    whole_to_json(&Whole {
+        name: source.display().to_string(),
+        is_packed: false,
+        source_bytes: sampled.source_bytes,
+        counts: sampled.counts,
+    })
+}
+
+/// The ids of the complete episodes of a part of a dataset, `None` if they are all there are, and the part as JSON.
+#[pyfunction]
+pub(crate) fn plan_part(
+    py: Python<'_>,
+    dataset: PyRef<'_, Dataset>,
+    part: SourceArgs,
+    requested: Vec<String>,
+) -> PyResult<(Option<Vec<usize>>, String)> {
+    let dataset = dataset.inner.clone();
+    let part = part.into_part();
+    let found = py.detach(|| complete_episodes(&dataset, &part, &requested));
+    let (rows, counts) = found.map_err(to_py)?;
+    let rows = (rows.len() < dataset.len()).then_some(rows);
+    Ok((rows, whole_to_json(&Whole::of(&dataset, counts))?))
+}
+
+fn whole_to_json(whole: &Whole) -> PyResult<String> {
+    serde_json::to_string(whole).map_err(|error| invalid(format!("the recording: {error}")))
 }
 
 /// Chooses a plan for what a loader reads; `options` are the loader's, as JSON.
@@ -129,14 +163,14 @@ pub(crate) fn plan(
     let first = subject.windows.first().and_then(|all| all.first());
     let first = first.ok_or_else(|| invalid("the loader requests no stream"))?;
     let whole = match &how.whole {
-        Some((name, source_bytes, episodes, frames)) => Whole {
-            name: name.clone(),
-            is_packed: false,
-            source_bytes: *source_bytes,
-            episodes: *episodes,
-            frames: frames.clone(),
-        },
-        None => Whole::of(first.dataset()),
+        Some(text) => parse("the recording", text)?,
+        None => {
+            let dataset = first.dataset();
+            let windows = first.request().windows.iter();
+            let requested: Vec<String> = windows.map(|one| one.stream.clone()).collect();
+            let counted = complete_episodes(dataset, &Part::default(), &requested);
+            Whole::of(dataset, counted.map_err(to_py)?.1)
+        }
     };
     let options = how.options()?;
     let mut host = Signals { raised: None };
@@ -174,15 +208,7 @@ pub(crate) fn plan_verify(
 #[pyfunction]
 pub(crate) fn plan_what_if(found: &str, how: PlanArgs) -> PyResult<String> {
     let found: Planned = parse("the plan", found)?;
-    let question = Question {
-        step_s: how.step_s,
-        ranks: how.ranks,
-        cores: how.cores.unwrap_or(found.question.cores),
-        memory_bytes: how.host_memory.unwrap_or(found.question.memory_bytes),
-        limits: how.limits(),
-        gpu_price: how.gpu_price,
-        hours: how.hours,
-    };
+    let question = how.question(&found.question);
     to_json(&found.what_if(question, how.storage()?))
 }
 

@@ -7,7 +7,6 @@ use kino_dataset::{
     Dataset, Generation, GenerationLoss, OpenOptions, Part, Repack, RepackOptions, RepackProgress,
     StreamChange,
 };
-use kino_import::Progress;
 use pyo3::prelude::*;
 
 use crate::errors::{invalid, to_py};
@@ -76,19 +75,11 @@ pub(crate) fn repack(
         let dataset = Dataset::open_with(&dataset, open).map_err(to_py)?;
         let repack = Repack::new(&dataset, how).map_err(to_py)?;
         let mut raised = None;
-        let mut report = |at: RepackProgress| {
-            let now = Progress {
-                bytes_done: at.bytes.0,
-                bytes: at.bytes.1,
-                episodes_done: at.episodes.0,
-                episodes: at.episodes.1,
-            };
-            match tell(progress.as_ref(), now) {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(error) => {
-                    raised = Some(error);
-                    ControlFlow::Break(())
-                }
+        let mut report = |at: RepackProgress| match tell(progress.as_ref(), at.into()) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                raised = Some(error);
+                ControlFlow::Break(())
             }
         };
         let done = match &target {

@@ -4,21 +4,17 @@
 //! dropped.
 
 use kino_dataset::{Cost, variant_stream};
-use kino_loader::MAX_PREFETCH;
+use kino_loader::{MAX_PREFETCH, group_bytes};
 
 use super::evidence::{Differences, Evidence, StreamCosts, VariantCost};
 use super::model::{compute_ratio, replay};
-use super::remedy::{Change, Remedy};
+use super::remedy::{Change, Remedy, nothing};
+use super::text::loss;
 use super::verdict::{Cause, Verdict};
+use crate::memory_advice::{LEAST_GROUP, MEMORY_SHARE, at_most, megabytes};
 
 /// A change must bring at least this many times the steps per second to be listed.
 const WORTH: f64 = 1.01;
-
-/// Keeping everything decoded is recommended up to one over this of the machine's memory.
-const MEMORY_SHARE: u64 = 2;
-
-/// Shuffle groups of fewer episodes mix too little to be recommended.
-const GROUP: u64 = 8;
 
 /// A float32 image has four times the bytes of a uint8 one, and so has an image of twice the width and height.
 const QUARTER: f64 = 4.0;
@@ -50,22 +46,6 @@ pub(super) fn ranked(mut found: Vec<Change>) -> Vec<Change> {
         a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
     });
     found
-}
-
-fn nothing(evidence: &Evidence, verdict: &Verdict) -> Change {
-    let how = if verdict.met {
-        "change nothing"
-    } else {
-        "no loader option would help: make the step itself faster, or use a host with more cores"
-    };
-    Change {
-        remedy: Remedy::Nothing,
-        how: how.to_owned(),
-        batch_s: evidence.whole.batch_s,
-        compute_ratio: evidence.fed.compute_ratio,
-        gain: 1.0,
-        is_available: true,
-    }
 }
 
 struct Advice<'e> {
@@ -100,6 +80,7 @@ impl Advice<'_> {
             ),
             Cause::Memory => {
                 self.pool(without);
+                self.keep_group(without);
                 self.keep_all(without);
                 self.threads(without);
             }
@@ -208,26 +189,47 @@ impl Advice<'_> {
     /// Shuffles in groups of episodes, each decoded once.
     fn pool(&mut self, without: &Differences) {
         let setting = &self.evidence.setting;
-        if !setting.shuffles_everything {
+        let instead_of = match (setting.shuffles_everything, setting.group_is_too_large) {
+            (true, _) => "a global shuffle",
+            (false, true) => "larger groups",
+            (false, false) => return,
+        };
+        let bytes = group_bytes(setting.memory_bytes);
+        if bytes < setting.decoded_bytes / setting.episodes.max(1) as u64 * LEAST_GROUP {
             return;
         }
-        // Two groups must fit: one in use and the next being decoded.
-        let bytes = setting.memory_bytes / 22 * 10;
-        if bytes < setting.decoded_bytes / setting.episodes.max(1) as u64 * GROUP {
+        let how = format!(
+            "`shuffle=kinograph.Shuffle(memory=\"{}\")` instead of {instead_of}: each group of episodes is decoded once per epoch",
+            at_most(bytes)
+        );
+        let batch_s = self.decoded_once(without);
+        self.add(Remedy::Pool(bytes), how, batch_s);
+    }
+
+    /// Memory for the groups as they are, if the machine has it.
+    fn keep_group(&mut self, without: &Differences) {
+        let setting = &self.evidence.setting;
+        let needed = setting.shuffle.map_or(0, |shuffle| shuffle.memory_needed);
+        if !setting.group_is_too_large || needed > setting.machine_bytes / MEMORY_SHARE {
             return;
         }
+        let how = format!(
+            "`memory=\"{}\"`: each group of episodes is decoded once per epoch",
+            megabytes(needed)
+        );
+        let batch_s = self.decoded_once(without);
+        self.add(Remedy::Memory(needed), how, batch_s);
+    }
+
+    /// Seconds of a batch if each frame were decoded once per epoch.
+    fn decoded_once(&self, without: &Differences) -> f64 {
         let whole = self.evidence.whole.batch_s;
         let excess = self.evidence.whole.decode_excess.max(1.0);
         let rest = without
             .without_decode
             .batch_s
             .min(without.without_fetch.batch_s);
-        let batch_s = rest + (whole - rest) / excess;
-        let how = format!(
-            "`shuffle=kinograph.Shuffle(memory=\"{}\")` instead of a global shuffle: each group of episodes is decoded once per epoch",
-            megabytes(bytes)
-        );
-        self.add(Remedy::Pool(bytes), how, batch_s);
+        rest + (whole - rest) / excess
     }
 
     fn jitter(&mut self, without: &Differences) {
@@ -386,17 +388,4 @@ impl Advice<'_> {
 /// Stored bytes of a frame.
 fn stored_bytes(cost: &Cost) -> f64 {
     cost.frame_bytes / cost.ratio.max(1e-9)
-}
-
-/// Whether a codec changes values, for people: who follows the advice must know.
-fn loss(codec: &str) -> String {
-    match kino_codec::codec(codec).map(|codec| codec.bound()) {
-        Ok(kino_codec::Bound::Lossless) => "lossless".to_owned(),
-        Ok(kino_codec::Bound::Unbounded) | Err(_) => "LOSSY: it changes values".to_owned(),
-        Ok(bound) => format!("LOSSY: it changes values, by at most {bound}"),
-    }
-}
-
-fn megabytes(bytes: u64) -> String {
-    format!("{}MB", bytes.div_ceil(1_000_000).max(1))
 }

@@ -61,6 +61,9 @@ pub struct Setting {
     pub decoded_bytes: u64,
     /// Whether the shuffle is global, so that a frame is needed again long after it was used.
     pub shuffles_everything: bool,
+    /// Whether samples are shuffled in groups of which not even one fits in the memory.
+    #[serde(default)]
+    pub group_is_too_large: bool,
     /// What the shuffle gives and costs; `None` where that could not be measured.
     #[serde(default)]
     pub shuffle: Option<ShuffleQuality>,

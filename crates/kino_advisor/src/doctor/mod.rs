@@ -35,7 +35,7 @@ use std::time::Duration;
 
 use kino_codec::FrameType;
 use kino_dataset::{CostRecord, Dataset, Storage, StreamSummary};
-use kino_loader::{ImageDtype, PerKey, ShuffleQuality};
+use kino_loader::{ImageDtype, PerKey, Shuffle, ShuffleQuality};
 use serde::{Deserialize, Serialize};
 
 pub use foreign::{ForeignDiagnosis, ForeignEvidence, Found, examine};
@@ -293,6 +293,14 @@ fn setting(subject: &Subject, options: &DoctorOptions, load: f64) -> Setting {
         .windows
         .first()
         .and_then(|variants| variants.first());
+    let shuffle = ShuffleQuality::of(
+        &subject.order,
+        &subject.windows,
+        &subject.options.images,
+        subject.options.memory_bytes(),
+    );
+    let shuffle = shuffle.ok();
+    let in_groups = matches!(subject.order.settings().shuffle, Shuffle::Groups { .. });
     Setting {
         dataset: first.map_or(String::new(), |windows| {
             windows.dataset().path().display().to_string()
@@ -310,13 +318,9 @@ fn setting(subject: &Subject, options: &DoctorOptions, load: f64) -> Setting {
         episodes: subject.episodes(),
         decoded_bytes: subject.decoded_bytes(),
         shuffles_everything: subject.reads_anew(),
-        shuffle: ShuffleQuality::of(
-            &subject.order,
-            &subject.windows,
-            &subject.options.images,
-            subject.options.memory_bytes(),
-        )
-        .ok(),
+        group_is_too_large: in_groups
+            && shuffle.is_some_and(|one| one.memory_needed > subject.options.memory_bytes()),
+        shuffle,
         images_are_floats: subject.options.images.dtype != ImageDtype::U8,
         has_random_jpeg: subject.options.images.random_jpeg != PerKey::None,
         emulated_storage: options.storage_words.clone(),

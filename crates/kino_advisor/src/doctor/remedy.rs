@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::evidence::Evidence;
+use super::verdict::Verdict;
+
 /// A possible change.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -79,4 +82,21 @@ pub struct Change {
     pub gain: f64,
     /// Whether this version of the library can do it.
     pub is_available: bool,
+}
+
+/// What is left to say if no change would help.
+pub(super) fn nothing(evidence: &Evidence, verdict: &Verdict) -> Change {
+    let how = if verdict.met {
+        "change nothing"
+    } else {
+        "no loader option would help: make the step itself faster, or use a host with more cores"
+    };
+    Change {
+        remedy: Remedy::Nothing,
+        how: how.to_owned(),
+        batch_s: evidence.whole.batch_s,
+        compute_ratio: evidence.fed.compute_ratio,
+        gain: 1.0,
+        is_available: true,
+    }
 }

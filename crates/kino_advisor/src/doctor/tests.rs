@@ -46,6 +46,7 @@ fn evidence(compute_ratio: f64, whole: f64, [fetch, decode, collate]: [f64; 3]) 
             episodes: 10_000,
             decoded_bytes: 100 << 30,
             shuffles_everything: false,
+            group_is_too_large: false,
             shuffle: None,
             images_are_floats: false,
             has_random_jpeg: false,
@@ -207,6 +208,36 @@ fn shuffling_in_groups_is_recommended_if_a_group_holds_enough_episodes() {
         found
             .iter()
             .all(|change| !matches!(change.remedy, Remedy::Pool(_)))
+    );
+}
+
+#[test]
+fn groups_that_do_not_fit_get_more_memory_or_become_smaller() {
+    let mut one = evidence(0.2, 100.0, [99.0, 20.0, 80.0]);
+    one.whole.decode_excess = 8.0;
+    one.setting.group_is_too_large = true;
+    one.setting.shuffle = Some(ShuffleQuality {
+        episodes_per_batch: 40.0,
+        vif: 1.2,
+        decodes_per_frame: 8.0,
+        memory_needed: 3 << 30,
+        memory_for_all: 1 << 40,
+    });
+    let found = advice(&one);
+    let of = |remedy: &Remedy| found.iter().find(|change| change.remedy == *remedy);
+    let group = kino_loader::group_bytes(one.setting.memory_bytes);
+    let smaller = of(&Remedy::Pool(group)).unwrap();
+    assert!(smaller.how.contains("larger groups"), "{smaller:?}");
+    assert!((smaller.batch_s - 0.03).abs() < 1e-9, "{smaller:?}");
+    let more = of(&Remedy::Memory(3 << 30)).unwrap();
+    assert!(more.how.starts_with("`memory=\"3222MB\"`"), "{more:?}");
+    assert!((more.batch_s - 0.03).abs() < 1e-9, "{more:?}");
+    // Not more than half of the machine's memory.
+    one.setting.machine_bytes = 4 << 30;
+    assert!(
+        advice(&one)
+            .iter()
+            .all(|change| !matches!(change.remedy, Remedy::Memory(_)))
     );
 }
 

@@ -154,6 +154,15 @@ pub(crate) fn quantile(values: &[f64], fraction: f64) -> f64 {
     sorted.get(place.count()).copied().unwrap_or(0.0)
 }
 
+/// Whether a codec changes values, for people: who follows the advice must know.
+pub(super) fn loss(codec: &str) -> String {
+    match kino_codec::codec(codec).map(|codec| codec.bound()) {
+        Ok(kino_codec::Bound::Lossless) => "lossless".to_owned(),
+        Ok(kino_codec::Bound::Unbounded) | Err(_) => "LOSSY: it changes values".to_owned(),
+        Ok(bound) => format!("LOSSY: it changes values, by at most {bound}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

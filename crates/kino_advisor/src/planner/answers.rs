@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::fewer_decodes::{FewerDecodes, fewer_decodes};
 use super::predict::Predictor;
 use super::search::{CandidatePlan, choose};
 use super::{Limits, Planned, Question};
@@ -21,6 +22,9 @@ pub struct Answers {
     pub episodes_share: Vec<f64>,
     /// What each limit costs: its name, and the compute ratio and bytes of the choice without it.
     pub without_limit: Vec<(String, f64, f64)>,
+    /// Where memory for decoded frames is what limits the compute ratio: options of the loader that would raise it.
+    #[serde(default)]
+    pub fewer_decodes: Vec<FewerDecodes>,
     /// What the GPUs of this host cost while they wait for data; `None` without a price.
     pub idle_cost: Option<IdleCost>,
 }
@@ -83,6 +87,7 @@ pub(super) fn answer(predictor: &Predictor<'_>, plans: &[CandidatePlan], chosen:
         epochs: epochs.unwrap_or_default(),
         episodes_share: share.unwrap_or_default(),
         without_limit: without_limits(plans, limits),
+        fewer_decodes: fewer_decodes(predictor, choice),
         idle_cost: price.map(|price| price.idle_cost(choice.prediction.compute_ratio)),
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kino_dataset::ByteSize;
-use kino_loader::ShuffleQuality;
+use kino_loader::{Shuffle, ShuffleQuality};
 use serde::{Deserialize, Serialize};
 
 use super::streams::StreamOptions;
@@ -47,7 +47,9 @@ pub struct LoaderCost {
     pub movable_bytes: f64,
     /// Threads that decode and collate.
     pub threads: usize,
-    /// What the shuffle gives and needs.
+    /// How samples are shuffled.
+    pub order: Shuffle,
+    /// What that gives, and the memory it needs, in the sample.
     pub shuffle: ShuffleQuality,
 }
 
@@ -92,7 +94,7 @@ pub(super) fn measure_loader(
     let is_random = subject.reads_anew() && streams.iter().any(|stream| stream.window > 0.0);
     let movable_bytes = if is_random {
         // A fixed set of whole episodes.
-        let episode = decoded_bytes / (whole.episodes as f64).max(1.0);
+        let episode = decoded_bytes / (whole.loaded() as f64).max(1.0);
         (loader_bytes as f64 / episode.max(1.0)).floor() * episode
     } else {
         // What the groups in work do not need.
@@ -119,6 +121,7 @@ pub(super) fn measure_loader(
         memory_bytes: loader_bytes,
         movable_bytes,
         threads: subject.options.decode_threads(),
+        order: settings.shuffle,
         shuffle,
     })
 }
@@ -151,8 +154,8 @@ fn loader_bytes(subject: &Subject, scale: f64, options: &PlannerOptions) -> Resu
         memory_for_all: to_size(sample.memory_for_all as f64 * scale).bytes(),
         ..sample
     };
-    let ranks = u32::try_from(options.ranks).unwrap_or(u32::MAX);
-    Ok(whole.default_memory(options.memory_bytes, ranks))
+    let ranks = u32::try_from(options.question.ranks).unwrap_or(u32::MAX);
+    Ok(whole.default_memory(options.question.memory_bytes, ranks))
 }
 
 pub(super) fn to_size(bytes: f64) -> ByteSize {
@@ -174,14 +177,15 @@ fn cpu_s(run: &FreeRun) -> f64 {
     }
 }
 
-/// How many times the frames of the sample the whole recording has.
+/// How many times the frames of the sample the whole recording has, in episodes that can be loaded.
 pub(super) fn scale(subject: &Subject, whole: &Whole) -> f64 {
     let samples = subject.windows.first().and_then(|all| all.first());
     let Some(samples) = samples else {
         return 1.0;
     };
     let streams = samples.dataset().manifest().streams.iter();
-    let here: u64 = streams.map(|stream| stream.frames).sum();
-    let all: u64 = whole.frames.values().sum();
+    let taken = streams.filter(|stream| whole.counts.frames.contains_key(&stream.name));
+    let here: u64 = taken.map(|stream| stream.frames).sum();
+    let all: u64 = whole.counts.complete_frames.values().sum();
     (all as f64 / here.max(1) as f64).max(1.0)
 }

@@ -1,6 +1,7 @@
 //! The planner: which codec each stream should have, for this data, this storage, this machine and this model.
 //!
 //! ```text
+//! whole.rs     what is planned for: a recording, or a part of one
 //! streams.rs   a sample of each stream × candidate codecs      bytes, decode and encode time, error
 //! loader.rs    the loader on the sample, with and without decoding   CPU per batch, reads, decodes per frame
 //! storage.rs   the storage, measured cold and warm, or given   bandwidth, latency
@@ -8,6 +9,7 @@
 //!                └──▶ search.rs   candidate plans → Pareto front → the chosen one      a pure function
 //! split.rs     images stored as recorded, decoded, resized or normalised   where to materialise
 //! verify.rs    a plan, packed and loaded → prediction beside measurement
+//! fewer_decodes.rs   more memory, or smaller shuffle groups → what they would bring
 //! answers.rs   what follows: fits in memory, epochs per hour, what a GPU needs
 //! text.rs, html.rs, plan_file.rs   the choice for people, and the plan for `pack` and `repack`
 //! ```
@@ -15,6 +17,7 @@
 //! Nothing is lost, and no image is stored smaller, unless the caller allows it. What that would bring is shown all the same.
 
 mod answers;
+mod fewer_decodes;
 mod html;
 mod loader;
 mod plan_file;
@@ -27,13 +30,13 @@ mod streams;
 mod tests;
 mod text;
 mod verify;
-
-use std::collections::BTreeMap;
+mod whole;
 
 use kino_dataset::{Plan, SlowStorage};
 use serde::{Deserialize, Serialize};
 
 pub use answers::{Answers, HostNeeds, MemoryFit};
+pub use fewer_decodes::FewerDecodes;
 pub use loader::LoaderCost;
 pub use predict::Prediction;
 pub use search::CandidatePlan;
@@ -41,23 +44,18 @@ pub use split::SplitPoint;
 pub use storage::StorageCost;
 pub use streams::{CodecOption, StreamOptions};
 pub use verify::Verified;
+pub use whole::Whole;
 
 use crate::doctor::{Host, Subject};
 use crate::error::{Result, invalid};
 use crate::idle_cost::GpuPrice;
 use crate::machine::{cores, memory_bytes};
 
-/// The model, the host, the storage and the limits.
+/// What to choose for, from which codecs, and how long to measure.
 #[derive(Debug, Clone)]
 pub struct PlannerOptions {
-    /// Seconds of a training step.
-    pub step_s: f64,
-    /// Training processes on the host, one per GPU; they share cores, storage and memory.
-    pub ranks: usize,
-    /// Cores of the host.
-    pub cores: usize,
-    /// Memory of the host.
-    pub memory_bytes: u64,
+    /// What to choose for.
+    pub question: Question,
     /// The storage; `None` measures the one that the sample is on.
     pub storage: Option<SlowStorage>,
     /// What may be lost: the bounds of its rules and its quality. Its codecs have no effect.
@@ -66,34 +64,22 @@ pub struct PlannerOptions {
     pub foreign: Vec<String>,
     /// Whether images may be stored in the size that the loader resizes them to: nothing else can be made of them then.
     pub allow_resize: bool,
-    /// Limits that the chosen plan must keep.
-    pub limits: Limits,
     /// How long each run of the loader is measured, in seconds.
     pub seconds: f64,
     /// Decoded bytes of each stream to measure codecs on, at most.
     pub sample_bytes: usize,
-    /// Price of a GPU hour, in any currency.
-    pub gpu_price: Option<f64>,
-    /// Hours of training, for the number of epochs.
-    pub hours: Option<f64>,
 }
 
 impl Default for PlannerOptions {
     fn default() -> Self {
         Self {
-            step_s: 0.1,
-            ranks: 1,
-            cores: cores(),
-            memory_bytes: memory_bytes(),
+            question: Question::default(),
             storage: None,
             bounds: Plan::lossless(),
             foreign: Vec::new(),
             allow_resize: false,
-            limits: Limits::default(),
             seconds: 1.0,
             sample_bytes: 16 << 20,
-            gpu_price: None,
-            hours: None,
         }
     }
 }
@@ -107,44 +93,12 @@ pub struct Limits {
     pub max_pack_s: Option<f64>,
 }
 
-/// The whole recording, of which the dataset at hand may be a sample.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Whole {
-    /// Its name, for people.
-    pub name: String,
-    /// Whether it is a dataset already, not a recording of another tool.
-    pub is_packed: bool,
-    /// Its bytes as the user has it; 0 if unknown.
-    pub source_bytes: u64,
-    /// Its episodes.
-    pub episodes: u64,
-    /// The frames of every stream.
-    pub frames: BTreeMap<String, u64>,
-}
-
-impl Whole {
-    /// A dataset that is not a sample.
-    pub fn of(dataset: &kino_dataset::Dataset) -> Self {
-        let manifest = dataset.manifest();
-        let streams = manifest.streams.iter();
-        Self {
-            name: dataset.path().display().to_string(),
-            is_packed: true,
-            source_bytes: manifest.total_bytes(),
-            episodes: dataset.len() as u64,
-            frames: streams
-                .map(|stream| (stream.name.clone(), stream.frames))
-                .collect(),
-        }
-    }
-}
-
 /// The model, the host and the limits that a plan is chosen for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Question {
     /// Seconds of a training step.
     pub step_s: f64,
-    /// Training processes on the host.
+    /// Training processes on the host, one per GPU; they share cores, storage and memory.
     pub ranks: usize,
     /// Cores of the host.
     pub cores: usize,
@@ -152,10 +106,25 @@ pub struct Question {
     pub memory_bytes: u64,
     /// Limits that the chosen plan must keep.
     pub limits: Limits,
-    /// Price of a GPU hour.
+    /// Price of a GPU hour, in any currency.
     pub gpu_price: Option<f64>,
-    /// Hours of training.
+    /// Hours of training, for the number of epochs.
     pub hours: Option<f64>,
+}
+
+impl Default for Question {
+    /// Steps of 100 ms, in one process on this machine.
+    fn default() -> Self {
+        Self {
+            step_s: 0.1,
+            ranks: 1,
+            cores: cores(),
+            memory_bytes: memory_bytes(),
+            limits: Limits::default(),
+            gpu_price: None,
+            hours: None,
+        }
+    }
 }
 
 /// Everything that was measured.
@@ -220,16 +189,7 @@ pub fn choose_plan(
         loader,
         streams,
     };
-    let question = Question {
-        step_s: options.step_s,
-        ranks: options.ranks,
-        cores: options.cores,
-        memory_bytes: options.memory_bytes,
-        limits: options.limits,
-        gpu_price: options.gpu_price,
-        hours: options.hours,
-    };
-    Ok(Planned::of(measured, question))
+    Ok(Planned::of(measured, options.question.clone()))
 }
 
 impl Planned {
@@ -242,6 +202,7 @@ impl Planned {
                 "default"
             },
             measured: &measured,
+            loader: &measured.loader,
             question: &question,
         };
         let plans = search::candidate_plans(&predictor);
@@ -275,12 +236,13 @@ impl Planned {
 }
 
 fn check(options: &PlannerOptions) -> Result<()> {
-    if !(options.step_s > 0.0 && options.step_s <= 3600.0) {
+    let question = &options.question;
+    if !(question.step_s > 0.0 && question.step_s <= 3600.0) {
         return Err(invalid(
             "the step time must be above 0 and at most one hour",
         ));
     }
-    if options.ranks == 0 || options.cores == 0 {
+    if question.ranks == 0 || question.cores == 0 {
         return Err(invalid(
             "a host has at least one core and one training process",
         ));
@@ -293,7 +255,7 @@ fn check(options: &PlannerOptions) -> Result<()> {
     for name in &options.foreign {
         kino_codec::foreign_codec_text(name).map_err(|error| invalid(error.to_string()))?;
     }
-    let gpus = u32::try_from(options.ranks).unwrap_or(u32::MAX);
-    let price = options.gpu_price.map(|price| GpuPrice::new(price, gpus));
+    let gpus = u32::try_from(question.ranks).unwrap_or(u32::MAX);
+    let price = question.gpu_price.map(|price| GpuPrice::new(price, gpus));
     price.transpose().map(drop)
 }

@@ -14,7 +14,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::loader::to_size;
+use super::loader::{LoaderCost, to_size};
 use super::streams::{CodecOption, StreamOptions};
 use super::{Measurements, Question};
 use crate::doctor::compute_ratio;
@@ -77,6 +77,8 @@ pub(super) struct Predictor<'m> {
     /// What the plan with every stream's first codec is called.
     pub(super) now: &'static str,
     pub(super) measured: &'m Measurements,
+    /// The loader that is predicted: as it was measured, or with other memory or another shuffle.
+    pub(super) loader: &'m LoaderCost,
     pub(super) question: &'m Question,
 }
 
@@ -104,16 +106,16 @@ impl Predictor<'_> {
             .map(|(stream, codec)| stream.bytes(codec))
             .sum();
         let is_page_cached = bytes <= self.page_cache();
-        let steady = self.work(pairs, self.measured.loader.decodes, is_page_cached);
+        let steady = self.work(pairs, self.loader.decodes, is_page_cached);
         let steady = self.with_stored_pages(pairs, steady);
-        let first = self.work(pairs, self.measured.loader.decodes.max(1.0), false);
+        let first = self.work(pairs, self.loader.decodes.max(1.0), false);
         let step_s = self.question.step_s;
         let ratio = |work: &Work| {
             let batch_s = self.batch_s(work);
-            compute_ratio(step_s, batch_s, self.measured.loader.variation, AHEAD)
+            compute_ratio(step_s, batch_s, self.loader.variation, AHEAD)
         };
         let (compute_ratio, ranks) = (ratio(&steady), self.question.ranks as f64);
-        let per_s = ranks * self.measured.loader.batch * compute_ratio / step_s;
+        let per_s = ranks * self.loader.batch * compute_ratio / step_s;
         let encode = pairs.iter().map(|(stream, codec)| {
             // Every page is decoded again, and compared.
             let each = if codec.encode_ns > 0.0 {
@@ -129,7 +131,7 @@ impl Predictor<'_> {
             compute_ratio,
             first_compute_ratio: ratio(&first),
             samples_per_s: per_s,
-            epoch_s: self.measured.loader.samples / per_s.max(f64::MIN_POSITIVE),
+            epoch_s: self.loader.samples / per_s.max(f64::MIN_POSITIVE),
             batch_s: self.batch_s(&steady),
             fetch_s: steady.fetch_s,
             decode_s: steady.decode_s,
@@ -144,7 +146,7 @@ impl Predictor<'_> {
 
     /// Bytes of the page cache beside the loaders' own memory.
     pub(super) fn page_cache(&self) -> f64 {
-        let taken = self.measured.loader.memory_bytes as f64 * self.question.ranks as f64;
+        let taken = self.loader.memory_bytes as f64 * self.question.ranks as f64;
         (self.measured.storage.page_cache_bytes as f64 - taken).max(0.0)
     }
 
@@ -158,10 +160,10 @@ impl Predictor<'_> {
             .iter()
             .filter_map(|(stream, _)| Some((*stream, stream.options.first()?)))
             .collect();
-        let loader = &self.measured.loader;
+        let (loader, run) = (self.loader, &self.measured.loader);
         let decode_s = self.in_the_loader(
-            self.decode_s(pairs, decodes),
-            self.decode_s(&now, loader.measured_decodes),
+            self.decode_s(pairs, loader, decodes),
+            self.decode_s(&now, run, run.measured_decodes),
         );
         let bytes = self.read_bytes(pairs, decodes);
         let read_s = (bytes - loader.bytes) * self.measured.storage.cpu_s_per_byte;
@@ -181,17 +183,17 @@ impl Predictor<'_> {
     /// CPU seconds of decoding and resizing in the loader, if they take `alone_s` by themselves and those that were measured
     /// took `measured_s`: the machine was busier with one than with the other.
     fn in_the_loader(&self, alone_s: f64, measured_s: f64) -> f64 {
-        let loader = &self.measured.loader;
+        let run = &self.measured.loader;
         if measured_s <= 0.0 {
             return alone_s;
         }
-        let taken_s = loader.cpu_s - loader.rest_cpu_s;
+        let taken_s = run.cpu_s - run.rest_cpu_s;
         alone_s * (taken_s / measured_s).clamp(1.0 / MOST_EXTRA, MOST_EXTRA)
     }
 
     /// The work with memory for stored pages, where the loader would use it so.
     fn with_stored_pages(&self, pairs: &[(&StreamOptions, &CodecOption)], work: Work) -> Work {
-        let loader = &self.measured.loader;
+        let loader = self.loader;
         let loaded = pairs.iter().filter(|(stream, _)| stream.window > 0.0);
         let stored: f64 = loaded.map(|(stream, codec)| stream.bytes(codec)).sum();
         let batch_s = self.batch_s(&work);
@@ -216,53 +218,34 @@ impl Predictor<'_> {
     }
 
     /// CPU seconds of the codecs per batch.
-    fn decode_s(&self, pairs: &[(&StreamOptions, &CodecOption)], decodes: f64) -> f64 {
-        let each = pairs
-            .iter()
-            .map(|(stream, codec)| self.frames_s(stream, codec, decodes));
-        each.sum()
-    }
-
-    /// CPU seconds of one stream's codec per batch.
-    fn frames_s(&self, stream: &StreamOptions, codec: &CodecOption, decodes: f64) -> f64 {
-        if stream.window == 0.0 {
-            return 0.0;
-        }
-        let loader = &self.measured.loader;
-        // What is stored in the size that is loaded is not resized again.
-        let resize_ns = codec.resize.map_or(stream.resize_ns, |_| 0.0);
-        let decode_ns = codec.decode_ns + resize_ns;
-        let ns = if loader.is_random {
-            let missed = 1.0 - loader.kept;
-            let random_ns = codec.random_ns + resize_ns;
-            missed * (random_ns + (stream.window - 1.0).max(0.0) * decode_ns)
-        } else {
-            self.frames_per_sample(stream) * decodes * decode_ns
-        };
-        loader.batch * ns / 1e9
-    }
-
-    /// Frames per sample if each is decoded once per epoch.
-    fn frames_per_sample(&self, stream: &StreamOptions) -> f64 {
-        stream.frames / self.measured.loader.samples.max(1.0)
+    fn decode_s(
+        &self,
+        pairs: &[(&StreamOptions, &CodecOption)],
+        loader: &LoaderCost,
+        decodes: f64,
+    ) -> f64 {
+        let pairs = pairs.iter();
+        pairs
+            .map(|(stream, codec)| frames_s(stream, codec, loader, decodes))
+            .sum()
     }
 
     fn read_bytes(&self, pairs: &[(&StreamOptions, &CodecOption)], decodes: f64) -> f64 {
         let loaded = pairs.iter().filter(|(stream, _)| stream.window > 0.0);
         let each = loaded.map(|(stream, codec)| {
-            let frames = if self.measured.loader.is_random {
-                stream.window * (1.0 - self.measured.loader.kept)
+            let frames = if self.loader.is_random {
+                stream.window * (1.0 - self.loader.kept)
             } else {
-                self.frames_per_sample(stream) * decodes
+                frames_per_sample(stream, self.loader) * decodes
             };
             frames * codec.bytes
         });
-        self.measured.loader.batch * each.sum::<f64>()
+        self.loader.batch * each.sum::<f64>()
     }
 
     /// Seconds of storage per batch, which all ranks share.
     fn fetch_s(&self, bytes: f64) -> f64 {
-        let (storage, loader) = (&self.measured.storage, &self.measured.loader);
+        let (storage, loader) = (&self.measured.storage, self.loader);
         let ranks = self.question.ranks as f64;
         let transfer = storage.bytes_per_s.map_or(0.0, |rate| ranks * bytes / rate);
         // Fewer bytes are fewer reads, down to one per stream and episode; that floor is part of what was measured.
@@ -289,7 +272,7 @@ impl Predictor<'_> {
 
     /// Seconds of decoding and collating per batch, on all threads.
     fn on_threads(&self, work: &Work) -> f64 {
-        let loader = &self.measured.loader;
+        let loader = self.loader;
         let cpu_s = work.decode_s + work.other_s;
         (cpu_s - loader.aside_cpu_s).max(0.0) / loader.threads.max(1) as f64
     }
@@ -297,7 +280,7 @@ impl Predictor<'_> {
     fn by_kind(&self, pairs: &[(&StreamOptions, &CodecOption)]) -> Vec<(String, f64)> {
         let mut kinds: Vec<(String, f64)> = Vec::new();
         for (stream, codec) in pairs.iter().filter(|(stream, _)| stream.window > 0.0) {
-            let seconds = self.frames_s(stream, codec, self.measured.loader.decodes);
+            let seconds = frames_s(stream, codec, self.loader, self.loader.decodes);
             match kinds.iter_mut().find(|(kind, _)| *kind == stream.kind) {
                 Some((_, sum)) => *sum += seconds,
                 None => kinds.push((stream.kind.clone(), seconds)),
@@ -305,4 +288,27 @@ impl Predictor<'_> {
         }
         kinds
     }
+}
+
+/// CPU seconds of one stream's codec per batch.
+fn frames_s(stream: &StreamOptions, codec: &CodecOption, loader: &LoaderCost, decodes: f64) -> f64 {
+    if stream.window == 0.0 {
+        return 0.0;
+    }
+    // What is stored in the size that is loaded is not resized again.
+    let resize_ns = codec.resize.map_or(stream.resize_ns, |_| 0.0);
+    let decode_ns = codec.decode_ns + resize_ns;
+    let ns = if loader.is_random {
+        let missed = 1.0 - loader.kept;
+        let random_ns = codec.random_ns + resize_ns;
+        missed * (random_ns + (stream.window - 1.0).max(0.0) * decode_ns)
+    } else {
+        frames_per_sample(stream, loader) * decodes * decode_ns
+    };
+    loader.batch * ns / 1e9
+}
+
+/// Frames per sample if each is decoded once per epoch.
+fn frames_per_sample(stream: &StreamOptions, loader: &LoaderCost) -> f64 {
+    stream.loaded_frames / loader.samples.max(1.0)
 }

@@ -86,7 +86,7 @@ pub(super) fn measure_storage(
         clippy::cast_sign_loss,
         reason = "a share of the memory"
     )]
-    let free = (options.memory_bytes as f64 * PAGE_CACHE_SHARE) as u64;
+    let free = (options.question.memory_bytes as f64 * PAGE_CACHE_SHARE) as u64;
     cost.page_cache_bytes = free;
     Ok(cost)
 }

@@ -37,6 +37,8 @@ pub struct StreamOptions {
     pub frame_bytes: f64,
     /// Frames in the whole recording.
     pub frames: f64,
+    /// Those of episodes that can be loaded.
+    pub loaded_frames: f64,
     /// Frames in a sample of the training loop; 0 if it is not loaded.
     pub window: f64,
     /// Nanoseconds to resize a frame to the size that is loaded; 0 if it is loaded as it is.
@@ -116,11 +118,16 @@ pub(super) fn measure_streams(
     let mut found = Vec::new();
     let streams = dataset.manifest().streams.iter();
     for summary in streams.filter(|one| one.variant_of.is_none()) {
+        // A stream that is left out of the plan.
+        let Some(&frames) = whole.counts.frames.get(&summary.name) else {
+            continue;
+        };
         host.look_up()?;
         host.begins(&format!("codecs of `{}`", summary.name));
-        let frames = whole.frames.get(&summary.name).copied().unwrap_or(0);
         if let Some((mut stream, sample)) = measure_stream(dataset, summary, whole, options)? {
+            let loaded = whole.counts.complete_frames.get(&summary.name);
             stream.frames = frames as f64;
+            stream.loaded_frames = loaded.copied().unwrap_or(0) as f64;
             stream.window = window(samples, &summary.name);
             if let Some(size) = loaded_size(subject, samples, &summary.name) {
                 host.begins(&format!("codecs of `{}` at {size}", summary.name));
@@ -196,6 +203,7 @@ fn measure_stream(
         frame: stored.frame.clone(),
         frame_bytes,
         frames: summary.frames as f64,
+        loaded_frames: summary.frames as f64,
         window: 0.0,
         resize_ns: 0.0,
         options: vec![now],

@@ -1,6 +1,7 @@
 //! Choices from measurements made by hand: a camera and joints, three codecs, storage and steps of any speed.
 
-use kino_dataset::Plan;
+use kino_dataset::{EpisodeCounts, Plan};
+use kino_loader::Shuffle;
 
 use super::streams::{CodecOption, StreamOptions};
 use super::*;
@@ -35,6 +36,7 @@ fn measured() -> Measurements {
         frame: "uint8[100, 100, 3]".to_owned(),
         frame_bytes: 3e4,
         frames: 1e4,
+        loaded_frames: 1e4,
         window: 1.0,
         resize_ns: 0.0,
         normalised: None,
@@ -52,8 +54,12 @@ fn measured() -> Measurements {
             name: "lift.kino".to_owned(),
             is_packed: true,
             source_bytes: 100_000_000,
-            episodes: 100,
-            frames: [("wrist".to_owned(), 10_000)].into(),
+            counts: EpisodeCounts {
+                episodes: 100,
+                frames: [("wrist".to_owned(), 10_000)].into(),
+                complete_frames: [("wrist".to_owned(), 10_000)].into(),
+                ..EpisodeCounts::default()
+            },
         },
         windows: vec!["wrist × 1".to_owned()],
         storage: StorageCost {
@@ -82,6 +88,7 @@ fn measured() -> Measurements {
             memory_bytes: 1 << 28,
             movable_bytes: 0.0,
             threads: 3,
+            order: Shuffle::Global,
             shuffle: kino_loader::ShuffleQuality {
                 episodes_per_batch: 10.0,
                 vif: 1.0,
@@ -240,6 +247,130 @@ fn limits_are_kept_and_their_price_is_told() {
         planned.choice().unwrap().codecs,
         [0],
         "pages that exist take no time"
+    );
+}
+
+/// A global shuffle without memory for what it needs: each frame is decoded eight times per epoch.
+fn short_of_memory() -> Measurements {
+    let mut short = measured();
+    let loader = &mut short.loader;
+    (loader.is_random, loader.decodes, loader.measured_decodes) = (true, 8.0, 8.0);
+    short.streams[0].window = 8.0;
+    // 100 samples of eight frames of 400 µs.
+    loader.cpu_s = 0.321;
+    (loader.shuffle.memory_needed, loader.shuffle.memory_for_all) = (30_000_000, 30_000_000);
+    loader.decoded_bytes = 3e8;
+    loader.memory_bytes = 75_000_000;
+    short
+}
+
+#[test]
+fn what_more_memory_and_smaller_groups_would_bring_is_told_by_number() {
+    let planned = Planned::of(short_of_memory(), question(20.0));
+    let camera = |planned: &Planned| {
+        let found = planned.plans.iter().position(|plan| plan.codecs == [0]);
+        found.unwrap()
+    };
+    assert_ne!(
+        planned.chosen,
+        camera(&planned),
+        "another codec helps a little"
+    );
+    // Only the camera's codec is allowed.
+    let mut only = short_of_memory();
+    only.streams[0].options.truncate(1);
+    let planned = Planned::of(only, question(20.0));
+    let choice = planned.choice().unwrap();
+    // 320 ms on three threads.
+    assert!(
+        (choice.prediction.compute_ratio - 0.19).abs() < 0.01,
+        "{choice:?}"
+    );
+    let [memory, groups] = &planned.answers.fewer_decodes[..] else {
+        panic!("{:?}", planned.answers.fewer_decodes);
+    };
+    assert_eq!((&*memory.option, memory.decodes), ("memory=\"300MB\"", 0.0));
+    // 75 MB are two groups of 10 of the 100 episodes, of 3 MB each.
+    let episodes = (75_000_000 - (1 << 20)) / 23 * 10 / 3_000_000;
+    let option = format!("shuffle=kinograph.Shuffle(episodes={episodes})");
+    assert_eq!((&groups.option, groups.decodes), (&option, 1.0));
+    // 100 frames per batch: 41 ms on three threads; or no decoding at all.
+    assert!(
+        !memory.mixes_less && memory.compute_ratio > 0.99,
+        "{memory:?}"
+    );
+    assert!(
+        groups.mixes_less && groups.compute_ratio > 0.99,
+        "{groups:?}"
+    );
+    let text = planned.to_string();
+    assert!(
+        text.contains("Memory is the limit") && text.contains(&option),
+        "{text}"
+    );
+    assert!(text.contains("decoded 8.0 times per epoch"), "{text}");
+}
+
+#[test]
+fn memory_that_the_host_does_not_have_and_groups_that_hardly_mix_are_not_recommended() {
+    let fewer = |short: Measurements, question: Question| {
+        let found = Planned::of(short, question).answers.fewer_decodes;
+        found.into_iter().map(|one| one.option).collect::<Vec<_>>()
+    };
+    let only = || {
+        let mut only = short_of_memory();
+        only.streams[0].options.truncate(1);
+        only
+    };
+    let mut small = question(20.0);
+    small.memory_bytes = 500_000_000;
+    assert_eq!(
+        fewer(only(), small).len(),
+        1,
+        "300 MB are more than half of it"
+    );
+    let mut tight = only();
+    tight.loader.memory_bytes = 20_000_000;
+    assert_eq!(
+        fewer(tight, question(20.0)),
+        ["memory=\"300MB\""],
+        "two episodes"
+    );
+    // Nothing is needed where the GPU does not wait, or where samples are not shuffled.
+    assert!(fewer(only(), question(2000.0)).is_empty());
+    let mut sequential = only();
+    sequential.loader.order = Shuffle::Sequential;
+    assert!(fewer(sequential, question(20.0)).is_empty());
+}
+
+#[test]
+fn episodes_that_cannot_be_loaded_are_stored_all_the_same() {
+    let mut partly = measured();
+    let counts = &mut partly.whole.counts;
+    (counts.episodes, counts.incomplete) = (120, 20);
+    counts.lacking = [("wrist".to_owned(), 20)].into();
+    partly.streams[0].frames = 1.2e4;
+    let planned = Planned::of(partly, question(100.0));
+    let camera = planned
+        .plans
+        .iter()
+        .find(|plan| plan.codecs == [0])
+        .unwrap();
+    assert_eq!(camera.prediction.bytes, 1.2e8);
+    assert!(
+        (camera.prediction.decode_s - 0.04).abs() < 1e-9,
+        "as with 100 episodes"
+    );
+    let note = "20 of 120 episodes lack frames of `wrist` (20)";
+    let text = planned.to_string();
+    assert!(
+        text.contains(note) && text.contains("`has(\"wrist\")`"),
+        "{text}"
+    );
+    assert!(
+        !Planned::of(measured(), question(100.0))
+            .to_string()
+            .contains("lack")
     );
 }
 

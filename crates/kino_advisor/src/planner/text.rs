@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{CandidatePlan, CodecOption, Planned, StreamOptions};
+use super::{CandidatePlan, CodecOption, FewerDecodes, Planned, StreamOptions};
 use crate::html::to_quantity;
 use crate::idle_cost::ALARM_RATIO;
 
@@ -60,6 +60,7 @@ impl Planned {
             to_quantity(prediction.pack_s, "s"),
         )];
         lines.push(self.binding(choice));
+        lines.extend(self.memory_limit());
         if self.is_resized(choice) {
             lines.push(
                 "Images are stored in the size that the loader resizes them to: nothing else can be made of them."
@@ -71,6 +72,7 @@ impl Planned {
                 "That is below {ALARM_RATIO}: even the best plan leaves the GPU waiting for data."
             ));
         }
+        lines.extend(self.measured.whole.incomplete());
         if !self.is_within_limits {
             lines.push("No plan keeps the limits; this is the smallest.".to_owned());
         }
@@ -118,6 +120,34 @@ impl Planned {
         )
     }
 
+    /// That memory limits the chosen plan, and what would change that.
+    fn memory_limit(&self) -> Option<String> {
+        let better = &self.answers.fewer_decodes;
+        let option = |one: &FewerDecodes| {
+            format!(
+                "{} {}would reach {:.1} %",
+                one.option,
+                if one.mixes_less {
+                    "(batches of fewer episodes) "
+                } else {
+                    ""
+                },
+                100.0 * one.compute_ratio
+            )
+        };
+        let options: Vec<String> = better.iter().map(option).collect();
+        (!options.is_empty()).then(|| {
+            let loader = &self.measured.loader;
+            format!(
+                "Memory is the limit: {} are too few for this shuffle, so a frame is decoded {:.1} times per epoch. Options of the \
+                 loader: {}.",
+                to_quantity(loader.memory_bytes as f64, "B"),
+                loader.decodes,
+                options.join("; ")
+            )
+        })
+    }
+
     /// What a lossy plan would bring that the bounds do not allow.
     fn lossy_gain(&self, choice: &CandidatePlan) -> Option<String> {
         let refused = self.plans.iter().filter(|plan| !plan.is_allowed);
@@ -152,7 +182,7 @@ impl Planned {
             format!(
                 "{}: {} episodes, batch size {:.0}: {}",
                 self.measured.whole.name,
-                self.measured.whole.episodes,
+                self.measured.whole.counts.episodes,
                 loader.batch,
                 self.measured.windows.join(", ")
             ),

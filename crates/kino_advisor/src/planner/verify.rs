@@ -70,18 +70,25 @@ impl Planned {
             batches: None,
         };
         let run = fed(&subject, length, settle(&subject), step_s, &mut looping)?;
-        let dataset = subject.windows.first().and_then(|all| all.first());
-        let bytes = dataset.map_or(0, |samples| {
-            let streams = samples.dataset().manifest().streams.iter();
-            streams.map(|stream| stream.bytes).sum::<u64>()
-        });
         Ok(Verified {
             plan,
             predicted: candidate.prediction.compute_ratio,
             measured: run.compute_ratio,
             predicted_bytes: candidate.prediction.bytes,
-            measured_bytes: bytes as f64 * scale,
+            measured_bytes: self.whole_bytes(&subject),
         })
+    }
+
+    /// Bytes of the whole recording if each of its streams takes as much per frame as in the sample.
+    fn whole_bytes(&self, subject: &Subject) -> f64 {
+        let samples = subject.windows.first().and_then(|all| all.first());
+        let streams = samples.map(|samples| samples.dataset().manifest().streams.iter());
+        let bytes = streams.into_iter().flatten().map(|stream| {
+            let frames = self.measured.whole.counts.frames.get(&stream.name);
+            let scale = frames.map_or(0.0, |&all| all as f64 / stream.frames.max(1) as f64);
+            stream.bytes as f64 * scale
+        });
+        bytes.sum()
     }
 }
 

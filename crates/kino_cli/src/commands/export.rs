@@ -7,13 +7,14 @@ use std::time::Instant;
 
 use anyhow::Result;
 use kino_dataset::{Episodes, Selection, check_local};
-use kino_import::{Cameras, Defect, EXPORTERS, ExportOptions, Videos, group_defects};
+use kino_import::{Cameras, Defect, EXPORTERS, ExportOptions, Videos};
 use serde_json::json;
 
 use crate::Outcome;
 use crate::open_args::RootArg;
-use crate::output::{count, note, print, print_json};
+use crate::output::{count, print, print_json};
 use crate::progress::Progress;
+use crate::writing::tell_defects;
 
 /// Write a dataset in another tool's format.
 ///
@@ -89,12 +90,5 @@ pub(crate) fn run(args: &Args, videos: Option<Arc<dyn Videos>>) -> Result<Outcom
             args.to,
         ))?;
     }
-    for group in group_defects(&exported.defects) {
-        note(&format!("{}: {}", group.action.name(), group.text()));
-    }
-    if exported.defects.iter().any(Defect::is_lost) {
-        Ok(Outcome::Lost)
-    } else {
-        Ok(Outcome::Done)
-    }
+    Ok(tell_defects(&exported.defects))
 }

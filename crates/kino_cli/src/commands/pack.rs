@@ -5,24 +5,23 @@ mod dry_run;
 mod mapping;
 mod report;
 
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Result;
 use kino_dataset::{Dataset, WriterOptions, check_local};
-use kino_import::{
-    Defect, FORMATS, ImportError, ImportOptions, OnDefect, PackOptions, Part, Source, Videos,
-    group_defects,
-};
+use kino_import::{Defect, ImportError, PackOptions, Source, Videos};
 use serde_json::{Value, json};
 
 use crate::Outcome;
-use crate::interrupt::Watch;
+use crate::commands::plan::is_interrupted;
 use crate::output::{count, note, print, print_json};
-use crate::progress::{Progress, packing};
-use crate::writing::{PlanArgs, ResourceArgs, StartArgs, interrupted, warn_of_unused_rules};
+use crate::progress::watched;
+use crate::source_args::PackedSourceArgs;
+use crate::writing::{
+    EpisodeArgs, PlanArgs, ResourceArgs, StartArgs, interrupted, tell_defects, warn_of_unused_rules,
+};
 use report::Summary;
 
 /// Pack a recording into a dataset.
@@ -44,32 +43,11 @@ pub(crate) struct Args {
         default_value_if("suggest_mapping", "true", "-")
     )]
     target: PathBuf,
-    /// The source's format [default: detected]
-    #[arg(long, value_name = "NAME", value_parser = clap::builder::PossibleValuesParser::new(FORMATS.iter().map(|format| format.name)))]
-    format: Option<String>,
-    /// A TOML file that says which object of the source becomes which stream (docs/guide/import.md)
-    #[arg(long, value_name = "FILE")]
-    mapping: Option<PathBuf>,
     /// Write a draft of a mapping for SOURCE to TARGET, or to stdout, and pack nothing
     #[arg(long, conflicts_with_all = ["mapping", "append", "resume", "dry_run", "json"])]
     suggest_mapping: bool,
-    /// Frames per second [default: the source's own rate]
-    #[arg(long, value_name = "HZ")]
-    rate: Option<f64>,
-    /// Only streams that match: `actions`, `obs/*`, `**` crosses `/`, `?` is one character (repeat, or list several)
-    #[arg(long, value_name = "PATTERN", num_args = 1..)]
-    streams: Vec<String>,
-    /// Exclude streams that match; their files are neither needed nor opened
-    #[arg(long, value_name = "PATTERN", num_args = 1..)]
-    exclude: Vec<String>,
-    /// Only these episodes, by number, range or id: `0-9,17`, `demo_40`
-    #[arg(long, value_name = "LIST", num_args = 1..)]
-    episodes: Vec<String>,
-    /// Import float images of whole numbers from 0 to 255 as they are [default: as uint8 images, without loss]
-    #[arg(long)]
-    keep_dtype: bool,
     #[command(flatten)]
-    auto: auto::AutoArgs,
+    source_options: PackedSourceArgs,
     #[command(flatten)]
     plan: PlanArgs,
     /// Keep every bit (the default)
@@ -77,41 +55,38 @@ pub(crate) struct Args {
     lossless: bool,
     #[command(flatten)]
     start: StartArgs,
-    /// What to do with defects of the source: refuse it, drop the affected episodes, or keep everything readable
-    #[arg(long, value_name = "POLICY", default_value = "error", value_parser = clap::builder::PossibleValuesParser::new(OnDefect::NAMES))]
-    on_defect: String,
-    /// Follow links that lead out of the source, such as those of the Hugging Face cache; only for sources you trust
-    #[arg(long)]
-    follow_links: bool,
+    #[command(flatten)]
+    new_episodes: EpisodeArgs,
     /// Show what would be packed, with codecs and estimated sizes, and write nothing
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
     resources: ResourceArgs,
-    /// Prefix of the ids of the new episodes, such as `lab2/`
-    #[arg(
-        long,
-        value_name = "TEXT",
-        default_value = "",
-        hide_default_value = true
-    )]
-    prefix: String,
-    /// Random seed for the on-disk episode order
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    seed: u64,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
+    // Last, because it leaves out what the pack has itself.
+    #[command(flatten)]
+    auto: auto::AutoArgs,
 }
 
 pub(crate) fn run(args: &Args, videos: Option<Arc<dyn Videos>>) -> Result<Outcome> {
     check_local(&args.target)?;
-    let import = import_options(args, videos);
+    let import = args
+        .source_options
+        .import(Some(args.resources.memory), videos);
     if args.suggest_mapping {
         return mapping::suggest(&args.source, &args.target, &import);
     }
     let plan = if args.auto.auto {
-        args.auto.choose(&args.source, &args.target, &import)?
+        let quality = args.plan.quality;
+        match args
+            .auto
+            .choose(&args.source, &args.target, &import, quality)
+        {
+            Err(error) if is_interrupted(&error) => return Ok(Outcome::Interrupted),
+            plan => plan?,
+        }
     } else {
         args.plan.read()?
     };
@@ -123,17 +98,13 @@ pub(crate) fn run(args: &Args, videos: Option<Arc<dyn Videos>>) -> Result<Outcom
     if args.dry_run {
         return dry_run::run(args, &plan, &source);
     }
-    let options = PackOptions {
-        writer: WriterOptions {
-            settings: import.settings()?,
-            ..args.resources.options(plan)
-        },
-        start: args.start.start(),
-        seed: args.seed,
-        prefix: args.prefix.clone(),
-        on_defect: args.on_defect.parse()?,
-        link: None,
+    let writer = WriterOptions {
+        settings: import.settings()?,
+        ..args.resources.options(plan)
     };
+    let options = args
+        .new_episodes
+        .options(writer, args.start.start(), None)?;
     if let Some(version) = finished_version(args, &source) {
         note(&format!(
             "{} already has every episode to pack, as version {version}; nothing to do",
@@ -144,23 +115,6 @@ pub(crate) fn run(args: &Args, videos: Option<Arc<dyn Videos>>) -> Result<Outcom
     pack(args, &source, options)
 }
 
-fn import_options(args: &Args, videos: Option<Arc<dyn Videos>>) -> ImportOptions {
-    ImportOptions {
-        format: args.format.clone(),
-        rate_hz: args.rate,
-        mapping: args.mapping.clone(),
-        memory_bytes: Some(args.resources.memory.bytes()),
-        videos,
-        follow_links: args.follow_links,
-        part: Part {
-            streams: args.streams.clone(),
-            exclude: args.exclude.clone(),
-            episodes: args.episodes.clone(),
-        },
-        keep_dtype: args.keep_dtype,
-    }
-}
-
 fn pack(args: &Args, source: &Source, options: PackOptions) -> Result<Outcome> {
     let before = if args.start.append {
         Dataset::open(&args.target)?.manifest().total_bytes()
@@ -168,18 +122,9 @@ fn pack(args: &Args, source: &Source, options: PackOptions) -> Result<Outcome> {
         0
     };
     let begin = Instant::now();
-    let watch = Watch::start();
-    let mut progress = Progress::new("pack");
-    let packed = kino_import::pack(source, &args.target, options, &mut |at| {
-        progress.update(at.bytes_done, at.bytes, &packing(&at));
-        if watch.as_ref().is_some_and(Watch::is_requested) {
-            ControlFlow::Break(())
-        } else {
-            ControlFlow::Continue(())
-        }
+    let packed = watched("pack", |report| {
+        kino_import::pack(source, &args.target, options, report)
     });
-    progress.finish();
-    drop(watch);
     if let (true, Err(error)) = (args.json, &packed)
         && !error.defects().is_empty()
     {
@@ -219,7 +164,7 @@ fn finished_version(args: &Args, source: &Source) -> Option<u64> {
     let is_there = |id: &str| {
         dataset
             .table()
-            .find(&format!("{}{id}", args.prefix))
+            .find(&format!("{}{id}", args.new_episodes.prefix))
             .is_some()
     };
     let all = source
@@ -227,18 +172,6 @@ fn finished_version(args: &Args, source: &Source) -> Option<u64> {
         .iter()
         .all(|episode| is_there(&episode.id));
     all.then(|| dataset.manifest().version)
-}
-
-/// Prints the defects of the source on stderr, grouped.
-fn tell_defects(defects: &[Defect]) -> Outcome {
-    for group in group_defects(defects) {
-        note(&format!("{}: {}", group.action.name(), group.text()));
-    }
-    if defects.iter().any(Defect::is_lost) {
-        Outcome::Lost
-    } else {
-        Outcome::Done
-    }
 }
 
 fn defects(defects: &[Defect]) -> Vec<Value> {

@@ -2,20 +2,19 @@
 
 mod report;
 
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::Result;
 use kino_dataset::{
-    Dataset, GenerationLoss, Part, Repack, RepackOptions, RepackProgress, Repacked, check_local,
+    Dataset, GenerationLoss, Repack, RepackOptions, RepackProgress, Repacked, check_local,
 };
 
 use crate::Outcome;
-use crate::interrupt::Watch;
 use crate::open_args::RootArg;
-use crate::output::{count, note, print, print_json};
-use crate::progress::Progress;
+use crate::output::{note, print, print_json};
+use crate::progress::watched;
+use crate::source_args::PartArgs;
 use crate::writing::{PlanArgs, ResourceArgs, StartArgs, interrupted, warn_of_unused_rules};
 use report::Summary;
 
@@ -35,7 +34,7 @@ pub(crate) struct Args {
     #[arg(required_unless_present_any = ["in_place", "dry_run"])]
     target: Option<PathBuf>,
     /// Make a new version of DATASET itself; the version before stays readable
-    #[arg(long, conflicts_with_all = ["target", "append", "overwrite", "version"])]
+    #[arg(long, conflicts_with_all = ["target", "append", "overwrite", "version", "episodes"])]
     in_place: bool,
     #[command(flatten)]
     plan: PlanArgs,
@@ -43,15 +42,8 @@ pub(crate) struct Args {
     /// new loss is measured against the stored frames, and both are recorded
     #[arg(long)]
     allow_generation_loss: bool,
-    /// Only streams that match: `actions`, `obs/*`, `**` crosses `/`, `?` is one character (repeat, or list several)
-    #[arg(long, value_name = "PATTERN", num_args = 1..)]
-    streams: Vec<String>,
-    /// Exclude streams that match
-    #[arg(long, value_name = "PATTERN", num_args = 1..)]
-    exclude: Vec<String>,
-    /// Only these episodes, by number, range or id: `0-9,17`, `demo_40`
-    #[arg(long, value_name = "LIST", num_args = 1.., conflicts_with = "in_place")]
-    episodes: Vec<String>,
+    #[command(flatten)]
+    part: PartArgs,
     /// Which version [default: the newest]
     #[arg(long, value_name = "N")]
     version: Option<u64>,
@@ -89,11 +81,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
         &dataset,
         RepackOptions {
             writer: args.resources.options(plan),
-            part: Part {
-                streams: args.streams.clone(),
-                exclude: args.exclude.clone(),
-                episodes: args.episodes.clone(),
-            },
+            part: args.part.read(),
             generation_loss: if args.allow_generation_loss {
                 GenerationLoss::Allow
             } else {
@@ -134,23 +122,13 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
 
 /// Repacks, with progress; `None` after Ctrl-C.
 fn write(args: &Args, repack: Repack) -> Result<Option<Repacked>> {
-    let watch = Watch::start();
-    let mut progress = Progress::new("repack");
-    let mut report = |at: RepackProgress| {
-        let (done, all) = at.episodes;
-        let message = format!("{done} of {} written", count(all, "episode"));
-        progress.update(at.bytes.0, at.bytes.1, &message);
-        if watch.as_ref().is_some_and(Watch::is_requested) {
-            ControlFlow::Break(())
+    let repacked = watched("repack", |report| {
+        let mut report = |at: RepackProgress| report(at.into());
+        if args.in_place {
+            repack.run_in_place(&mut report)
         } else {
-            ControlFlow::Continue(())
+            repack.run(args.target(), args.start.start(), &mut report)
         }
-    };
-    let repacked = if args.in_place {
-        repack.run_in_place(&mut report)
-    } else {
-        repack.run(args.target(), args.start.start(), &mut report)
-    };
-    progress.finish();
+    });
     Ok(repacked?)
 }

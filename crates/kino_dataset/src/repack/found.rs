@@ -28,7 +28,7 @@ pub(super) struct FoundStream {
 pub(super) type Found = BTreeMap<String, FoundStream>;
 
 /// The rows of the episodes that are taken; one that matches no episode is an error.
-pub(super) fn wanted_rows(dataset: &Dataset, part: &Part) -> Result<Vec<usize>> {
+pub(crate) fn wanted_rows(dataset: &Dataset, part: &Part) -> Result<Vec<usize>> {
     let table = dataset.table();
     let ids = (0..table.len()).map(|row| table.id(row).unwrap_or_default());
     let ids: Vec<&str> = ids.collect();

@@ -33,6 +33,7 @@ use crate::part::Part;
 use crate::writer::{Start, WriterOptions};
 
 pub use changes::{Action, StreamChange};
+pub(crate) use found::wanted_rows;
 pub use generation_loss::GenerationLoss;
 pub use sample::SampleSizes;
 
@@ -82,7 +83,7 @@ impl Repack {
     /// Decides what happens to each stream of the open version. Reads the first frames of those that the plan is about.
     pub fn new(dataset: &Dataset, options: RepackOptions) -> Result<Self> {
         options.writer.plan.check()?;
-        let rows = found::wanted_rows(dataset, &options.part)?;
+        let rows = wanted_rows(dataset, &options.part)?;
         let found = found::find(dataset, &rows)?;
         let plan = &options.writer.plan;
         let changes = changes::decide(dataset, &found, plan, &options.part)?;

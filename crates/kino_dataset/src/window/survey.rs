@@ -9,6 +9,7 @@ use super::anchors::{self, Anchors, Track};
 use super::bound::Bound;
 use super::episode::Opened;
 use super::request::Window;
+use crate::complete::has_filter;
 use crate::dataset::Dataset;
 use crate::error::{DatasetError, Result, invalid};
 
@@ -116,9 +117,7 @@ pub(super) fn missing_streams(bound: &Bound, missing: &[Missing]) -> DatasetErro
                 "{count} episodes have no frames of stream `{name}`: {listed}"
             )),
         }
-        // As the filter's text has it: a backslash keeps a quote.
-        let escaped = name.replace('\\', "\\\\").replace('"', "\\\"");
-        filters.push(format!("has(\"{escaped}\")"));
+        filters.push(has_filter(name));
     }
     invalid(format!(
         "{}; skip them with the filter `{}`, or request other streams",

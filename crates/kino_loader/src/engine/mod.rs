@@ -82,7 +82,7 @@ pub use image::{ImageDtype, ImageOptions, Layout, Normal, PerKey};
 pub use kino_dataset::Size;
 pub use meter::{Moment, Report, Stage, TraceLog, WaitReport, Waits};
 pub use options::{LoaderOptions, OnError, Run, VectorDtype};
-pub use quality::{ShuffleQuality, available_memory};
+pub use quality::{ShuffleQuality, available_memory, group_bytes};
 pub use random_jpeg::{RandomJpeg, Subsampling};
 pub use stored_tier::{TierRoom, TierTimes};
 pub use trial::Trial;

@@ -121,6 +121,11 @@ fn needed_for(group: u64) -> u64 {
     (group / 10).saturating_mul(23).saturating_add(1 << 20)
 }
 
+/// The decoded bytes of the largest groups for which this memory is enough: one in work, and the next one.
+pub fn group_bytes(memory_bytes: u64) -> u64 {
+    memory_bytes.saturating_sub(1 << 20) / 23 * 10
+}
+
 /// What decides which frames stay in memory.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Memory {
@@ -253,6 +258,15 @@ pub fn available_memory() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_memory_for_a_group_is_what_the_group_needs() {
+        for memory in [0, 1 << 20, 24_000_000, 1 << 33] {
+            let group = group_bytes(memory);
+            assert!(group == 0 || needed_for(group) <= memory);
+            assert!(needed_for(group + 40) > memory, "{memory}");
+        }
+    }
 
     #[test]
     fn the_default_memory_is_what_is_needed_within_a_quarter_of_the_machine() {

@@ -1,45 +1,73 @@
 //! `kinograph pack --auto`: chooses the plan as `kinograph plan` does, then packs with it.
+//!
+//! Its options are those of `kinograph plan`, made from the same declarations. Where the pack has an option of that name
+//! (`--memory`, `--seed`, `--threads`), it keeps its meaning there, and the loader gets its default.
 
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use kino_advisor::{Limits, PlannerOptions, Workload};
-use kino_dataset::{ByteSize, Plan};
+use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, FromArgMatches};
+use kino_dataset::Plan;
 use kino_import::ImportOptions;
-use serde_json::json;
 
-use crate::commands::plan::{Recording, Verify, bounds};
-use crate::load_args::window;
+use crate::commands::plan::{Planner, Verify, folder_of};
+use crate::load_args::WorkloadArgs;
 use crate::output::note;
+use crate::planner_args::PlannerArgs;
 
-/// Decoded bytes of the sample.
-const SAMPLE_BYTES: u64 = 256_000_000;
-
-/// What a plan is chosen for; `kinograph plan` has more options.
-#[derive(Debug, clap::Args)]
+/// Whether to choose the plan, and what for.
+#[derive(Debug)]
 pub(super) struct AutoArgs {
-    /// Choose the codecs first, as `kinograph plan` does, and write the plan to TARGET.plan.toml
-    #[arg(long, requires = "step_ms", conflicts_with_all = ["plan", "quality", "lossless", "resume", "append", "dry_run", "suggest_mapping"])]
     pub(super) auto: bool,
-    /// With --auto: duration of a training step, in milliseconds
-    #[arg(long, value_name = "MS", requires = "auto")]
-    step_ms: Option<f64>,
-    /// With --auto: frames of a stream in a sample, as in `kinograph plan`
-    #[arg(long, value_name = "STREAM=FROM:TO", value_parser = window, requires = "auto")]
-    window: Vec<(String, Range<i32>)>,
-    /// With --auto: samples per batch [default: 64]
-    #[arg(long, value_name = "N", requires = "auto")]
-    batch_size: Option<u32>,
-    /// With --auto: the storage that the dataset will be read from, such as 200MB/s,8ms [default: that of TARGET]
-    #[arg(long, value_name = "STORAGE", requires = "auto")]
-    storage: Option<String>,
-    /// With --auto: what a stream may lose, such as `obs/*_image=psnr(40)`. May be repeated [default: nothing]
-    #[arg(long, value_name = "PATTERN=BOUND", requires = "auto")]
-    bound: Vec<String>,
-    /// With --auto: the most that the dataset may take
-    #[arg(long, value_name = "BYTES", requires = "auto")]
-    max_size: Option<ByteSize>,
+    workload: WorkloadArgs,
+    planner: PlannerArgs,
+}
+
+impl clap::Args for AutoArgs {
+    fn augment_args(command: Command) -> Command {
+        let auto = Arg::new("auto")
+            .long("auto")
+            .action(ArgAction::SetTrue)
+            .requires("step")
+            .conflicts_with_all([
+                "plan", "lossless", "resume", "append", "dry_run", "suggest_mapping",
+            ])
+            .help("Choose the codecs first, as `kinograph plan` does for a step of --step-ms (--help has all its options), and write the plan to TARGET.plan.toml; JPEG of --quality may be chosen too");
+        let plan = PlannerArgs::augment_args(WorkloadArgs::augment_args(Command::new("plan")));
+        let is_new = |arg: &&Arg| {
+            command
+                .get_arguments()
+                .all(|own| own.get_id() != arg.get_id())
+        };
+        let options = plan.get_arguments().filter(is_new).cloned();
+        let options = options.map(|arg| {
+            arg.requires("auto")
+                .help_heading("With --auto, as in `kinograph plan`")
+                .hide_short_help(true)
+        });
+        let options: Vec<Arg> = options.collect();
+        let step = ArgGroup::new("step").args(["step_ms", "report"]);
+        command.arg(auto).args(options).group(step)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for AutoArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        Ok(Self {
+            auto: matches.get_flag("auto"),
+            workload: WorkloadArgs::from_arg_matches(matches)?,
+            planner: PlannerArgs::from_arg_matches(matches)?,
+        })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
 }
 
 impl AutoArgs {
@@ -49,32 +77,16 @@ impl AutoArgs {
         source: &Path,
         target: &Path,
         import: &ImportOptions,
+        quality: Option<u8>,
     ) -> Result<Plan> {
-        let workload = Workload {
-            windows: self.window.clone(),
-            order: json!({"batch_size": self.batch_size.unwrap_or(64)}),
-            ..Workload::default()
+        let planner = Planner {
+            workload: &self.workload.read()?,
+            options: &self.planner.options(quality)?,
+            folder: &folder_of(target),
+            sample_bytes: self.planner.sample_bytes(),
+            verify: Verify::Nothing,
         };
-        let options = PlannerOptions {
-            step_s: self.step_ms.unwrap_or_default() / 1e3,
-            storage: self.storage.as_deref().map(str::parse).transpose()?,
-            bounds: bounds(&self.bound, None)?,
-            limits: Limits {
-                max_bytes: self.max_size.map(|size| size.bytes()),
-                max_pack_s: None,
-            },
-            ..PlannerOptions::default()
-        };
-        let beside = target
-            .parent()
-            .filter(|parent| !parent.as_os_str().is_empty());
-        let recording = Recording {
-            path: source,
-            folder: beside.unwrap_or(Path::new(".")),
-            sample_bytes: SAMPLE_BYTES,
-            import: import.clone(),
-        };
-        let planned = recording.plan(&workload, &options, Verify::Nothing)?;
+        let planned = planner.plan_recording(source, import)?;
         planned.explanation().iter().for_each(|line| note(line));
         let mut file = target.as_os_str().to_owned();
         file.push(".plan.toml");

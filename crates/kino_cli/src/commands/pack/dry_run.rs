@@ -13,8 +13,14 @@ use crate::output::{Align, Table, bytes, count, decode_us, note, print, print_js
 use crate::trials;
 
 pub(super) fn run(args: &Args, plan: &Plan, source: &Source) -> Result<Outcome> {
-    let on_defect: OnDefect = args.on_defect.parse()?;
-    let found = preview(source, plan, args.seed, on_defect, args.resources.threads)?;
+    let on_defect: OnDefect = args.new_episodes.on_defect.parse()?;
+    let found = preview(
+        source,
+        plan,
+        args.new_episodes.seed,
+        on_defect,
+        args.resources.threads,
+    )?;
     let is_refused = on_defect == OnDefect::Error && found.defects.iter().any(Defect::is_fault);
     let format = source.describe().format;
     if args.json {

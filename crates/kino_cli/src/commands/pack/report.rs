@@ -86,8 +86,7 @@ impl Summary<'_> {
             0 => String::new(),
             _ => format!("; {} with the existing episodes", bytes(self.dataset_bytes)),
         };
-        let is_part =
-            !(args.streams.is_empty() && args.exclude.is_empty() && args.episodes.is_empty());
+        let is_part = !args.source_options.part().is_all();
         let part = if is_part { ", partly packed" } else { "" };
         let of_source = match source {
             _ if is_part => String::new(),
