@@ -52,6 +52,8 @@ from kinograph._loader_options import Images
 from kinograph._order import Order, Source
 from kinograph._pack import pack
 from kinograph._plan import PlanChoice, plan
+from kinograph._probe import Probed, probe
+from kinograph._probe_policy import PolicyProbed, probe_policy
 from kinograph._profile import Profile, profile
 from kinograph._repack import repack
 from kinograph._samples import Samples, Window
@@ -78,6 +80,8 @@ __all__ = [
     "NotFoundError",
     "Order",
     "PlanChoice",
+    "PolicyProbed",
+    "Probed",
     "Profile",
     "Samples",
     "Shuffle",
@@ -95,6 +99,8 @@ __all__ = [
     "open",
     "pack",
     "plan",
+    "probe",
+    "probe_policy",
     "profile",
     "register_codec",
     "repack",

@@ -6,6 +6,7 @@
 //! idle_cost.rs what idle GPUs cost, and when to raise an alarm            GpuPrice, Idle
 //! bench/       costs on this machine, and comparing two results        bench_loader, bench_au, bench_storage, compare
 //! planner/     data, storage, machine, step → the codec of every stream   choose_plan, Planned
+//! signal/      a dataset and codecs → what a policy would lose          probe, Probed
 //! report.rs    what a loader and a training loop did → a report           Measured
 //! html/        data → one HTML report with tables and plots
 //! workload.rs  what a training loop requests, in a short form             Workload
@@ -20,6 +21,7 @@ mod idle_cost;
 mod machine;
 mod planner;
 mod report;
+mod signal;
 mod workload;
 
 pub use bench::{
@@ -37,4 +39,8 @@ pub use planner::{
     Verified, Whole, choose_plan,
 };
 pub use report::Measured;
+pub use signal::{
+    Arm, Candidate, Change, Changed, Chosen, Contrast, Control, Effort, Interval, Outcome,
+    ProbeHost, ProbeOptions, Probed, ProbedCandidate, Region, Skill, Verdict, probe,
+};
 pub use workload::Workload;

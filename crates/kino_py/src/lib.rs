@@ -12,6 +12,7 @@
 //! kinograph.export  ─▶ _core.export    export.rs
 //! kinograph.doctor  ─▶ _core.doctor    doctor.rs
 //! kinograph.plan    ─▶ _core.plan      plan.rs
+//! kinograph.probe   ─▶ _core.probe     probe.rs
 //! kinograph.gc      ─▶ _core.gc        gc.rs
 //! a codec in Python ─▶ register_codec   foreign.rs
 //! an error          ─▶ an exception    errors.rs
@@ -35,6 +36,7 @@ mod loader;
 mod order;
 mod pack;
 mod plan;
+mod probe;
 mod repack;
 mod samples;
 mod stream;
@@ -74,6 +76,8 @@ mod _core {
         pack_sample, plan, plan_html, plan_text, plan_toml, plan_verify, plan_what_if,
         sample_episodes,
     };
+    #[pymodule_export]
+    use crate::probe::{probe, probe_html, probe_text};
     #[pymodule_export]
     use crate::repack::repack;
     #[pymodule_export]

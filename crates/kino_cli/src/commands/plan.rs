@@ -192,7 +192,7 @@ fn sample_ids(dataset: &Dataset, max_bytes: u64) -> Result<Vec<String>> {
 }
 
 /// A folder on the storage that the dataset will be on, which is removed afterwards.
-fn sample_folder(folder: &Path) -> Result<tempfile::TempDir> {
+pub(super) fn sample_folder(folder: &Path) -> Result<tempfile::TempDir> {
     let made = tempfile::Builder::new()
         .prefix(".kinograph-plan-")
         .tempdir_in(folder);
