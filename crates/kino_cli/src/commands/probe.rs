@@ -108,7 +108,6 @@ pub(crate) fn run(args: &Args, videos: Option<Arc<dyn Videos>>) -> Result<Outcom
         budget_s: args.budget,
         margin: args.margin,
         seed: args.seed,
-        ..ProbeOptions::default()
     };
     let probed = if Dataset::is_at(&args.source) {
         let dataset = args.root.open(&args.source, None)?;
