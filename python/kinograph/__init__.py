@@ -54,6 +54,8 @@ from kinograph._order import Order, Source
 from kinograph._pack import pack
 from kinograph._parity import Parity
 from kinograph._plan import PlanChoice, plan
+from kinograph._probe import Probed, probe
+from kinograph._probe_policy import PolicyProbed, probe_policy
 from kinograph._profile import Profile, profile
 from kinograph._repack import repack
 from kinograph._samples import Samples, Window
@@ -81,6 +83,8 @@ __all__ = [
     "Order",
     "Parity",
     "PlanChoice",
+    "PolicyProbed",
+    "Probed",
     "Profile",
     "RandomJpeg",
     "Samples",
@@ -100,6 +104,8 @@ __all__ = [
     "open",
     "pack",
     "plan",
+    "probe",
+    "probe_policy",
     "profile",
     "register_codec",
     "repack",

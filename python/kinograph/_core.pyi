@@ -43,6 +43,9 @@ __all__ = [
     "plan_toml",
     "plan_verify",
     "plan_what_if",
+    "probe",
+    "probe_html",
+    "probe_text",
     "register_codec",
     "repack",
     "report_html",
@@ -286,6 +289,18 @@ def plan_verify(
     how: VerifyArgs,
 ) -> str: ...
 def plan_what_if(found: str, how: PlanArgs) -> str: ...
+
+_Function: TypeAlias = Callable[[bytearray, str, list[int]], bytes]
+_Candidate: TypeAlias = tuple[str, str | None, Dataset | None, dict[str, _Function]]
+
+def probe(
+    dataset: Dataset,
+    candidates: list[_Candidate],
+    how: ProbeArgs,
+    progress: Callable[[str], object] | None,
+) -> str: ...
+def probe_html(found: str, is_page: bool) -> str: ...
+def probe_text(found: str) -> str: ...
 def end_codecs() -> None: ...
 def register_codec(adapter: object) -> str: ...
 def lerobot_request(dataset: Dataset, options: str) -> str: ...
@@ -344,6 +359,20 @@ class SampleArgs(TypedDict):
     requested: list[str]
     max_bytes: int
     plan: str
+
+@type_check_only
+class ProbeArgs(TypedDict):
+    inputs: list[tuple[str, list[int] | None]]
+    targets: list[tuple[str, list[int] | None]]
+    chunk: int
+    size: tuple[int, int] | None
+    crop: tuple[int, int] | None
+    features: int
+    seeds: int
+    folds: int
+    seconds: float
+    margin: float
+    seed: int
 
 @type_check_only
 class VerifyArgs(TypedDict):

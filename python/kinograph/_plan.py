@@ -30,7 +30,7 @@ from kinograph._loader_options import Images
 from kinograph._repack import repack
 from kinograph._report import Shown, written
 from kinograph._samples import Window, WindowSpec
-from kinograph._source import to_source
+from kinograph._source import refuse, to_source
 
 # How often and how long a step is repeated to time it.
 _STEPS, _STEPS_S = 5, 1.0
@@ -343,7 +343,7 @@ def plan(  # noqa: PLR0913 (each is a keyword of its own)
         "keep_dtype": keep_dtype,
     }
     if isinstance(source, BaseLoader):
-        _refuse(options | how_read, tuple(options | how_read), "a loader; give them to the loader")
+        refuse(options | how_read, tuple(options | how_read), "a loader; give them to the loader")
         if verify:
             raise InvalidArgumentError(
                 "verify=True packs a sample and needs a recording or a dataset, not a loader"
@@ -355,7 +355,7 @@ def plan(  # noqa: PLR0913 (each is a keyword of its own)
     requested = _requested(windows)
     if isinstance(source, Dataset) or (pathlib.Path(source) / "versions").is_dir():
         of_recordings = ("rate_hz", "format", "mapping", "follow_links", "keep_dtype")
-        _refuse(how_read, of_recordings, "a dataset; they are for recordings")
+        refuse(how_read, of_recordings, "a dataset; they are for recordings")
         dataset = source if isinstance(source, Dataset) else Dataset(source)
         rows, whole = _core.plan_part(dataset._core, read, requested)
         if windows is None:
@@ -388,14 +388,6 @@ def plan(  # noqa: PLR0913 (each is a keyword of its own)
         target = pathlib.Path(place) / "planned.kino"
         pack(target, choice.to_toml())
         return _verified(choice, _loader(target, options))
-
-
-def _refuse(options: Mapping[str, Any], names: Sequence[str], what: str) -> None:
-    """Refuse options that do not go with the source."""
-    given = [name for name in names if not (options[name] is None or options[name] is False)]
-    if given:
-        shown = " and ".join(f"`{name}`" for name in given)
-        raise InvalidArgumentError(f"{shown} cannot be combined with {what}")
 
 
 def _requested(windows: Mapping[str, WindowSpec] | None) -> list[str]:

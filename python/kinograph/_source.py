@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -49,3 +50,11 @@ def to_texts(name: str, given: str | Iterable[int | str] | None) -> list[str]:
         else to_text(f"an item of {name}", item)
         for item in items
     ]
+
+
+def refuse(options: Mapping[str, Any], names: Sequence[str], what: str) -> None:
+    """Refuse options that do not go with the source."""
+    given = [name for name in names if not (options[name] is None or options[name] is False)]
+    if given:
+        shown = " and ".join(f"`{name}`" for name in given)
+        raise InvalidArgumentError(f"{shown} cannot be combined with {what}")

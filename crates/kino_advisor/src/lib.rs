@@ -6,6 +6,7 @@
 //! idle_cost.rs what idle GPUs cost, and when to raise an alarm            GpuPrice, Idle
 //! bench/       costs on this machine, and comparing two results        bench_loader, bench_au, bench_storage, compare
 //! planner/     data, storage, machine, step → the codec of every stream   choose_plan, Planned
+//! signal/      a dataset and codecs → what a policy would lose          probe, Probed
 //! report.rs    what a loader and a training loop did → a report           Measured
 //! deployment/  live frames like the training frames, and a check       Parity, Deployment
 //! html/        data → one HTML report with tables and plots
@@ -23,6 +24,7 @@ mod machine;
 mod memory_advice;
 mod planner;
 mod report;
+mod signal;
 mod workload;
 
 pub use bench::{
@@ -44,4 +46,8 @@ pub use planner::{
     StreamOptions, Verified, Whole, choose_plan,
 };
 pub use report::Measured;
+pub use signal::{
+    Arm, Candidate, Change, Changed, Chosen, Contrast, Control, Effort, Interval, Outcome,
+    ProbeHost, ProbeOptions, Probed, ProbedCandidate, Region, Skill, Verdict, probe,
+};
 pub use workload::Workload;

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use clap::{Parser, Subcommand};
 use kino_import::Videos;
 
-use commands::{bench, cat, doctor, export, gc, info, link, pack, plan, repack, verify};
+use commands::{bench, cat, doctor, export, gc, info, link, pack, plan, probe, repack, verify};
 
 /// The outcome of a command, which becomes its exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +64,7 @@ enum Command {
     Bench(bench::Args),
     Doctor(doctor::Args),
     Plan(plan::Args),
+    Probe(probe::Args),
 }
 
 /// The version, with a note if this build is slow.
@@ -102,6 +103,7 @@ pub fn run(args: Vec<OsString>, videos: Option<Arc<dyn Videos>>) -> u8 {
         Command::Bench(args) => bench::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Plan(args) => plan::run(&args, videos),
+        Command::Probe(args) => probe::run(&args, videos),
     };
     match result {
         Ok(Outcome::Done) => 0,

@@ -86,7 +86,7 @@ pub use emulate::{SlowStorage, Stall, Storage};
 pub use episode::Episode;
 pub use episode_writer::EpisodeWriter;
 pub use error::{DatasetError, ErrorKind, Result};
-pub use events::Protected;
+pub use events::{Detect, EventRule, Protected, find_events, to_numbers};
 pub use garbage::{Collect, Garbage, Interrupted, StagedWork, WorkState, collect_garbage};
 pub use generation::{Generation, total_error};
 pub use hash::Hash;

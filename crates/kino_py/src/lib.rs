@@ -13,6 +13,7 @@
 //! kinograph.doctor  ─▶ _core.doctor    doctor.rs
 //! kinograph.plan    ─▶ _core.plan      plan.rs
 //! kinograph.Parity  ─▶ _core.Parity    parity.rs
+//! kinograph.probe   ─▶ _core.probe     probe.rs
 //! kinograph.gc      ─▶ _core.gc        gc.rs
 //! a codec in Python ─▶ register_codec   foreign.rs
 //! an error          ─▶ an exception    errors.rs
@@ -37,6 +38,7 @@ mod order;
 mod pack;
 mod parity;
 mod plan;
+mod probe;
 mod repack;
 mod samples;
 mod source;
@@ -79,6 +81,8 @@ mod _core {
         pack_sample, plan, plan_html, plan_part, plan_text, plan_toml, plan_verify, plan_what_if,
         sample_episodes,
     };
+    #[pymodule_export]
+    use crate::probe::{probe, probe_html, probe_text};
     #[pymodule_export]
     use crate::repack::repack;
     #[pymodule_export]

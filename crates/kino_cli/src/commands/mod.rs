@@ -9,5 +9,6 @@ pub(crate) mod info;
 pub(crate) mod link;
 pub(crate) mod pack;
 pub(crate) mod plan;
+pub(crate) mod probe;
 pub(crate) mod repack;
 pub(crate) mod verify;

@@ -18,7 +18,7 @@ use crate::output::{note, print, print_json};
 use crate::planner_args::PlannerArgs;
 use crate::source_args::PackedSourceArgs;
 
-pub(super) use sample::{Planner, Verify, folder_of, is_interrupted};
+pub(super) use sample::{Planner, Verify, folder_of, is_interrupted, sample_folder};
 
 /// Choose the codec of every stream: measure this data, storage and machine, and predict how busy the GPU will be.
 ///

@@ -21,6 +21,8 @@
 //! Detection is plain arithmetic in a fixed order on the source values, so the same recording has the same events
 //! everywhere. The events found are stored with each episode, the rules in the manifest.
 
+mod find;
+mod numbers;
 mod onset;
 mod ranges;
 mod record;
@@ -31,6 +33,8 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Result, invalid};
 use crate::plan::matches_pattern;
 
+pub use find::find_events;
+pub use numbers::to_numbers;
 pub(crate) use ranges::frames_in;
 pub(crate) use record::Recorder;
 

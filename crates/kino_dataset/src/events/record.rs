@@ -4,6 +4,7 @@ use kino_codec::{Dtype, ValueType};
 
 use crate::error::{Result, invalid};
 
+use super::numbers::number;
 use super::{EventRule, Protected};
 
 /// The values of one stream that one rule looks at.
@@ -61,30 +62,6 @@ impl Recorder {
     /// The protected time ranges found in the recorded values.
     pub(crate) fn find(&self, times: &[i64]) -> Vec<Protected> {
         self.rule.find(&self.values, times)
-    }
-}
-
-/// Element `element` of a packed frame.
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "for detecting events, not for storage"
-)]
-fn number(dtype: Dtype, frame: &[u8], element: usize) -> f64 {
-    fn at<const N: usize>(frame: &[u8], element: usize) -> [u8; N] {
-        frame.as_chunks().0.get(element).copied().unwrap_or([0; N])
-    }
-    match dtype {
-        Dtype::Bool | Dtype::U8 => f64::from(u8::from_le_bytes(at(frame, element))),
-        Dtype::I8 => f64::from(i8::from_le_bytes(at(frame, element))),
-        Dtype::U16 => f64::from(u16::from_le_bytes(at(frame, element))),
-        Dtype::I16 => f64::from(i16::from_le_bytes(at(frame, element))),
-        Dtype::U32 => f64::from(u32::from_le_bytes(at(frame, element))),
-        Dtype::I32 => f64::from(i32::from_le_bytes(at(frame, element))),
-        Dtype::U64 => u64::from_le_bytes(at(frame, element)) as f64,
-        Dtype::I64 => i64::from_le_bytes(at(frame, element)) as f64,
-        Dtype::F16 => half::f16::from_le_bytes(at(frame, element)).to_f64(),
-        Dtype::F32 => f64::from(f32::from_le_bytes(at(frame, element))),
-        Dtype::F64 => f64::from_le_bytes(at(frame, element)),
     }
 }
 

@@ -207,7 +207,7 @@ impl Plan {
     }
 
     /// Whether the plan says something about such a stream: by a rule, or by its quality.
-    pub(crate) fn mentions(&self, name: &str, kind: Kind) -> bool {
+    pub fn mentions(&self, name: &str, kind: Kind) -> bool {
         self.rule(name, kind).is_some() || (self.quality.is_some() && kind == Kind::Image)
     }
 

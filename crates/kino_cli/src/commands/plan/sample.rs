@@ -70,7 +70,7 @@ pub(crate) fn is_interrupted(error: &anyhow::Error) -> bool {
 impl Planner<'_> {
     /// Packs a sample of a recording, measures it, and chooses a plan.
     pub(crate) fn plan_recording(&self, source: &Path, import: &ImportOptions) -> Result<Planned> {
-        let folder = self.sample_folder()?;
+        let folder = sample_folder(self.folder)?;
         let requested = self.workload.windows.iter();
         let requested: Vec<String> = requested.map(|(name, _)| name.clone()).collect();
         let pack = |name: &str, plan: Plan| {
@@ -110,7 +110,7 @@ impl Planner<'_> {
         if self.verify == Verify::Nothing {
             return Ok(planned);
         }
-        let folder = self.sample_folder()?;
+        let folder = sample_folder(self.folder)?;
         note("packing a sample with the chosen plan");
         let options = RepackOptions {
             writer: WriterOptions {
@@ -143,14 +143,14 @@ impl Planner<'_> {
         let ids = chosen.filter_map(|at| table.id(rows[at]).map(str::to_owned));
         Ok(ids.collect())
     }
+}
 
-    /// A folder on the storage that the dataset will be on.
-    fn sample_folder(&self) -> Result<tempfile::TempDir> {
-        let made = tempfile::Builder::new()
-            .prefix(".kinograph-plan-")
-            .tempdir_in(self.folder);
-        made.with_context(|| format!("cannot write a sample to {}", self.folder.display()))
-    }
+/// A folder for samples, which is removed afterwards.
+pub(crate) fn sample_folder(folder: &Path) -> Result<tempfile::TempDir> {
+    let made = tempfile::Builder::new()
+        .prefix(".kinograph-sample-")
+        .tempdir_in(folder);
+    made.with_context(|| format!("cannot write a sample to {}", folder.display()))
 }
 
 fn shown() -> Shown {

@@ -1,0 +1,200 @@
+"""`kinograph.probe`: what it takes, what it gives; what it sees is tested in the core."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import kinograph
+
+SIDE, FRAMES = 16, 20
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """Twelve episodes whose action is where a bright square is."""
+    random = np.random.default_rng(0)
+    path = tmp_path_factory.mktemp("probe") / "square.kino"
+    with kinograph.Writer(path) as writer:
+        for _ in range(12):
+            phase, speed = random.uniform(0, 6), random.uniform(0.1, 0.4)
+            x = 7.5 + 5 * np.sin(phase + speed * np.arange(FRAMES))
+            images = random.integers(40, 44, (FRAMES, SIDE, SIDE, 3))
+            near = np.clip(3 - np.abs(np.arange(SIDE) - x[:, None]), 0, 1)
+            images = images + (180 * near)[:, None, :, None]
+            joints = random.normal(size=(FRAMES, 2)).astype("f4")
+            writer.add_episode(
+                {
+                    "cam": images.astype("u1"),
+                    "joints": joints,
+                    "actions": x[:, None].astype("f4"),
+                },
+                rate_hz=10.0,
+            )
+    return path
+
+
+QUICK = {"chunk": 1, "features": 64, "seeds": 1, "folds": 6, "progress": None}
+
+
+def test_codecs_functions_plans_and_datasets_are_candidates(path, tmp_path):
+    other = tmp_path / "other.kino"
+    plan = tmp_path / "plan.toml"
+    plan.write_text('[[stream]]\nmatch = "cam"\ncodec = "jpeg:q=5"\n')
+    kinograph.repack(path, other, plan=plan)
+    shapes = []
+
+    def flat(frames):
+        shapes.append((frames.shape[1:], frames.dtype))
+        return np.broadcast_to(frames.mean(axis=2, keepdims=True), frames.shape).astype("u1")
+
+    found = kinograph.probe(
+        path,
+        plan=plan,
+        against=other,
+        candidates={
+            "flat": {"cam": flat},
+            "lossless": {"**": "lossless"},
+            "db": {"cam": "psnr(45)"},
+        },
+        **QUICK,
+    )
+    assert [one.name for one in found.candidates] == ["flat", "lossless", "db", "plan", "against"]
+    assert set(shapes) == {((SIDE, SIDE, 3), np.dtype("u1"))}
+    assert found["flat"].verdict() == "harm"
+    assert found["flat"].verdict("information") == "harm"
+    assert found["lossless"].verdict() == "identical"
+    (outcome,) = found["lossless"].outcomes("mismatch")
+    assert outcome.increase == kinograph._probe.Interval(0.0, 0.0, 0.0)
+    # What was stored and what a codec alone does are the same frames.
+    increases = [
+        [one.increase for one in found[name].arms[-1].outcomes] for name in ("plan", "against")
+    ]
+    assert increases[0] == increases[1]
+    assert set(found.inputs) == {"cam", "joints"}
+    assert found.targets == ("actions",)
+    assert 0 < found.skill[0].unexplained < 0.5
+    with pytest.raises(KeyError, match="flat, lossless"):
+        found["jpeg"]
+
+
+def test_what_was_found_is_shown_as_text_json_and_html(path, tmp_path):
+    said = []
+    found = kinograph.probe(
+        path, codecs={"cam": "jpeg:q=60"}, inputs=["cam"], **{**QUICK, "progress": said.append}
+    )
+    assert any("about" in line for line in said)
+    assert str(found).startswith("codecs: ")
+    assert json.loads(found.to_json(tmp_path / "probe.json"))["effort"]["episodes"] == 12
+    assert "<svg" in found.to_html(tmp_path / "probe.html")
+    assert "<svg" in found._repr_html_()
+    assert found["codecs"].changes[0].codec.startswith("jpeg:q=60")
+    assert found["codecs"].verdict("mismatch") in ("harm", "no_harm_above", "cannot_tell")
+
+
+def test_a_function_that_fails_or_gives_something_else_ends_the_probe(path):
+    def fails(frames):
+        raise RuntimeError("no such frame")
+
+    with pytest.raises(RuntimeError, match="no such frame"):
+        kinograph.probe(path, codecs={"cam": fails}, **QUICK)
+    with pytest.raises(kinograph.InvalidArgumentError, match="must return frames of uint8"):
+        kinograph.probe(path, codecs={"cam": lambda frames: frames[:, ::2]}, **QUICK)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({}, "give a `plan`"),
+        ({"codecs": {}}, "names no stream"),
+        ({"codecs": {"cam": 5}}, "must map patterns"),
+        ({"codecs": {"cam": "jpeg", "joints": np.abs}}, "mixes"),
+        ({"codecs": {"side": "jpeg"}}, "cam"),
+        ({"codecs": {"cam": "jpeg"}, "inputs": "cam"}, "list of streams"),
+        ({"codecs": {"cam": "jpeg"}, "inputs": {"joints": [7]}}, "none with the number 7"),
+        ({"codecs": {"cam": "jpeg"}, "images": {"size": {"cam": (8, 8)}}}, "one size"),
+    ],
+)
+def test_what_cannot_be_probed_is_refused(path, options, says):
+    with pytest.raises(kinograph.InvalidArgumentError, match=says):
+        kinograph.probe(path, **options, **QUICK)
+
+
+def batches(dataset):
+    windows = {"cam": [0], "actions": [0]}
+    return kinograph.numpy.Loader(dataset, windows=windows, batch_size=12, shuffle=False)
+
+
+def brightest(batch):
+    """A policy: the action is the brightest column."""
+    images = batch["cam"][:, 0].astype("f4").mean(axis=(1, 3)) - 42
+    guess = (images * np.arange(SIDE)).sum(axis=1) / images.sum(axis=1)
+    return float(((guess - batch["actions"][:, 0, 0]) ** 2).mean())
+
+
+def test_a_policy_is_compared_on_the_same_batches(path, tmp_path):
+    found = kinograph.probe_policy(
+        path,
+        policy=brightest,
+        loader=batches,
+        candidates={"jpeg": {"cam": "jpeg:q=20"}, "lossless": {"cam": "raw"}},
+        episodes=range(2, 12),
+        folder=tmp_path,
+    )
+    assert found.control.verdict == found["jpeg"].verdict == "harm"
+    assert found["lossless"].verdict == "identical"
+    # The same frames, by hand.
+    images = np.concatenate([kinograph.open(path)[one]["cam"][:] for one in range(2, 12)])
+    assert found.batches == -(-len(images) // 12)
+    assert found["jpeg"].increase.mean == pytest.approx(found["jpeg"].loss / found.raw_loss - 1)
+    assert "jpeg: harm" in str(found)
+    blind = kinograph.probe_policy(
+        path,
+        policy=lambda batch: 1 + 1e-6 * batch["cam"].mean(),
+        loader=batches,
+        codecs={"cam": "jpeg:q=90"},
+    )
+    assert blind["codecs"].verdict == "cannot_tell"
+    assert "even with JPEG 5" in str(blind)
+    with pytest.raises(kinograph.InvalidArgumentError, match="at least 10 batches"):
+        kinograph.probe_policy(
+            path,
+            policy=brightest,
+            loader=batches,
+            codecs={"cam": "raw"},
+            episodes=[0],
+            folder=tmp_path,
+        )
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_command_probes_codecs_and_datasets(path, tmp_path):
+    other, report = tmp_path / "other.kino", tmp_path / "probe.html"
+    plan = tmp_path / "plan.toml"
+    plan.write_text('[[stream]]\nmatch = "cam"\ncodec = "jpeg:q=5"\n')
+    kinograph.repack(path, other, plan=plan)
+    options = ["--chunk", "1", "--features", "64", "--seeds", "1", "--folds", "6", "--input", "cam"]
+    command = [sys.executable, "-m", "kinograph", "probe", str(path), *options]
+    candidates = ["--codec", "cam=jpeg:q=5", "--against", str(other), "--plan", str(plan)]
+    run = subprocess.run(
+        [*command, *candidates, "--json", "--html", str(report)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = json.loads(run.stdout)["candidates"]
+    assert [one["name"] for one in found] == ["cam=jpeg:q=5", str(plan), str(other)]
+    assert found[0]["arms"] == found[1]["arms"] == found[2]["arms"]
+    assert "12 episodes" in run.stderr
+    assert "<svg" in report.read_text()
+    run = subprocess.run(
+        [*command, "--codec", "cam=raw"], capture_output=True, text=True, check=True
+    )
+    assert "exactly 0" in run.stdout
+    run = subprocess.run([*command, "--codec", "cam"], capture_output=True, text=True, check=False)
+    assert (run.returncode, "PATTERN=CODEC" in run.stderr) == (1, True)
