@@ -252,10 +252,12 @@ def line(name: str, training: str, runs: Rows, value: Callable[[dict[str, str]],
 
 
 def read_probes() -> dict[str, dict[str, float]]:
-    """Read what the probe said of each arm."""
+    """Read by how much the probe says that errors grow, by arm and contrast."""
     found: dict[str, dict[str, float]] = collections.defaultdict(dict)
     for row in read("signal_probe.csv"):
-        found[row["arm"]][row["predictor"]] = float(row["value"])
+        if row["region"] == "everywhere" and row["increase"]:
+            name = f"probe: {row['contrast']}, {row['target']}"
+            found[row["arm"]][name] = float(row["increase"])
     return found
 
 

@@ -5,13 +5,14 @@
 //!         ──▶ Reference   what the training frames look like, and how much they differ      reference.rs
 //! both in one small JSON file beside a checkpoint; the robot needs no dataset
 //!
-//! live frames, Reference ──▶ Deployment: warnings with figures, worst first                 check.rs, text.rs
+//! live frames, Reference ──▶ Deployment: warnings with figures, worst first                 check.rs, compare.rs, text.rs
 //! ```
 //!
 //! A policy that was trained on raw frames and is fed JPEG loses much more than one that was trained on JPEG and is fed raw
 //! frames, so the two directions have different severities (`docs/guide/deploy.md`).
 
 mod check;
+mod compare;
 mod how_stored;
 mod live;
 mod parity;
