@@ -26,7 +26,8 @@ COLORS = {
     "5 %": "#d9480f",
     "1 episode": "#862e9c",
 }
-WIDTH, HEIGHT = 960, 400
+# The legend needs the least width.
+LEAST_WIDTH, HEIGHT = 640, 400
 PANEL, LEFT, TOP, BOTTOM = 300, 58, 92, 350
 INNER = PANEL - 58
 
@@ -90,13 +91,15 @@ def panel(number: int, loss: str, runs: Panel) -> list[str]:
 
 def chart() -> str:
     """Render the whole drawing."""
+    curves = read_curves()
+    width = max(LEAST_WIDTH, LEFT + PANEL * len(curves))
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {HEIGHT}" role="img">',
         "<title>Validation losses of BC-RNN on Lift by epoch, for each order of the samples</title>",
         "<style>text{font:14px system-ui,sans-serif;fill:#212529}.name,.head{font-weight:600}.head{font-size:16px}"
         ".note{font-size:12px;fill:#495057}.grid{stroke:#dee2e6}.band{fill:#ced4da}"
         "polyline{fill:none;stroke-width:1.6}</style>",
-        f'<rect width="{WIDTH}" height="{HEIGHT}" rx="8" fill="#ffffff"/>',
+        f'<rect width="{width}" height="{HEIGHT}" rx="8" fill="#ffffff"/>',
         text(20, 28, "BC-RNN on Lift, validation loss by epoch of 100 steps", "head"),
         '<rect x="20" y="42" width="12" height="12" class="band"/>',
         text(38, 53, "robomimic's loader, all seeds"),
@@ -106,7 +109,7 @@ def chart() -> str:
         lines.append(f'<path d="M{x} 48h18" stroke="{color}" stroke-width="2"/>')
         lines.append(text(x + 24, 53, name))
         x += 44 + 8 * len(name)
-    for number, (loss, runs) in enumerate(read_curves().items()):
+    for number, (loss, runs) in enumerate(curves.items()):
         lines += panel(number, loss, runs)
     lines.append(text(LEFT, BOTTOM + 38, "epoch; a curve is the mean over seeds"))
     return "\n".join([*lines, "</svg>", ""])

@@ -89,7 +89,7 @@ def table(loss: str, runs: dict[str, dict[str, list[float]]]) -> None:
         elif seeds == {seed: runs[REFERENCE].get(seed) for seed in seeds}:
             cells += ["equal in every epoch", ""]
         else:
-            mean, low, high = paired(apart)
+            mean, low, high = paired(apart).interval()
             shown = "**" if low > 0 or high < 0 else ""
             cells += [f"{shown}{mean:+.1f} [{low:+.1f}, {high:+.1f}]{shown}"]
             cells += [f"{visible(apart):.1f}"]

@@ -78,11 +78,20 @@ def test_every_block_that_is_not_run_gives_a_reason():
     assert len(reasons) == 7
 
 
-def test_the_chart_of_the_readme_is_drawn_from_the_committed_measurements():
-    spec = importlib.util.spec_from_file_location("chart", ROOT / "bench/policies/chart.py")
+def drawn(folder: str, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
+    """Give a committed chart, and what its script draws of the committed measurements."""
+    monkeypatch.syspath_prepend(str(ROOT / "bench" / folder))
+    spec = importlib.util.spec_from_file_location("chart", ROOT / "bench" / folder / "chart.py")
     chart = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(chart)
-    assert chart.CHART.read_text("utf-8") == chart.chart(chart.medians())
+    figures = [chart.medians()] if hasattr(chart, "medians") else []
+    return chart.CHART.read_text("utf-8"), chart.chart(*figures)
+
+
+@pytest.mark.parametrize("folder", ["policies", "convergence"])
+def test_a_chart_is_drawn_from_the_committed_measurements(folder, monkeypatch):
+    committed, again = drawn(folder, monkeypatch)
+    assert committed == again
 
 
 def test_the_site_builds_without_broken_links(tmp_path):
