@@ -118,7 +118,12 @@ impl fmt::Display for ShuffleQuality {
 
 /// Memory for two groups of this size, so that the next one is decoded while the first is used.
 fn needed_for(group: u64) -> u64 {
-    (group / 10).saturating_mul(23).saturating_add(1 << 20)
+    in_work(group).saturating_add(1 << 20)
+}
+
+/// What two groups of this size take while one is used and the next one decoded.
+fn in_work(group: u64) -> u64 {
+    (group / 10).saturating_mul(23)
 }
 
 /// The decoded bytes of the largest groups for which this memory is enough: one in work, and the next one.
@@ -195,15 +200,15 @@ impl Memory {
     /// With g the share of a group, a the decodes alone and M the room relative to everything, a fixed set leaves
     /// a·(1 − M) decodes per frame and epoch, and rotating through groups a − (a − 1)·M/g, or 1 if a group fits but not the
     /// next one beside it.
-    pub(super) fn wants_fixed_set(&self, order: &Order, bytes: u64) -> bool {
+    pub(super) fn wants_fixed_set(&self, shuffle: Shuffle, bytes: u64) -> bool {
         let all = (self.all as f64).max(1.0);
         let share = self.group as f64 / all;
         let left = 1.0 - bytes.saturating_sub(self.own_bytes(bytes)) as f64 / all;
-        match order.settings().shuffle {
+        match shuffle {
             Shuffle::Global => true,
             Shuffle::Sequential => false,
             Shuffle::Groups { .. } if self.group_fits(bytes) => {
-                bytes < self.groups_in_work() && self.decodes_alone * left < 1.0
+                bytes < in_work(self.group) && self.decodes_alone * left < 1.0
             }
             Shuffle::Groups { .. } => self.decodes_alone * share >= self.decodes_alone - 1.0,
         }
@@ -214,7 +219,7 @@ impl Memory {
         let kept = (bytes - self.own_bytes(bytes)) as f64;
         let kept = match order.settings().shuffle {
             _ if self.all <= bytes => 1.0,
-            _ if self.wants_fixed_set(order, bytes) => kept / (self.all as f64).max(1.0),
+            shuffle if self.wants_fixed_set(shuffle, bytes) => kept / (self.all as f64).max(1.0),
             Shuffle::Groups { .. } if !self.group_fits(bytes) => {
                 kept / (self.group as f64).max(1.0)
             }
@@ -258,6 +263,33 @@ pub fn available_memory() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::order::{GroupSize, Unit};
+
+    #[test]
+    fn a_fixed_set_is_kept_if_it_decodes_less_than_rotating_through_groups() {
+        let groups = Shuffle::Groups {
+            size: GroupSize::Episodes(2),
+            unit: Unit::Episodes,
+        };
+        let wants = |decodes_alone, bytes| {
+            let memory = Memory {
+                decodes_alone,
+                group_samples: 100,
+                all: 1000,
+                group: 200,
+                in_batch: 1.0,
+                of_sample: 1.0,
+            };
+            memory.wants_fixed_set(groups, bytes)
+        };
+        // A group fits, but not the next one beside it.
+        assert!(wants(1.0, 300) && wants(1.0, 459));
+        assert!(!wants(1.0, 460));
+        assert!(!wants(2.0, 300));
+        // No group fits.
+        assert!(wants(1.0, 100) && wants(1.2, 100));
+        assert!(!wants(2.0, 100));
+    }
 
     #[test]
     fn the_memory_for_a_group_is_what_the_group_needs() {

@@ -86,7 +86,7 @@ impl Residency {
         }
         let alone = decodes_alone(windows)?;
         let memory = Memory::new(order, alone, &sources, options.world_size);
-        if memory.wants_fixed_set(order, bytes) {
+        if memory.wants_fixed_set(order.settings().shuffle, bytes) {
             chosen.fix(order, windows, options, memory.own_bytes(bytes));
             return Ok(chosen);
         }
