@@ -162,7 +162,7 @@ def write(path: pathlib.Path, rows: list[dict[str, object]]) -> None:
         with path.open(newline="") as file:
             kept = [row for row in csv.DictReader(file) if row["recording"] not in measured]
     with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows([*kept, *rows])
 
