@@ -30,7 +30,7 @@ from kinograph._loader_options import Images
 from kinograph._repack import repack
 from kinograph._report import Shown, written
 from kinograph._samples import Window, WindowSpec
-from kinograph._source import refuse, to_source
+from kinograph._source import is_dataset, refuse, to_rule, to_source
 
 # How often and how long a step is repeated to time it.
 _STEPS, _STEPS_S = 5, 1.0
@@ -353,7 +353,7 @@ def plan(  # noqa: PLR0913 (each is a keyword of its own)
     most = to_bytes("sample", sample, least=1)
     read = to_source(**how_read)
     requested = _requested(windows)
-    if isinstance(source, Dataset) or (pathlib.Path(source) / "versions").is_dir():
+    if isinstance(source, Dataset) or is_dataset(source):
         of_recordings = ("rate_hz", "format", "mapping", "follow_links", "keep_dtype")
         refuse(how_read, of_recordings, "a dataset; they are for recordings")
         dataset = source if isinstance(source, Dataset) else Dataset(source)
@@ -481,7 +481,7 @@ def _bounds(bounds: Mapping[str, str] | None, quality: int | None) -> str:
     if quality is not None:
         lines.append(f"quality = {to_whole('quality', quality, least=1, most=100)}")
     for pattern, bound in (bounds or {}).items():
-        lines.append(f"[[stream]]\nmatch = {json.dumps(pattern)}\nbound = {json.dumps(bound)}")
+        lines.append(to_rule(pattern, "bound", bound))
     return "\n".join(lines)
 
 

@@ -29,7 +29,7 @@ from kinograph._errors import InvalidArgumentError
 from kinograph._loader_options import Images, to_size
 from kinograph._plan import PlanChoice
 from kinograph._report import written
-from kinograph._source import refuse, to_source
+from kinograph._source import is_dataset, refuse, to_rule, to_source
 
 Contrast: TypeAlias = Literal["total", "information", "mismatch"]
 Verdict: TypeAlias = Literal["identical", "harm", "no_harm_above", "cannot_tell"]
@@ -166,7 +166,7 @@ class Probed:
             if candidate.name == name:
                 return candidate
         names = ", ".join(candidate.name for candidate in self.candidates)
-        raise KeyError(f"there is no candidate {name!r}; there are {names}")
+        raise KeyError(f"{name!r} is not a candidate; the candidates are {names}")
 
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
         """Give everything as JSON, and write it to a file if there is one."""
@@ -285,7 +285,7 @@ def probe(  # noqa: PLR0913 (each is a keyword of its own)
         "follow_links": follow_links,
         "keep_dtype": keep_dtype,
     }
-    if isinstance(source, Dataset) or (pathlib.Path(source) / "versions").is_dir():
+    if isinstance(source, Dataset) or is_dataset(source):
         refuse(how_read, tuple(how_read), "a dataset; they are for recordings")
         dataset = source if isinstance(source, Dataset) else Dataset(source)
         return _from_json(_core.probe(dataset._core, parts, how, progress))
@@ -353,7 +353,7 @@ def _candidate(name: str, one: Candidate) -> _core._Candidate:
     rules = []
     for pattern, text in texts.items():
         key = "bound" if _BOUND.fullmatch(text) else "codec"
-        rules.append(f"[[stream]]\nmatch = {json.dumps(pattern)}\n{key} = {json.dumps(text)}")
+        rules.append(to_rule(pattern, key, text))
     return name, "\n".join(rules), None, {}
 
 

@@ -80,7 +80,7 @@ class PolicyProbed:
         for candidate in self.candidates:
             if candidate.name == name:
                 return candidate
-        raise KeyError(f"there is no candidate {name!r}")
+        raise KeyError(f"{name!r} is not a candidate")
 
     def __str__(self) -> str:
         lines = [*map(str, self.candidates), f"control, JPEG 5 of all images: {self.control}"]

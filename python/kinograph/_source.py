@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import pathlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -58,3 +60,13 @@ def refuse(options: Mapping[str, Any], names: Sequence[str], what: str) -> None:
     if given:
         shown = " and ".join(f"`{name}`" for name in given)
         raise InvalidArgumentError(f"{shown} cannot be combined with {what}")
+
+
+def is_dataset(path: str | os.PathLike[str]) -> bool:
+    """Tell a dataset from a recording."""
+    return (pathlib.Path(path) / "versions").is_dir()
+
+
+def to_rule(pattern: str, key: str, value: str) -> str:
+    """Write a rule of a plan: the streams that match get this value of this key."""
+    return f"[[stream]]\nmatch = {json.dumps(pattern)}\n{key} = {json.dumps(value)}"

@@ -103,6 +103,13 @@ fn step_of_report(path: &Path) -> Result<f64> {
     })
 }
 
+/// A rule of a plan, as TOML: the streams that match get this value of this key.
+pub(crate) fn rule(pattern: &str, key: &str, value: &str) -> String {
+    let quoted = |text: &str| serde_json::Value::from(text.trim()).to_string();
+    let (pattern, value) = (quoted(pattern), quoted(value));
+    format!("[[stream]]\nmatch = {pattern}\n{key} = {value}\n")
+}
+
 /// The bounds as a plan: what a stream may lose.
 fn bounds(given: &[String], quality: Option<u8>) -> Result<Plan> {
     let mut toml = String::new();
@@ -110,12 +117,7 @@ fn bounds(given: &[String], quality: Option<u8>) -> Result<Plan> {
         let (pattern, bound) = text
             .rsplit_once('=')
             .with_context(|| format!("cannot parse --bound {text}: expected PATTERN=BOUND, such as `obs/*_image=psnr(40)`"))?;
-        let quoted = |text: &str| serde_json::Value::from(text.trim()).to_string();
-        toml += &format!(
-            "[[stream]]\nmatch = {}\nbound = {}\n",
-            quoted(pattern),
-            quoted(bound)
-        );
+        toml += &rule(pattern, "bound", bound);
     }
     let mut plan = Plan::from_toml(&toml).context("--bound")?;
     plan.quality = quality;

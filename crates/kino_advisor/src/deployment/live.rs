@@ -104,7 +104,7 @@ impl LiveFrames {
         Ok(seen)
     }
 
-    /// The values as bytes; `None` if there is no telling what they mean.
+    /// The values as bytes; `None` if their meaning is not known.
     fn to_bytes(&self, mismatches: &mut Vec<Mismatch>) -> Option<Vec<u8>> {
         let floats: Vec<f64> = match self.dtype.as_str() {
             "uint8" => return Some(self.bytes.clone()),

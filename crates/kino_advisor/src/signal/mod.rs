@@ -9,7 +9,7 @@
 //!        └──▶ arms.rs, judge.rs, outcome.rs, interval.rs   three contrasts, their intervals, verdicts ──▶ text.rs, html.rs
 //! ```
 //!
-//! A regressor learns actions from the frames of most episodes and predicts those of the others. It is no policy: its error
+//! A regressor learns actions from the frames of most episodes and predicts those of the others. It is not a policy: its error
 //! shows what frames still say, not how a robot would fare. So it must prove skill first, it must see damage that is known to
 //! be there, and it never says that nothing is lost.
 
@@ -59,7 +59,7 @@ use crate::error::{Result, invalid};
 /// What is to be measured.
 #[derive(Debug, Clone)]
 pub struct ProbeOptions {
-    /// What a policy sees; empty for every image and vector that is no target.
+    /// What a policy sees; empty for every image and vector that is not a target.
     pub inputs: Vec<Chosen>,
     /// What it has to predict; empty for actions and simulator state.
     pub targets: Vec<Chosen>,

@@ -12,6 +12,7 @@ use super::plan::sample_folder;
 use crate::Outcome;
 use crate::open_args::RootArg;
 use crate::output::{note, print, print_json};
+use crate::planner_args::rule;
 use crate::progress::watched;
 use crate::source_args::PackedSourceArgs;
 
@@ -157,7 +158,7 @@ fn requested(args: &Args) -> Vec<String> {
 fn candidates(args: &Args) -> Result<Vec<Candidate>> {
     let mut found = Vec::new();
     for text in &args.codec {
-        let plan = rule(text).with_context(|| format!("--codec {text}"))?;
+        let plan = plan_of(text).with_context(|| format!("--codec {text}"))?;
         found.push(Candidate {
             name: text.clone(),
             change: Change::Plan(plan),
@@ -182,22 +183,13 @@ fn candidates(args: &Args) -> Result<Vec<Candidate>> {
 }
 
 /// A pattern and a codec or bound, as a plan.
-fn rule(text: &str) -> Result<Plan> {
+fn plan_of(text: &str) -> Result<Plan> {
     let (pattern, what) = text
         .split_once('=')
         .context("expected PATTERN=CODEC, such as `obs/*_image=jpeg:q=75`")?;
-    let quoted = |text: &str| serde_json::Value::from(text.trim()).to_string();
-    let key = if what.trim() == "lossless" || what.trim_end().ends_with(')') {
-        "bound"
-    } else {
-        "codec"
-    };
-    let toml = format!(
-        "[[stream]]\nmatch = {}\n{key} = {}\n",
-        quoted(pattern),
-        quoted(what)
-    );
-    Ok(Plan::from_toml(&toml)?)
+    let is_bound = what.trim() == "lossless" || what.trim_end().ends_with(')');
+    let key = if is_bound { "bound" } else { "codec" };
+    Ok(Plan::from_toml(&rule(pattern, key, what))?)
 }
 
 /// A stream, or `stream[0,1]`.
@@ -254,10 +246,10 @@ mod tests {
         assert!(chosen("img[0").is_err() && chosen("img[a]").is_err());
         assert_eq!(size("480x640").unwrap().width, 640);
         assert!(size("480").unwrap_err().contains("224x224"));
-        assert_eq!(rule("img=jpeg:q=75,sub=420").unwrap().rules.len(), 1);
-        assert!(rule("img=psnr(38)").unwrap().rules[0].bound.is_some());
+        assert_eq!(plan_of("img=jpeg:q=75,sub=420").unwrap().rules.len(), 1);
+        assert!(plan_of("img=psnr(38)").unwrap().rules[0].bound.is_some());
         assert!(
-            rule("img")
+            plan_of("img")
                 .unwrap_err()
                 .to_string()
                 .contains("PATTERN=CODEC")

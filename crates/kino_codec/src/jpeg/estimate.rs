@@ -85,7 +85,7 @@ fn scaled(step: u16, quality: u8) -> u16 {
     u16::try_from(scaled.clamp(1, 255)).unwrap_or(255)
 }
 
-/// How far a table is from a standard one at a quality; 0 if there is no table.
+/// How far a table is from a standard one at a quality; 0 without one.
 fn difference(table: Option<&[u16; 64]>, standard: &[u16; 64], quality: u8) -> u64 {
     let steps = table.into_iter().flatten().zip(standard);
     // Relative to the step: one more or less matters where steps are small, thirty do not where they are large.

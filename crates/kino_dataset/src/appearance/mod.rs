@@ -7,7 +7,7 @@
 //!                 ──▶ DCT of 8 × 8 blocks     the quantisation steps of a JPEG file           jpeg_trace.rs
 //! ```
 //!
-//! Only figures of the pixels: what is usual for a stream, and what is not, is for whoever compares them.
+//! Only figures of the pixels: what is usual for a stream, and what is not, is up to the code that compares them.
 
 mod jpeg_trace;
 mod luma;
