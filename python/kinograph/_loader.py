@@ -45,7 +45,7 @@ from kinograph._measured import Measured
 from kinograph._normalize import Normalize, Scale, is_camera, to_scales
 from kinograph._order import LastBatch, Order, Source
 from kinograph._parity import Parity, of_loader
-from kinograph._quality import ShuffleQuality, find_quality
+from kinograph._quality import ShuffleQuality, find_quality, local_ranks
 from kinograph._samples import Include, Masks, Samples, WindowSpec
 from kinograph._shuffle import ShuffleSpec
 from kinograph._variants import Variants
@@ -160,7 +160,7 @@ class BaseLoader(Measured, Generic[_Array, _Device]):
 
         How the loader works:
 
-        :param memory: Memory for decoded frames
+        :param memory: Memory for decoded frames, of all ranks on this host together
         :param threads: Threads that decode
         :param cpu: CPU limit of all threads together, in cores (2.5) or as a percentage ("50%")
         :param prefetch: Batches made ahead of the training loop
@@ -229,7 +229,7 @@ class BaseLoader(Measured, Generic[_Array, _Device]):
         }
         self._measure()
         self._quality = find_quality(self._order, *self._to_core())
-        self._options["memory"] = self._quality.memory
+        self._options["memory"] = max(1, self._quality.memory // local_ranks())
         self._quality.warn()
         # What the next `for` goes through, and whether from the order's place on instead of from its first batch.
         self._next_epoch = 0

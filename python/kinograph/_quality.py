@@ -22,14 +22,16 @@ class ShuffleQuality:
 
     ``episodes_per_batch`` counts different episodes, on average. ``vif`` is the variance of a batch's mean relative to
     independent samples, for an effect that all samples of an episode share: 1 is a perfect shuffle. ``decodes_per_frame`` is
-    how often a frame is expected to be decoded in the first epoch with ``memory`` bytes for decoded frames;
-    ``memory_needed`` are enough to decode each frame once per epoch, ``memory_for_all`` to decode nothing after the first.
+    how often a frame is expected to be decoded in the first epoch, by all ranks together, with ``memory`` bytes for decoded
+    frames on this host. ``ranks_per_frame`` is by how many ranks, however much memory there is. With ``memory_needed`` bytes
+    each rank decodes each of its frames once per epoch, with ``memory_for_all`` none twice.
     """
 
     shuffle: str
     episodes_per_batch: float
     vif: float
     decodes_per_frame: float
+    ranks_per_frame: float
     memory: int
     memory_needed: int
     memory_for_all: int
@@ -41,25 +43,34 @@ class ShuffleQuality:
         )
 
     def warn(self) -> None:
-        """Say once if frames will be decoded again and again because memory is too small."""
+        """Say once if frames will be decoded again and again, and whether memory or the ranks are why."""
         if self.decodes_per_frame <= _FEW_DECODES:
             return
-        warnings.warn(
-            f"each frame will be decoded about {self.decodes_per_frame:.1f} times per epoch: decoded frames have "
-            f"{show_bytes(self.memory)} of memory, and with a {self._name()} they need {show_bytes(self.memory_needed)}; "
-            f'to decode less use memory="{show_bytes(self.memory_needed)}", a smaller image size, or smaller groups, '
-            "shuffle=kinograph.Shuffle(episodes=...), which mix less",
-            KinographWarning,
-            stacklevel=outside(),
-        )
+        often = f"each frame will be decoded about {self.decodes_per_frame:.1f} times per epoch: "
+        if self.decodes_per_frame <= _FEW_DECODES * self.ranks_per_frame:
+            why = (
+                f"with a {self._name()}, {self.ranks_per_frame:.1f} ranks need it; to decode less use shuffle=True, a larger "
+                "batch_size, or shorter windows"
+            )
+        else:
+            why = (
+                f"decoded frames have {show_bytes(self.memory)} of memory, and with a {self._name()} they need "
+                f'{show_bytes(self.memory_needed)}; to decode less use memory="{show_bytes(self.memory_needed)}", a smaller '
+                "image size, or smaller groups, shuffle=kinograph.Shuffle(episodes=...), which mix less"
+            )
+        warnings.warn(often + why, KinographWarning, stacklevel=outside())
 
     def _name(self) -> str:
         return self.shuffle if self.shuffle == "global shuffle" else f"loader {self.shuffle}"
 
 
 def find_quality(order: Order, samples: list[list[_core.Samples]], options: str) -> ShuffleQuality:
-    """Measure the order, and choose the memory if none is given."""
-    ranks = os.environ.get("LOCAL_WORLD_SIZE", "1")
-    local_ranks = int(ranks) if ranks.isdigit() and 0 < int(ranks) < 1 << 16 else 1
-    found = json.loads(order._core.quality(samples, options, local_ranks))
+    """Measure the order, and choose the memory of this host if none is given."""
+    found = json.loads(order._core.quality(samples, options, local_ranks()))
     return ShuffleQuality(shuffle=describe(order._settings["shuffle"]), **found)
+
+
+def local_ranks() -> int:
+    """Count the ranks that share this host and its memory, as ``torchrun`` says."""
+    ranks = os.environ.get("LOCAL_WORLD_SIZE", "1")
+    return int(ranks) if ranks.isdigit() and 0 < int(ranks) < 1 << 16 else 1

@@ -25,8 +25,11 @@ class Shuffle:
 
     Give the size of a group as one of ``episodes``, ``fraction`` (of the dataset, above 0 and at most 1) and ``memory``
     (decoded bytes of the frames as stored, such as ``"4GB"``); with none of them it is chosen as for ``shuffle=True``.
-    ``by_shard=True`` makes groups of whole shards, so that few files are open at a time. ``lanes`` splits a batch into
-    slices that read episodes of their own: with as many ranks, no two of them decode the same episode.
+    ``by_shard=True`` makes groups of whole shards, so that few files are open at a time.
+
+    By default each place of a batch has its own part of every group, so that any number of ranks share few frames. ``lanes``
+    splits batches in another way: into this many slices that have groups of their own. ``lanes=1`` is one group for all ranks,
+    each of which then decodes all of its frames; states of version 0.1 without ``lanes`` go on with it.
 
     >>> order = ds.order({"actions": range(10)}, batch_size=32, shuffle=kinograph.Shuffle(episodes=1))
     >>> order
@@ -37,7 +40,7 @@ class Shuffle:
     fraction: float | None = None
     memory: int | str | None = None
     by_shard: bool = False
-    lanes: int = 1
+    lanes: int | None = None
 
     def __post_init__(self) -> None:
         given = [
@@ -47,7 +50,8 @@ class Shuffle:
             raise InvalidArgumentError(
                 f"Shuffle has {' and '.join(given)}; give the size of a group as one of episodes, fraction or memory"
             )
-        to_whole("lanes", self.lanes, least=1)
+        if self.lanes is not None:
+            to_whole("lanes", self.lanes, least=1)
         self._to_size()
 
     def _to_size(self) -> dict[str, float] | None:
@@ -76,13 +80,14 @@ ShuffleSpec: TypeAlias = bool | Literal["global"] | Shuffle
 
 
 def to_setting(shuffle: ShuffleSpec) -> dict[str, Any]:
-    """Write a shuffle as the core reads it: the shuffle and the lanes."""
+    """Write a shuffle as the core reads it: the shuffle, and the lanes if they are given."""
     if isinstance(shuffle, Shuffle):
-        return {"shuffle": shuffle._to_setting(), "lanes": shuffle.lanes}
+        lanes = {} if shuffle.lanes is None else {"lanes": shuffle.lanes}
+        return {"shuffle": shuffle._to_setting(), **lanes}
     if isinstance(shuffle, bool | np.bool_):
-        return {"shuffle": Shuffle()._to_setting() if shuffle else "sequential", "lanes": 1}
+        return {"shuffle": Shuffle()._to_setting() if shuffle else "sequential"}
     if isinstance(shuffle, str) and shuffle == "global":
-        return {"shuffle": "global", "lanes": 1}
+        return {"shuffle": "global"}
     raise InvalidArgumentError(
         f"shuffle is {shuffle!r}; give True, False, 'global' or kinograph.Shuffle(episodes=128)"
     )

@@ -520,6 +520,28 @@ def test_a_loader_says_once_that_its_memory_is_too_small_and_what_helps(lift):
     loader.close()
 
 
+def test_memory_is_the_hosts_and_its_ranks_share_it(lift, monkeypatch):
+    shuffle = kinograph.Shuffle(episodes=1)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
+    with make(lift, shuffle=shuffle, memory="80MB", rank=1, world_size=4) as loader:
+        assert loader.quality.memory == 80_000_000
+        assert loader._options["memory"] == 20_000_000
+        four = loader.quality
+    monkeypatch.delenv("LOCAL_WORLD_SIZE")
+    with make(lift, shuffle=shuffle, memory="80MB") as loader:
+        assert loader._options["memory"] == loader.quality.memory == 80_000_000
+        assert four.memory_for_all == 4 * loader.quality.memory_for_all
+
+
+def test_a_loader_says_that_its_ranks_decode_the_same_frames(lift):
+    options = {"rank": 0, "world_size": 4, "memory": "1GB"}
+    with pytest.warns(kinograph.KinographWarning) as said:
+        make(lift, shuffle=kinograph.Shuffle(episodes=1, lanes=1), **options).close()
+    (warning,) = said
+    assert "about 4.0 times per epoch" in str(warning.message)
+    assert "4.0 ranks need it; to decode less use shuffle=True" in str(warning.message)
+
+
 def test_a_loader_shows_how_well_it_mixes(lift):
     loader = make(lift, shuffle="global")
     quality = loader.quality

@@ -85,7 +85,8 @@ SETTINGS = [
 ]
 
 SHORT = [
-    {"last_batch": "short", "shuffle": Shuffle(episodes=4, lanes=lanes)} for lanes in (1, 2, 8)
+    {"last_batch": "short", "shuffle": Shuffle(episodes=4, lanes=lanes)}
+    for lanes in (None, 1, 2, 8)
 ] + [{"last_batch": "short", "shuffle": shuffle} for shuffle in (True, False, "global")]
 
 
@@ -337,12 +338,30 @@ def check_open_bytes(ds, order, share):
 
 @pytest.mark.parametrize(
     "shuffle",
-    [Shuffle(memory="1GB"), Shuffle(episodes=100), Shuffle(fraction=1.0), Shuffle(memory=10**12)],
+    [
+        Shuffle(memory="1GB", lanes=1),
+        Shuffle(episodes=100, lanes=1),
+        Shuffle(fraction=1.0, lanes=2),
+        Shuffle(memory=10**12, lanes=8),
+    ],
 )
-def test_a_group_that_holds_all_is_the_global_shuffle(windows, shuffle):
+def test_with_lanes_a_group_that_holds_all_is_the_global_shuffle(windows, shuffle):
     order = make(windows, batch_size=8, shuffle=shuffle, seed=2)
     expected = make(windows, batch_size=8, shuffle="global", seed=2)
     assert np.array_equal(order[0:500], expected[0:500])
+
+
+@pytest.mark.parametrize("shuffle", [Shuffle(episodes=6), Shuffle(fraction=1.0)])
+@pytest.mark.parametrize("world_size", [2, 3, 5, 16])
+def test_any_number_of_ranks_shares_an_episode_only_at_a_cut(windows, shuffle, world_size):
+    order = make(windows, batch_size=16, shuffle=shuffle, last_batch="drop", seed=6)
+    pairs = set()
+    for step in order.steps(0):
+        for rank in range(world_size):
+            batch = order.batch(step, rank=rank, world_size=world_size, uneven=True)
+            pairs |= {(rank, episode) for episode in EPISODE_OF[batch["sample"]].tolist()}
+    groups = 1 if shuffle.fraction else 2
+    assert len(pairs) <= len(LENGTHS) + groups * (world_size - 1)
 
 
 def test_vectors_alone_are_shuffled_globally_by_default(windows):
@@ -415,6 +434,7 @@ def test_weights_that_make_no_sense_are_refused(ds, weights, says):
         {},
         {"shuffle": Shuffle(episodes=10**6, lanes=4)},
         {"shuffle": Shuffle(fraction=0.4, lanes=2)},
+        {"shuffle": Shuffle(fraction=0.4)},
     ],
 )
 def test_a_mixture_has_its_shares_in_every_block_and_each_source_its_epochs(ds, settings):
@@ -426,7 +446,8 @@ def test_a_mixture_has_its_shares_in_every_block_and_each_source_its_epochs(ds, 
     sources = [Source(samples=windows, weight=weight) for windows, weight in parts]
     order = make(sources, batch_size=32, seed=8, **settings)
     assert len(order) == sum(len(windows) for windows, _ in parts)
-    block = 4096 * getattr(settings.get("shuffle"), "lanes", 1)
+    # Without lanes, each place of a batch has blocks of its own.
+    block = 4096 * (getattr(settings.get("shuffle"), "lanes", 1) or 32)
     found = order[0 : 2 * block]
     for start in (0, block):
         shares = np.bincount(found[start : start + block]["source"], minlength=3) / block
@@ -620,6 +641,16 @@ def test_a_state_of_other_settings_is_refused_by_name(windows, settings, says):
     expected = make(windows, batch_size=8, seed=state["seed"])
     assert np.array_equal(order[0:50], expected[0:50])
     assert f"seed {state['seed']}" in repr(order)
+
+
+def test_a_state_of_before_groups_had_parts_says_what_to_pass(windows):
+    state = state_of(windows, shuffle=Shuffle(episodes=3, lanes=1))
+    order = make(windows, batch_size=8, seed=1, shuffle=Shuffle(episodes=3))
+    with pytest.raises(kinograph.InvalidArgumentError, match=r"pass shuffle=kinograph.Shuffle\(lanes=1\)"):
+        order.load_state_dict(state)
+    order = make(windows, batch_size=8, seed=1, shuffle=Shuffle(episodes=3, lanes=1))
+    order.load_state_dict(state)
+    assert order.next_index == 24
 
 
 def test_a_state_of_other_data_is_refused(ds, windows, tmp_path):

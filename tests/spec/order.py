@@ -107,6 +107,12 @@ class Settings:
     shuffle: str | dict
     last_batch: str
     epoch_size: int | None = None
+    deal: str = "strata"
+
+    @property
+    def has_parts(self) -> bool:
+        """Section 8: whether each place of a batch has a part of every group."""
+        return self.deal == "parts" and isinstance(self.shuffle, dict)
 
 
 @dataclass(frozen=True)
@@ -135,8 +141,8 @@ def rounded(positions: int, last_batch: str, batch: int) -> tuple[int, int]:
 class Lanes:
     """Section 7."""
 
-    def __init__(self, settings: Settings, indices: int, samples: int) -> None:
-        self.batch, self.count = settings.batch_size, settings.lanes
+    def __init__(self, settings: Settings, indices: int, samples: int, count: int) -> None:
+        self.batch, self.count = settings.batch_size, count
         self.indices, self.rest = indices, 0
         if settings.last_batch == "short":
             self.rest = samples % settings.batch_size
@@ -186,7 +192,8 @@ class Single:
         self.lengths = [count * n for count, n in zip(source.counts, self.lens, strict=True)]
         self.n = sum(self.lengths) // self.unit
         self.N, samples = rounded(self.n, settings.last_batch, settings.batch_size)
-        self.lanes = Lanes(settings, self.N, samples)
+        self.lanes = Lanes(settings, self.N, samples, settings.lanes)
+        self.places = Lanes(settings, self.N, samples, settings.batch_size)
         self.depth = -(-self.n // sum(length > 0 for length in self.lengths))
         self.mode, self.size = self.resolve(slots)
         self.lines: dict[int, list] = {}
@@ -209,7 +216,9 @@ class Single:
             size = total if value >= 1 else math.floor(float(total) * value)
         else:
             size = value if slots is None else value * slots // BLOCK
-        return ("global", 0) if size >= total else ("groups", size)
+        if size < total:
+            return "groups", size
+        return ("groups", 2**64) if self.settings.has_parts else ("global", 0)
 
     def units(self, epoch: int) -> list[list[int]]:
         """Section 5: the episodes on the line, by units."""
@@ -294,10 +303,22 @@ class Single:
         if self.mode == "sequential":
             return part, position - part.start
         for number, group in enumerate(self.groups_of(lane, epoch)):
+            if position in group and self.settings.has_parts:
+                return group, self.place_in_parts(i, number, group)
             if position in group:
                 chosen = key(seed, GROUP, epoch, lane, number)
                 return group, deal(len(group), self.depth, chosen, position - group.start)
         raise AssertionError("every position is in a group")
+
+    def place_in_parts(self, i: int, number: int, group: range) -> int:
+        """Section 8: the offset of an index in its group, of which each place of the batch has a part."""
+        epoch = i // self.N
+        start, end = epoch * self.N + group.start, epoch * self.N + group.stop
+        place, before, held = self.places.of(i), self.places.before, self.places.held
+        first = before(place, end) - before(place, start)
+        length = held(place, end) - held(place, start)
+        chosen = key(self.settings.seed, GROUP, epoch, place, number)
+        return first + permute(length, chosen, held(place, i) - held(place, start))
 
     def sample(self, i: int, position: int) -> tuple[int, int, int, int]:
         """Return (variant, epoch, episode, sample) of a position in the epoch of `i`."""
@@ -353,15 +374,20 @@ class Order:
         self.tracks = []
         for s, source in enumerate(sources):
             seed = key(settings.seed, SOURCE, s)
-            own = replace(settings, seed=seed, batch_size=settings.lanes, last_batch="wrap")
+            batch = settings.batch_size if settings.has_parts else settings.lanes
+            own = replace(settings, seed=seed, batch_size=batch, last_batch="wrap")
             self.tracks.append(Single(source, own, self.slots[s]))
         size = settings.epoch_size or sum(track.n for track in self.tracks)
-        self.lanes = Lanes(settings, *rounded(size, settings.last_batch, settings.batch_size))
+        count = settings.batch_size if settings.has_parts else settings.lanes
+        self.lanes = Lanes(
+            settings, *rounded(size, settings.last_batch, settings.batch_size), count
+        )
         if isinstance(settings.shuffle, dict):
             ((kind, size),) = settings.shuffle["groups"]["size"].items()
             if kind != "fraction" and sum(sum(track.sizes()) for track in self.tracks) <= size:
                 for track in self.tracks:
-                    track.mode = "global"
+                    track.mode = "groups" if settings.has_parts else "global"
+                    track.size = 2**64
 
     def locate(self, i: int) -> tuple[int, int]:
         """Section 9: the source of an index, and the index in the source's own order."""
@@ -375,7 +401,7 @@ class Order:
         while slot >= self.slots[s]:
             slot -= self.slots[s]
             s += 1
-        return s, (block * self.slots[s] + slot) * self.settings.lanes + lane
+        return s, (block * self.slots[s] + slot) * self.lanes.count + lane
 
     def at(self, i: int) -> tuple[int, int, int, int, int]:
         """Return (source, variant, epoch, episode, sample) of an index."""
@@ -492,6 +518,7 @@ def order_text(settings: Settings, data: str) -> str:
     return (
         f"kino-order-2\ndata {data}\nseed {settings.seed}\nbatch {settings.batch_size}\nlanes {settings.lanes}\n"
         f"shuffle {shuffle}\nlast_batch {settings.last_batch}\nepoch_size {settings.epoch_size or 0}\n"
+        + ("deal parts\n" if settings.deal == "parts" else "")
     )
 
 

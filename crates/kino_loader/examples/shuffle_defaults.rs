@@ -13,7 +13,9 @@
     reason = "an example prints, and stops at the first error"
 )]
 
-use kino_loader::{AutoShuffle, Order, Settings, ShuffleQuality, Source, Unit};
+use kino_loader::{
+    AutoShuffle, Deal, Decodes, Order, Ranks, Settings, ShuffleQuality, Source, Unit,
+};
 
 const GB: u64 = 1_000_000_000;
 
@@ -25,12 +27,27 @@ struct Case {
     lengths: (u32, u32),
     /// Decoded bytes of a frame of every camera, as requested.
     frame_bytes: u64,
-    /// How often a frame is decoded if each sample is read by itself.
-    decodes_alone: f64,
+    decodes: Decodes,
     batch: u32,
 }
 
 const ALOHA_FRAME: u64 = 4 * 480 * 640 * 3;
+
+/// Of windows of so many frames, each of which is a page.
+const fn windows(frames: f64) -> Decodes {
+    Decodes {
+        per_frame: frames,
+        uses: frames,
+        per_cut: frames - 1.0,
+    }
+}
+
+/// Of one frame per sample in pages of eight.
+const GROUPS_OF_8: Decodes = Decodes {
+    per_frame: 4.5,
+    uses: 8.0,
+    per_cut: 7.0,
+};
 
 const CASES: [Case; 8] = [
     Case {
@@ -38,7 +55,7 @@ const CASES: [Case; 8] = [
         episodes: 200,
         lengths: (36, 65),
         frame_bytes: 2 * 84 * 84 * 3,
-        decodes_alone: 1.0,
+        decodes: windows(1.0),
         batch: 256,
     },
     Case {
@@ -46,7 +63,7 @@ const CASES: [Case; 8] = [
         episodes: 200,
         lengths: (36, 65),
         frame_bytes: 2 * 84 * 84 * 3,
-        decodes_alone: 10.0,
+        decodes: windows(10.0),
         batch: 16,
     },
     Case {
@@ -54,7 +71,7 @@ const CASES: [Case; 8] = [
         episodes: 50,
         lengths: (400, 400),
         frame_bytes: ALOHA_FRAME,
-        decodes_alone: 1.0,
+        decodes: windows(1.0),
         batch: 8,
     },
     Case {
@@ -62,7 +79,7 @@ const CASES: [Case; 8] = [
         episodes: 50,
         lengths: (400, 400),
         frame_bytes: ALOHA_FRAME,
-        decodes_alone: 2.0,
+        decodes: windows(2.0),
         batch: 8,
     },
     Case {
@@ -70,7 +87,7 @@ const CASES: [Case; 8] = [
         episodes: 1000,
         lengths: (400, 400),
         frame_bytes: ALOHA_FRAME,
-        decodes_alone: 2.0,
+        decodes: windows(2.0),
         batch: 32,
     },
     Case {
@@ -78,7 +95,7 @@ const CASES: [Case; 8] = [
         episodes: 1000,
         lengths: (400, 400),
         frame_bytes: 4 * 224 * 224 * 3,
-        decodes_alone: 2.0,
+        decodes: windows(2.0),
         batch: 32,
     },
     Case {
@@ -86,7 +103,7 @@ const CASES: [Case; 8] = [
         episodes: 300,
         lengths: (200, 1400),
         frame_bytes: 480 * 640 * 3,
-        decodes_alone: 4.5,
+        decodes: GROUPS_OF_8,
         batch: 64,
     },
     Case {
@@ -94,7 +111,7 @@ const CASES: [Case; 8] = [
         episodes: 300,
         lengths: (200, 1400),
         frame_bytes: 224 * 224 * 3,
-        decodes_alone: 4.5,
+        decodes: GROUPS_OF_8,
         batch: 64,
     },
 ];
@@ -110,12 +127,14 @@ impl Case {
         let auto = AutoShuffle {
             batch_size: self.batch,
             lanes: 1,
-            decodes_per_frame: self.decodes_alone,
+            deal: Deal::Parts,
+            decodes: self.decodes,
             unit: Unit::Episodes,
         };
         let settings = Settings {
             batch_size: self.batch,
             shuffle: auto.choose(&[(source.clone(), 1.0)]).unwrap(),
+            deal: Deal::Parts,
             ..Settings::default()
         };
         Order::new(source, settings).unwrap()
@@ -130,7 +149,7 @@ fn main() {
         let order = case.order();
         let bytes = [order.epoch_samples() * case.frame_bytes];
         let with = |memory| {
-            ShuffleQuality::from_sizes(&order, case.decodes_alone, &bytes, memory).unwrap()
+            ShuffleQuality::from_sizes(&order, case.decodes, &bytes, memory, Ranks::ONE).unwrap()
         };
         for host in [8, 32, 128] {
             let memory = with(0).default_memory(host * GB, 1);

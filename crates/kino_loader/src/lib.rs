@@ -6,7 +6,7 @@
 //!          checkpoint and resume                        State, Order::restore
 //!          whole episodes, by length                    LengthOrder
 //! samples.rs   samples of a dataset → what is ordered   Source::of, LengthOrder::of
-//! decodes.rs   how often a frame would be decoded       decodes_per_frame, AutoShuffle
+//! decodes.rs   how often a frame would be decoded       Decodes, AutoShuffle
 //! engine/  order, samples → batches, in order           Loader, LoaderOptions, Batch, Report, ShuffleQuality
 //! ```
 //!
@@ -40,17 +40,17 @@ mod option_table;
 mod order;
 mod samples;
 
-pub use decodes::decodes_per_frame;
+pub use decodes::Decodes;
 pub use engine::{
     Batch, CpuShare, Delivery, FrameOptions, ImageDtype, ImageOptions, Layout, Loader,
-    LoaderOptions, MAX_PREFETCH, Moment, Next, Normal, OnError, PerKey, RandomJpeg, Report, Run,
-    ShuffleQuality, Size, Stage, Subsampling, TierRoom, TierTimes, TraceLog, Trial, VectorDtype,
-    WaitReport, Waits, Watch, available_memory, decoded_bytes, group_bytes,
+    LoaderOptions, MAX_PREFETCH, Moment, Next, Normal, OnError, PerKey, RandomJpeg, Ranks, Report,
+    Run, ShuffleQuality, Size, Stage, Subsampling, TierRoom, TierTimes, TraceLog, Trial,
+    VectorDtype, WaitReport, Waits, Watch, available_memory, decoded_bytes, group_bytes,
 };
 pub use error::{LoaderError, Result};
 pub use option_table::{Form, OPTIONS, OptionInfo, Part, set_option};
 pub use order::{
-    AutoShuffle, Batching, Cursor, EpisodeBatch, GroupSize, LastBatch, LengthOrder, LengthReader,
-    LengthSettings, LengthState, Mismatch, Operation, Order, OrderReader, Oversize, SampleRef,
-    Settings, Shuffle, Source, State, Step, Uneven, Unit,
+    AutoShuffle, Batching, Cursor, Deal, EpisodeBatch, GroupSize, LastBatch, LengthOrder,
+    LengthReader, LengthSettings, LengthState, Mismatch, Operation, Order, OrderReader, Oversize,
+    SampleRef, Settings, Shuffle, Source, State, Step, Uneven, Unit,
 };

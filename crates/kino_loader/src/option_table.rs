@@ -172,7 +172,7 @@ pub const OPTIONS: &[OptionInfo] = &[
         name: "memory",
         form: Form::Bytes,
         default: "chosen",
-        help: "Memory for decoded frames",
+        help: "Memory for decoded frames, of all ranks on this host together",
         part: Part::Loader,
     },
     OptionInfo {

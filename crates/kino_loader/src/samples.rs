@@ -9,9 +9,8 @@ use kino_dataset::{CountSource, DatasetError, Result, Samples};
 
 use serde_json::{Value, json};
 
-use crate::decodes::decodes_per_frame;
-use crate::error::LoaderError;
-use crate::order::{AutoShuffle, LengthOrder, LengthSettings, Settings, Shuffle, Source};
+use crate::decodes::Decodes;
+use crate::order::{AutoShuffle, Deal, LengthOrder, LengthSettings, Settings, Shuffle, Source};
 
 impl Source {
     /// The windows of a dataset, with all that any order may ask for.
@@ -43,7 +42,8 @@ impl Source {
 
 impl Settings {
     /// Reads settings as a user writes them, in JSON: what is missing has its default, and a `shuffle` that is missing or
-    /// `{"auto": {"unit": …}}` is chosen from the samples and the batch, never from the machine.
+    /// `{"auto": {"unit": …}}` is chosen from the samples and the batch, never from the machine. Without `lanes`, groups are
+    /// dealt in parts, so that any number of ranks share few frames.
     pub fn choose(
         written: &Value,
         parts: &[(Source, f64)],
@@ -58,23 +58,24 @@ impl Settings {
             written["shuffle"] = json!(Shuffle::Global);
         }
         let wrong = |error| crate::error::invalid(format!("the options of the order: {error}"));
-        let settings: Self = serde_json::from_value(written).map_err(wrong)?;
+        let has_lanes = written.get("lanes").is_some();
+        let mut settings: Self = serde_json::from_value(written).map_err(wrong)?;
+        if !has_lanes {
+            settings.deal = Deal::Parts;
+        }
         let Some(auto) = auto else {
-            return Ok(settings);
+            return Ok(settings.without_unused_deal());
         };
         let unit = auto.get("unit").cloned().map(serde_json::from_value);
-        let mut decodes = samples.iter().map(decodes_per_frame);
-        let decodes = decodes.try_fold(1.0, |most: f64, one| Ok::<_, LoaderError>(most.max(one?)));
         let auto = AutoShuffle {
             batch_size: settings.batch_size,
             lanes: settings.lanes,
-            decodes_per_frame: decodes?,
+            deal: settings.deal,
+            decodes: Decodes::most(samples)?,
             unit: unit.transpose().map_err(wrong)?.unwrap_or_default(),
         };
-        Ok(Self {
-            shuffle: auto.choose(parts)?,
-            ..settings
-        })
+        settings.shuffle = auto.choose(parts)?;
+        Ok(settings.without_unused_deal())
     }
 }
 

@@ -11,7 +11,7 @@ mod twin;
 use std::collections::HashMap;
 
 use kino_loader::{
-    GroupSize, LastBatch, Order, SampleRef, Settings, Shuffle, Source, Uneven, Unit,
+    Deal, GroupSize, LastBatch, Order, SampleRef, Settings, Shuffle, Source, Uneven, Unit,
 };
 use proptest::prelude::{
     Just, ProptestConfig, Strategy, any, prop_assert_eq, prop_oneof, proptest,
@@ -62,16 +62,26 @@ fn settings() -> impl Strategy<Value = Settings> {
         Just(LastBatch::Repeat),
         Just(LastBatch::Short)
     ];
-    (any::<u64>(), 1_u32..5, 1_u32..5, shuffles(), last_batch).prop_map(
-        |(seed, lanes, run, shuffle, last_batch)| Settings {
-            seed,
-            batch_size: lanes * run,
-            lanes,
-            shuffle,
-            last_batch,
-            epoch_size: None,
-        },
+    let parts = any::<bool>();
+    (
+        any::<u64>(),
+        1_u32..5,
+        1_u32..5,
+        shuffles(),
+        last_batch,
+        parts,
     )
+        .prop_map(
+            |(seed, lanes, run, shuffle, last_batch, has_parts)| Settings {
+                seed,
+                batch_size: lanes * run,
+                lanes: if has_parts { 1 } else { lanes },
+                shuffle,
+                deal: if has_parts { Deal::Parts } else { Deal::Strata },
+                last_batch,
+                epoch_size: None,
+            },
+        )
 }
 
 proptest! {
@@ -267,6 +277,59 @@ fn whole_lanes_read_episodes_of_their_own() {
         .for_each(|lanes| lanes.sort_unstable());
     lanes_of.values_mut().for_each(Vec::dedup);
     assert!(lanes_of.values().all(|lanes| lanes.len() == 1));
+}
+
+#[test]
+fn the_ranks_of_a_group_in_parts_share_an_episode_only_at_a_cut() {
+    for (batch_size, worlds) in [(48, &[2, 3, 4, 7, 16, 48][..]), (7, &[2, 4, 7])] {
+        let settings = Settings {
+            seed: 2,
+            batch_size,
+            shuffle: groups(GroupSize::Episodes(60)),
+            deal: Deal::Parts,
+            last_batch: LastBatch::Drop,
+            ..Settings::default()
+        };
+        let counts = (0..240_u32).map(|at| 30 + at * 11 % 23);
+        let order = Order::new(Source::new("a", counts.collect::<Vec<_>>()), settings).unwrap();
+        let mut reader = order.reader();
+        for &world in worlds {
+            let mut ranks_of = HashMap::<u32, Vec<u32>>::new();
+            for batch in order.batches_of(0).unwrap() {
+                for rank in 0..world {
+                    let range = order.rank_range(batch, rank, world, Uneven::Allow);
+                    for i in range.unwrap() {
+                        let ranks = ranks_of.entry(reader.at(i).unwrap().episode).or_default();
+                        ranks.push(rank);
+                    }
+                }
+            }
+            let readers = ranks_of.into_values().map(|mut ranks| {
+                ranks.sort_unstable();
+                ranks.dedup();
+                ranks.len()
+            });
+            let readers: usize = readers.sum();
+            // Four groups, each cut between the ranks.
+            let most = 240 + 4 * (world as usize - 1);
+            assert!(
+                readers <= most,
+                "{world} ranks: {readers} readers of 240 episodes"
+            );
+        }
+    }
+}
+
+#[test]
+fn lanes_of_groups_in_parts_are_refused() {
+    let settings = Settings {
+        batch_size: 8,
+        lanes: 2,
+        deal: Deal::Parts,
+        ..Settings::default()
+    };
+    let error = Order::new(source(5), settings).unwrap_err().to_string();
+    assert!(error.contains("leave out `lanes` or `deal`"), "{error}");
 }
 
 #[test]

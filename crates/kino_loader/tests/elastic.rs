@@ -1,7 +1,7 @@
 //! Any number of ranks, any stop, any restart: the sequence is the same.
 //!
 //! ```text
-//! setting   samples × batch × lanes × shuffle × last batch × kind of source      oracle: one list, from the slow twin
+//! setting   samples × batch × lanes or parts × shuffle × last batch × kind of source      oracle: one list, from the slow twin
 //! case      a world size from the start, or a chain of stops and world sizes
 //! ```
 //!
@@ -18,8 +18,8 @@ mod twin;
 use std::collections::HashMap;
 
 use kino_loader::{
-    GroupSize, LastBatch, Mismatch, Order, SampleRef, Settings, Shuffle, Source, State, Uneven,
-    Unit,
+    Deal, GroupSize, LastBatch, Mismatch, Order, SampleRef, Settings, Shuffle, Source, State,
+    Uneven, Unit,
 };
 
 use twin::{MixtureTwin, Twin};
@@ -238,20 +238,25 @@ fn settings_of(kind: Kind, mut each: impl FnMut(&Setting, &mut Dice)) {
         groups(GroupSize::Episodes(64), Unit::Shards),
     ];
     for windows in WINDOWS {
-        for (batch, lanes) in BATCHES
+        let divided = [(1, Deal::Strata), (8, Deal::Strata), (1, Deal::Parts)];
+        for (batch, (lanes, deal)) in BATCHES
             .into_iter()
-            .flat_map(|batch| [(batch, 1), (batch, 8)])
+            .flat_map(|batch| divided.map(|how| (batch, how)))
         {
             for (shuffle, last_batch) in shuffles
                 .into_iter()
                 .flat_map(|shuffle| LAST_BATCHES.map(|last_batch| (shuffle, last_batch)))
             {
+                if deal == Deal::Parts && !matches!(shuffle, Shuffle::Groups { .. }) {
+                    continue; // nothing is dealt
+                }
                 let sources = sources(kind, windows, &mut dice);
                 let settings = Settings {
                     seed: dice.below(1 << 30),
                     batch_size: batch,
                     lanes,
                     shuffle,
+                    deal,
                     last_batch,
                     epoch_size: None,
                 };

@@ -1,4 +1,4 @@
-//! The samples at the first 1000 indices of 26 orders, for ever: the files in `golden/` grow, their lines never change.
+//! The samples at the first 1000 indices of 34 orders, for ever: the files in `golden/` grow, their lines never change.
 //!
 //! ```text
 //! {"name": "…", "sources": […], "settings": {…}, "data": "…", "order": "…", "receipt": "…"}
@@ -15,8 +15,8 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use kino_loader::{
-    Batching, Cursor, GroupSize, LastBatch, LengthOrder, LengthSettings, Mismatch, Order, Oversize,
-    SampleRef, Settings, Shuffle, Source, State, Unit,
+    Batching, Cursor, Deal, GroupSize, LastBatch, LengthOrder, LengthSettings, Mismatch, Order,
+    Oversize, SampleRef, Settings, Shuffle, Source, State, Unit,
 };
 use serde_json::{Value, json};
 
@@ -280,7 +280,62 @@ fn orders() -> Vec<Golden> {
         ..settings
     };
     all.push(one("few-samples", Source::new("few", vec![1, 2]), settings));
+    all.extend(orders_in_parts());
     all
+}
+
+/// Groups of which each place of a batch has a part.
+fn orders_in_parts() -> Vec<Golden> {
+    let settings = Settings {
+        seed: 13,
+        batch_size: 48,
+        deal: Deal::Parts,
+        shuffle: groups(GroupSize::Episodes(9), Unit::Episodes),
+        ..Settings::default()
+    };
+    let with = |shuffle, last_batch| Settings {
+        shuffle,
+        last_batch,
+        ..settings
+    };
+    let shards = groups(GroupSize::Fraction(0.3), Unit::Shards);
+    let all = groups(GroupSize::Fraction(1.0), Unit::Episodes);
+    let bytes = groups(GroupSize::Bytes(4000), Unit::Episodes);
+    let three = |name: &str, settings| Golden {
+        name: name.into(),
+        parts: vec![
+            (source("a", 40), 0.5),
+            (weighted("b", 31), 0.3),
+            (source("c", 3), 0.2),
+        ],
+        settings,
+    };
+    let few = Settings {
+        batch_size: 7,
+        ..settings
+    };
+    vec![
+        one("parts-short", source("a", 40), settings),
+        one("parts-wrap", source("a", 40), with(bytes, LastBatch::Wrap)),
+        one(
+            "parts-drop-shards",
+            source("c", 101),
+            with(shards, LastBatch::Drop),
+        ),
+        one(
+            "parts-repeat",
+            weighted("b", 31),
+            with(settings.shuffle, LastBatch::Repeat),
+        ),
+        one(
+            "parts-of-all-short",
+            weighted("d", 29),
+            with(all, LastBatch::Short),
+        ),
+        one("parts-few-samples", Source::new("few", vec![1, 9]), few),
+        three("parts-mixture", with(settings.shuffle, LastBatch::Wrap)),
+        three("parts-mixture-all", with(all, LastBatch::Drop)),
+    ]
 }
 
 /// The steps of an order of whole episodes: its cursor, and the episodes of each batch.
@@ -349,7 +404,7 @@ fn golden(name: &str) -> Vec<String> {
 #[test]
 fn reads_every_golden_order() {
     let orders = golden("order.txt");
-    assert_eq!(orders.len(), 26);
+    assert_eq!(orders.len(), 34);
     for order in orders {
         let golden = Golden::parse(order.lines().next().unwrap());
         assert!(

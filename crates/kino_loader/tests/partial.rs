@@ -23,8 +23,8 @@ use kino_dataset::{
     Storage, StreamInfo, Times, WriterOptions,
 };
 use kino_loader::{
-    GroupSize, LastBatch, Loader, LoaderOptions, Order, Run, Shuffle, ShuffleQuality, Uneven,
-    decodes_per_frame,
+    Decodes, GroupSize, LastBatch, Loader, LoaderOptions, Order, Ranks, Run, Shuffle,
+    ShuffleQuality, Uneven,
 };
 use tempfile::TempDir;
 use watchdog::within;
@@ -86,10 +86,10 @@ fn the_part_that_fits_is_decoded_once_and_the_rest_as_often_as_was_said() {
     let all = vec![vec![windows.clone()]];
     let quality = |memory| {
         let images = LoaderOptions::default().images;
-        ShuffleQuality::of(&order, &all, &images, memory).unwrap()
+        ShuffleQuality::of(&order, &all, &images, memory, Ranks::ONE).unwrap()
     };
     let frames: u64 = windows.len();
-    let alone = decodes_per_frame(&windows).unwrap();
+    let alone = Decodes::of(&windows).unwrap().per_frame;
     assert!(alone > 2.5, "three frames per sample: {alone}");
     assert_eq!(quality(u64::MAX).decodes_per_frame, 1.0);
     let group = quality(0).memory_for_all / 2;
@@ -131,7 +131,7 @@ fn decodes_per_frame_follow_from_the_windows_and_the_pages() {
     let (_folder, dataset) = recording::open(3);
     let decodes = |windows: &str| {
         let request = format!(r#"{{"anchor": {{"stream": "front"}}, "windows": [{windows}]}}"#);
-        decodes_per_frame(&bind(&dataset, &request)).unwrap()
+        Decodes::of(&bind(&dataset, &request)).unwrap().per_frame
     };
     let steps = |stream: &str, steps: &str| {
         format!(r#"{{"stream": "{stream}", "at": {{"steps": {steps}}}}}"#)

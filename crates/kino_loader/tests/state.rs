@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use kino_dataset::ErrorKind;
-use kino_loader::{LastBatch, Mismatch, Order, Settings, Shuffle, Source, State, Uneven};
+use kino_loader::{
+    Deal, GroupSize, LastBatch, Mismatch, Order, Settings, Shuffle, Source, State, Uneven, Unit,
+};
 
 #[test]
 fn a_state_of_another_order_is_refused_with_the_field_and_forced_if_meant() {
@@ -85,6 +87,60 @@ fn a_state_of_another_order_is_refused_with_the_field_and_forced_if_meant() {
         (forced.next_index, forced.reader.order().settings().seed),
         (1234, 7)
     );
+}
+
+#[test]
+fn a_state_of_before_groups_had_parts_goes_on_with_one_lane_and_is_refused_without() {
+    let groups = Shuffle::Groups {
+        size: GroupSize::Episodes(5),
+        unit: Unit::Episodes,
+    };
+    let order = |shuffle, deal| {
+        let settings = Settings {
+            batch_size: 8,
+            shuffle,
+            deal,
+            ..Settings::default()
+        };
+        Order::new(Source::new("demos", vec![30; 20]), settings).unwrap()
+    };
+    let before = order(groups, Deal::Strata);
+    let state = before.reader().state(80).unwrap();
+    assert!(!state.to_json().contains("deal"), "as it was written then");
+    let parts = order(groups, Deal::Parts);
+    for old in [
+        &state,
+        &order(Shuffle::Global, Deal::Strata)
+            .reader()
+            .state(80)
+            .unwrap(),
+    ] {
+        let error = parts
+            .restore(old, Mismatch::Refuse)
+            .unwrap_err()
+            .to_string();
+        let said = "`deal` is strata in the state, parts here";
+        assert!(
+            error.contains(said) && error.contains("kinograph.Shuffle(lanes=1)"),
+            "{error}"
+        );
+    }
+    assert_eq!(
+        before.restore(&state, Mismatch::Refuse).unwrap().next_index,
+        80
+    );
+    let new = parts.reader().state(80).unwrap();
+    assert!(new.to_json().contains("\"deal\":\"parts\""));
+    let error = before
+        .restore(&new, Mismatch::Refuse)
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("leave out `lanes`"), "{error}");
+    let error = order(Shuffle::Sequential, Deal::Strata)
+        .restore(&new, Mismatch::Refuse)
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("`shuffle` is"), "{error}");
 }
 
 #[test]

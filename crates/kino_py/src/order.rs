@@ -3,7 +3,8 @@
 use kino_sync::Mutex;
 
 use kino_loader::{
-    Operation, OrderReader, SampleRef, Settings, ShuffleQuality, Source, State, available_memory,
+    Operation, OrderReader, Ranks, SampleRef, Settings, ShuffleQuality, Source, State,
+    available_memory,
 };
 use numpy::PyArray1;
 use pyo3::prelude::*;
@@ -151,7 +152,7 @@ impl Order {
         Ok((Self::from(order), restored.next_index))
     }
 
-    /// What its shuffle gives and costs in a loader, and the memory that it has, as JSON; it is chosen if the options have none.
+    /// What its shuffle gives and costs in a loader, and the memory of the host, as JSON; it is chosen if the options have none.
     fn quality(
         &self,
         py: Python<'_>,
@@ -165,7 +166,12 @@ impl Order {
         };
         let samples: Vec<Vec<_>> = samples.into_iter().map(inner).collect();
         let found = py.detach(|| {
-            let with = |memory| ShuffleQuality::of(&self.inner, &samples, &options.images, memory);
+            let ranks = Ranks {
+                world: options.world_size,
+                local: local_ranks,
+            };
+            let with =
+                |memory| ShuffleQuality::of(&self.inner, &samples, &options.images, memory, ranks);
             let memory = match options.memory {
                 Some(memory) => memory.bytes(),
                 None => with(0)?.default_memory(available_memory(), local_ranks),

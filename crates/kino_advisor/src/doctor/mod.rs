@@ -35,7 +35,7 @@ use std::time::Duration;
 
 use kino_codec::FrameType;
 use kino_dataset::{CostRecord, Dataset, Storage, StreamSummary};
-use kino_loader::{ImageDtype, PerKey, Shuffle, ShuffleQuality};
+use kino_loader::{ImageDtype, PerKey, Ranks, Shuffle, ShuffleQuality};
 use serde::{Deserialize, Serialize};
 
 pub use foreign::{ForeignDiagnosis, ForeignEvidence, Found, examine};
@@ -298,6 +298,10 @@ fn setting(subject: &Subject, options: &DoctorOptions, load: f64) -> Setting {
         &subject.windows,
         &subject.options.images,
         subject.options.memory_bytes(),
+        Ranks {
+            world: subject.options.world_size,
+            local: 1,
+        },
     );
     let shuffle = shuffle.ok();
     let in_groups = matches!(subject.order.settings().shuffle, Shuffle::Groups { .. });

@@ -220,6 +220,7 @@ fn groups_that_do_not_fit_get_more_memory_or_become_smaller() {
         episodes_per_batch: 40.0,
         vif: 1.2,
         decodes_per_frame: 8.0,
+        ranks_per_frame: 1.0,
         memory_needed: 3 << 30,
         memory_for_all: 1 << 40,
     });

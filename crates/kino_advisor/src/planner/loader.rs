@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kino_dataset::ByteSize;
-use kino_loader::{Shuffle, ShuffleQuality};
+use kino_loader::{Ranks, Shuffle, ShuffleQuality};
 use serde::{Deserialize, Serialize};
 
 use super::streams::StreamOptions;
@@ -81,8 +81,15 @@ pub(super) fn measure_loader(
         &subject.windows,
         &subject.options.images,
         subject.options.memory_bytes(),
+        Ranks::ONE,
     )?;
-    let alone = ShuffleQuality::of(&subject.order, &subject.windows, &subject.options.images, 1)?;
+    let alone = ShuffleQuality::of(
+        &subject.order,
+        &subject.windows,
+        &subject.options.images,
+        1,
+        Ranks::ONE,
+    )?;
     let fits = shuffle.memory_for_all <= subject.options.memory_bytes();
     let decodes = match (fits, all.is_steady) {
         (true, _) => 0.0,
@@ -148,14 +155,18 @@ fn loader_bytes(subject: &Subject, scale: f64, options: &PlannerOptions) -> Resu
         &subject.windows,
         &subject.options.images,
         u64::MAX,
+        Ranks::ONE,
     )?;
-    let whole = ShuffleQuality {
+    let ranks = u32::try_from(options.question.ranks)
+        .unwrap_or(u32::MAX)
+        .max(1);
+    let scale = scale * f64::from(ranks);
+    let of_host = ShuffleQuality {
         memory_needed: to_size(sample.memory_needed as f64 * scale).bytes(),
         memory_for_all: to_size(sample.memory_for_all as f64 * scale).bytes(),
         ..sample
     };
-    let ranks = u32::try_from(options.question.ranks).unwrap_or(u32::MAX);
-    Ok(whole.default_memory(options.question.memory_bytes, ranks))
+    Ok(of_host.default_memory(options.question.memory_bytes, ranks) / u64::from(ranks))
 }
 
 pub(super) fn to_size(bytes: f64) -> ByteSize {

@@ -93,6 +93,7 @@ fn measured() -> Measurements {
                 episodes_per_batch: 10.0,
                 vif: 1.0,
                 decodes_per_frame: 1.0,
+                ranks_per_frame: 1.0,
                 memory_needed: 1 << 27,
                 memory_for_all: 300_000_000,
             },

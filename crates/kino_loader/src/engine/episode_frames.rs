@@ -73,7 +73,13 @@ impl EpisodeFrames {
         for ((position, fit), (window, frames)) in wanted.streams {
             if let Some(stream) = windows.stream(window) {
                 let source = stream.stored(position)?;
-                stored.push(StoredPages::new(source, window, fit, frames)?);
+                stored.push(StoredPages::new(
+                    source,
+                    window,
+                    fit,
+                    frames,
+                    &wanted.ahead,
+                )?);
             }
         }
         let bytes = stored.iter().map(StoredPages::decoded_bytes);
@@ -104,12 +110,12 @@ impl EpisodeFrames {
         self.bytes
     }
 
-    /// Requests all spans; returns those that were not requested this urgently before.
-    pub(crate) fn request_all(&self, urgency: Urgency) -> Vec<SpanId> {
+    /// Requests all spans that are fetched ahead; returns those that were not requested this urgently before.
+    pub(crate) fn request_ahead(&self, urgency: Urgency) -> Vec<SpanId> {
         let stored = self.stored.iter().enumerate();
         stored
             .flat_map(|(stored, one)| (0..one.spans.len()).map(move |span| SpanId { stored, span }))
-            .filter(|&span| self.request(span, urgency))
+            .filter(|&span| self.span(span).1.is_ahead && self.request(span, urgency))
             .collect()
     }
 
@@ -460,7 +466,7 @@ pub(crate) mod tests {
         let shelf = PageShelf::new(1 << 20);
         let mut scratch = DecodeScratch::default();
         let (mut frames, mut entered, mut left) = (0, 0, 0);
-        for span in episode.request_all(Urgency::ahead(0)) {
+        for span in episode.request_ahead(Urgency::ahead(0)) {
             assert!(episode.begin(span) && !episode.begin(span), "read once");
             entered += episode.stored_bytes(span);
             let fetched = episode.fetch(span, &StoredTier::default());
@@ -474,7 +480,7 @@ pub(crate) mod tests {
             }
         }
         assert_eq!(left, entered, "all bytes that were read are freed");
-        assert!(episode.is_complete() && episode.request_all(Urgency::ahead(0)).is_empty());
+        assert!(episode.is_complete() && episode.request_ahead(Urgency::ahead(0)).is_empty());
         frames
     }
 
@@ -542,7 +548,7 @@ pub(crate) mod tests {
         let (folder, episodes) = blocks(1);
         let episode = &episodes[0];
         std::fs::remove_dir_all(folder.path().join("a.kino/shards")).unwrap();
-        for span in episode.request_all(Urgency::ahead(0)) {
+        for span in episode.request_ahead(Urgency::ahead(0)) {
             let fetched = episode.fetch(span, &StoredTier::default());
             assert!(fetched.pages.is_empty() && fetched.bytes == 0);
         }

@@ -169,6 +169,11 @@ impl FrameCache {
         }
     }
 
+    /// Whether an episode has a block or uses ahead.
+    pub(crate) fn has(&self, key: EpisodeKey) -> bool {
+        self.entries.contains_key(&key)
+    }
+
     /// The block of an episode.
     pub(crate) fn get(&self, key: EpisodeKey) -> Option<&Arc<EpisodeFrames>> {
         self.entries.get(&key)?.block.as_ref()

@@ -26,6 +26,7 @@
 //! | `meter/`, `watch.rs` | where the time goes |
 //! | `trial.rs` | runs with a stage disabled, to measure what it costs |
 
+mod ahead;
 mod buffers;
 mod caching;
 mod check;
@@ -82,7 +83,7 @@ pub use image::{ImageDtype, ImageOptions, Layout, Normal, PerKey};
 pub use kino_dataset::Size;
 pub use meter::{Moment, Report, Stage, TraceLog, WaitReport, Waits};
 pub use options::{LoaderOptions, OnError, Run, VectorDtype};
-pub use quality::{ShuffleQuality, available_memory, group_bytes};
+pub use quality::{Ranks, ShuffleQuality, available_memory, group_bytes};
 pub use random_jpeg::{RandomJpeg, Subsampling};
 pub use stored_tier::{TierRoom, TierTimes};
 pub use trial::Trial;

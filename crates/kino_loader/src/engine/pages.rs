@@ -13,6 +13,7 @@ use bytes::Bytes;
 use kino_dataset::{DatasetError, EpisodeSamples, Fit, PageSlice, Resize, StoredStream, Stream};
 use kino_sync::Mutex;
 
+use super::ahead::Ahead;
 use super::collate::SampleJob;
 use super::episode_frames::Decoded;
 use super::urgency::MostUrgent;
@@ -28,6 +29,8 @@ pub(crate) struct Wanted {
     /// By position of the stream that stores the frames, and fit: a window that reads them, and the frames. A stream
     /// wanted in two sizes is decoded twice.
     pub(super) streams: BTreeMap<(usize, Fit), (usize, Frames)>,
+    /// Which of the frames are decoded before a sample needs them.
+    pub(super) ahead: Ahead,
 }
 
 #[derive(Debug)]
@@ -42,6 +45,7 @@ impl Wanted {
         Self {
             fits: Arc::clone(fits),
             streams: BTreeMap::new(),
+            ahead: Ahead::All,
         }
     }
 
@@ -105,6 +109,8 @@ pub(super) struct StoredPages {
 #[derive(Debug)]
 pub(super) struct Span {
     pub(super) pages: Range<usize>,
+    /// Whether it is fetched before a sample needs it; then it may have several pages.
+    pub(super) is_ahead: bool,
     pub(super) requested: MostUrgent,
     /// Whether a thread has started to fetch it.
     pub(super) begun: AtomicBool,
@@ -139,6 +145,7 @@ impl StoredPages {
         window: usize,
         fit: Fit,
         frames: Frames,
+        ahead: &Ahead,
     ) -> Result<Self, DatasetError> {
         let mut slices: Vec<PageSlice> = Vec::new();
         match frames {
@@ -169,14 +176,26 @@ impl StoredPages {
             pages: Vec::with_capacity(slices.len()),
             spans: Vec::new(),
         };
-        slices.into_iter().for_each(|slice| stored.push(slice));
+        slices
+            .into_iter()
+            .for_each(|slice| stored.push(slice, ahead));
         Ok(stored)
     }
 
     /// Adds the next page to the last span, or to a new one.
-    fn push(&mut self, slice: PageSlice) {
+    fn push(&mut self, slice: PageSlice, ahead: &Ahead) {
         let page = self.pages.len();
+        let first = first_frame(&slice);
+        let frames = u32::try_from(slice.range.len()).unwrap_or(u32::MAX);
+        let is_ahead = ahead.has(
+            (self.position, self.fit),
+            &(first..first.saturating_add(frames)),
+        );
+        // A page that is decoded only when it is needed is also read alone.
         let joins = self.spans.last().is_some_and(|span| {
+            if !(span.is_ahead && is_ahead) {
+                return false;
+            }
             let (first, last) = (
                 &self.pages[span.pages.start].slice,
                 &self.pages[page - 1].slice,
@@ -192,6 +211,7 @@ impl StoredPages {
         } else {
             self.spans.push(Span {
                 pages: page..page + 1,
+                is_ahead,
                 requested: MostUrgent::new(),
                 begun: AtomicBool::new(false),
                 bytes: Mutex::new(None),
@@ -230,9 +250,14 @@ impl PageCell {
 
     /// The index of the first frame that it decodes.
     pub(super) fn first(&self) -> u32 {
-        let skipped = u32::try_from(self.slice.range.start).unwrap_or(u32::MAX);
-        self.slice.record.first_frame.saturating_add(skipped)
+        first_frame(&self.slice)
     }
+}
+
+/// The index of the first frame of a slice.
+fn first_frame(slice: &PageSlice) -> u32 {
+    let skipped = u32::try_from(slice.range.start).unwrap_or(u32::MAX);
+    slice.record.first_frame.saturating_add(skipped)
 }
 
 /// Adds the page of a frame, or extends the last slice if it is the same page.

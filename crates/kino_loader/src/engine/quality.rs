@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Memory changes how often a frame is decoded, never the order. All sizes are those of the frames as requested, after
-//! resize and crop.
+//! resize and crop. Memory is that of a host, whose ranks have equal shares of it; decodes are those of all ranks together.
 
 use std::fmt;
 
@@ -15,14 +15,14 @@ use serde::{Deserialize, Serialize};
 
 use super::ImageOptions;
 use super::caching::decoded_bytes;
-use crate::decodes::decodes_per_frame;
+use crate::decodes::Decodes;
 use crate::error::Result;
 use crate::order::{Order, Shuffle};
 
 /// Without `memory`, a loader takes at most this share of the memory that is available, over all ranks of the machine…
 const DEFAULT_SHARE: u64 = 4;
 
-/// … but not less than this: a few batches of images must fit.
+/// … but not less than this for each rank: a few batches of images must fit.
 const LEAST_MEMORY: u64 = 256 << 20;
 
 /// Available memory where the system does not say.
@@ -35,6 +35,20 @@ const BATCH_SHARE: u64 = 2;
 const OWN_SAMPLES: f64 = 32.0;
 const OWN_SHARE: u64 = 8;
 
+/// The ranks that train together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ranks {
+    /// How many there are.
+    pub world: u32,
+    /// How many of them share a host and its memory.
+    pub local: u32,
+}
+
+impl Ranks {
+    /// A single process.
+    pub const ONE: Self = Self { world: 1, local: 1 };
+}
+
 /// What a shuffle gives and costs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct ShuffleQuality {
@@ -42,40 +56,45 @@ pub struct ShuffleQuality {
     pub episodes_per_batch: f64,
     /// The variance of a batch's mean, relative to independent samples, for an effect that an episode's samples share.
     pub vif: f64,
-    /// How often a frame is decoded in the first epoch, expected with the memory given.
+    /// How often a frame is decoded in the first epoch by all ranks together, expected with the memory given.
     pub decodes_per_frame: f64,
-    /// Bytes of memory with which each frame is decoded once per epoch.
+    /// By how many ranks a frame is decoded, however much memory there is.
+    pub ranks_per_frame: f64,
+    /// Bytes of memory of a host with which each rank decodes each of its frames once per epoch.
     pub memory_needed: u64,
-    /// Bytes of memory with which each frame is decoded once, and never again.
+    /// Bytes of memory of a host with which each rank decodes each of its frames once, and never again.
     pub memory_for_all: u64,
 }
 
 impl ShuffleQuality {
-    /// What the shuffle of an order gives and costs with `memory_bytes`. `windows` are those of
+    /// What the shuffle of an order gives and costs if a host has `memory_bytes`. `windows` are those of
     /// [`Loader::start`](super::Loader::start).
     pub fn of(
         order: &Order,
         windows: &[Vec<Samples>],
         images: &ImageOptions,
         memory_bytes: u64,
+        ranks: Ranks,
     ) -> Result<Self> {
         let sources = windows.chunks(1);
         let sources: Vec<u64> = sources
             .map(|source| decoded_bytes(source, images))
             .collect();
-        Self::from_sizes(order, decodes_alone(windows)?, &sources, memory_bytes)
+        Self::from_sizes(order, decodes(windows)?, &sources, memory_bytes, ranks)
     }
 
-    /// The same by numbers: how often a frame is decoded if each sample is read by itself, and the decoded bytes of each
-    /// source.
+    /// The same by numbers: how often frames are decoded, and the decoded bytes of each source.
     pub fn from_sizes(
         order: &Order,
-        decodes_alone: f64,
+        decodes: Decodes,
         sources: &[u64],
         memory_bytes: u64,
+        ranks: Ranks,
     ) -> Result<Self> {
         let mixing = order.mixing()?;
-        let memory = Memory::new(order, decodes_alone, sources, 1);
+        let memory = Memory::new(order, decodes.per_frame, sources, ranks.world);
+        let sharing = order.sharing(ranks.world, decodes);
+        let local = u64::from(ranks.local.max(1));
         let memory_for_all = memory.all;
         let memory_needed = match order.settings().shuffle {
             // A frame that is decoded once in any order needs no memory.
@@ -83,26 +102,27 @@ impl ShuffleQuality {
             Shuffle::Global => memory_for_all,
             _ => needed_for(memory.group),
         };
-        let decodes_per_frame = memory.first_epoch(order, memory_bytes);
+        let decodes_per_frame = memory.first_epoch(order, memory_bytes / local, sharing);
         Ok(Self {
             episodes_per_batch: mixing.episodes_per_batch,
             vif: mixing.vif,
             decodes_per_frame,
-            memory_needed: memory_needed.min(memory_for_all),
-            memory_for_all,
+            ranks_per_frame: sharing,
+            memory_needed: memory_needed.min(memory_for_all).saturating_mul(local),
+            memory_for_all: memory_for_all.saturating_mul(local),
         })
     }
 
-    /// The memory of a loader that is not told: enough for everything, or else for each frame to be decoded once per
-    /// epoch, if that is at most a quarter of the `available` memory of the machine, divided by the ranks on it.
+    /// The memory of a host whose loaders are not told: enough for everything, or else for each frame to be decoded once per
+    /// epoch, if that is at most a quarter of the `available` memory of the machine.
     pub fn default_memory(&self, available: u64, local_ranks: u32) -> u64 {
-        let most = available / DEFAULT_SHARE / u64::from(local_ranks.max(1));
+        let most = available / DEFAULT_SHARE;
         let wanted = if self.memory_for_all <= most {
             self.memory_for_all
         } else {
             self.memory_needed.min(most)
         };
-        wanted.max(LEAST_MEMORY)
+        wanted.max(LEAST_MEMORY.saturating_mul(u64::from(local_ranks.max(1))))
     }
 }
 
@@ -138,7 +158,7 @@ pub(super) struct Memory {
     pub(super) decodes_alone: f64,
     /// Samples of a group, of one rank.
     pub(super) group_samples: usize,
-    /// Decoded bytes of everything, and of a group, of all sources together.
+    /// Decoded bytes of everything, and of one rank's share of a group, of all sources together.
     all: u64,
     group: u64,
     /// Samples of a batch, of one rank, and bytes of one that is read by itself.
@@ -156,7 +176,7 @@ impl Memory {
     pub(super) fn new(order: &Order, decodes_alone: f64, sources: &[u64], world: u32) -> Self {
         let decodes_alone = decodes_alone.max(1.0);
         let shares = order.group_shares();
-        let held = sources.iter().zip(&shares);
+        let held = sources.iter().zip(order.rank_shares(&shares, world));
         let group: f64 = held.map(|(&bytes, share)| bytes as f64 * share).sum();
         let all = sources.iter().copied().fold(0, u64::saturating_add);
         let samples = order.epoch_samples() as f64;
@@ -214,8 +234,9 @@ impl Memory {
         }
     }
 
-    /// How often a frame is decoded in the first epoch with so many bytes.
-    fn first_epoch(&self, order: &Order, bytes: u64) -> f64 {
+    /// How often a frame is decoded in the first epoch with so many bytes per rank, if `sharing` ranks decode one that is
+    /// kept.
+    fn first_epoch(&self, order: &Order, bytes: u64, sharing: f64) -> f64 {
         let kept = (bytes - self.own_bytes(bytes)) as f64;
         let kept = match order.settings().shuffle {
             _ if self.all <= bytes => 1.0,
@@ -225,16 +246,15 @@ impl Memory {
             }
             _ => 1.0,
         };
-        kept.min(1.0) + (1.0 - kept.min(1.0)) * self.decodes_alone
+        kept.min(1.0) * sharing + (1.0 - kept.min(1.0)) * self.decodes_alone.max(sharing)
     }
 }
 
-/// How often a frame is decoded per epoch if each sample is read by itself; of the source where that is most often.
-pub(super) fn decodes_alone(windows: &[Vec<Samples>]) -> Result<f64> {
-    let firsts = windows.iter().filter_map(|variants| variants.first());
-    firsts
-        .map(decodes_per_frame)
-        .try_fold(1.0, |most: f64, one| Ok(most.max(one?)))
+/// How often frames are decoded, of the source where that is most often.
+pub(super) fn decodes(windows: &[Vec<Samples>]) -> Result<Decodes> {
+    Ok(Decodes::most(
+        windows.iter().filter_map(|variants| variants.first()),
+    )?)
 }
 
 /// Bytes of memory that this process may still take: of the machine, and of its container.
@@ -306,6 +326,7 @@ mod tests {
             episodes_per_batch: 30.0,
             vif: 1.2,
             decodes_per_frame: 1.0,
+            ranks_per_frame: 1.0,
             memory_needed,
             memory_for_all,
         };
@@ -318,9 +339,9 @@ mod tests {
             quality(300 << 20, huge).default_memory(8 << 30, 1),
             300 << 20
         );
-        assert_eq!(quality(1, 2).default_memory(8 << 30, 8), LEAST_MEMORY);
+        assert_eq!(quality(1, 2).default_memory(8 << 30, 8), 8 * LEAST_MEMORY);
         assert_eq!(quality(huge, huge).default_memory(8 << 30, 1), 2 << 30);
-        assert_eq!(quality(huge, huge).default_memory(8 << 30, 4), 512 << 20);
+        assert_eq!(quality(huge, huge).default_memory(8 << 30, 4), 2 << 30);
         assert!(available_memory() > 1 << 20);
     }
 }

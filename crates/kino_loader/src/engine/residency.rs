@@ -19,7 +19,7 @@ use super::episode_frames::EpisodeFrames;
 use super::fixed_set::FixedSet;
 use super::frame_cache::{Budget, EpisodeKey, FrameCache, KEPT};
 use super::partial::Partial;
-use super::quality::{Memory, decodes_alone};
+use super::quality::{Memory, decodes};
 use super::scout::{OPEN_BATCHES, SCOUT_BATCHES, SCOUT_SAMPLES};
 use super::stored_tier::TierRoom;
 use crate::error::{Result, invalid};
@@ -84,7 +84,7 @@ impl Residency {
             chosen.lead_batches = SCOUT_BATCHES;
             return Ok(chosen);
         }
-        let alone = decodes_alone(windows)?;
+        let alone = decodes(windows)?.per_frame;
         let memory = Memory::new(order, alone, &sources, options.world_size);
         if memory.wants_fixed_set(order.settings().shuffle, bytes) {
             chosen.fix(order, windows, options, memory.own_bytes(bytes));

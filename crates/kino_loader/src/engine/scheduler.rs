@@ -8,11 +8,13 @@
 //! The scout only counts: which episodes will be needed, and how often. What it finds is fetched and decoded when nothing
 //! more urgent is to be done, so that the first batches of a new group find their frames ready.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 
 use kino_dataset::{DatasetError, SampleFrames, Samples};
 
+use super::ahead::Ahead;
 use super::collate::{BatchId, Held, JobBlock};
 use super::episode_frames::EpisodeFrames;
 use super::episodes::{Episodes, key_of};
@@ -49,6 +51,8 @@ pub(super) struct Scheduler {
     pub(super) scouted: VecDeque<Vec<SampleRef>>,
     pub(super) scouted_samples: usize,
     pub(super) episodes: Episodes,
+    /// The samples that this rank takes of episodes that it shares with others.
+    pub(super) runs: HashMap<EpisodeKey, Range<u32>>,
     /// A block that was made and has no room yet.
     pub(super) made: Option<(EpisodeKey, Arc<EpisodeFrames>)>,
     /// Whether the scout has come to the end of the order.
@@ -94,6 +98,7 @@ impl Scheduler {
             scouted: VecDeque::new(),
             scouted_samples: 0,
             episodes: Episodes::default(),
+            runs: HashMap::new(),
             made: None,
             is_blind: false,
         })
@@ -178,7 +183,7 @@ impl Scheduler {
         }
     }
 
-    pub(super) fn rank_range(&self, number: u64) -> Result<std::ops::Range<u64>> {
+    pub(super) fn rank_range(&self, number: u64) -> Result<Range<u64>> {
         self.order
             .rank_range(number, self.rank, self.world, self.uneven)
     }
@@ -194,7 +199,9 @@ impl Scheduler {
             other => self.made = other,
         }
         let windows = self.episodes.open(shared, key)?;
-        let wanted = Wanted::all(&windows, &self.keeps.windows_of(key), &shared.fields.fits);
+        let (requested, fits) = (self.keeps.windows_of(key), &shared.fields.fits);
+        let mut wanted = Wanted::all(&windows, &requested, fits);
+        wanted.ahead = Ahead::of(&self.own(key), &windows, &requested, fits)?;
         Ok(Arc::new(EpisodeFrames::new(key, windows, wanted)?))
     }
 

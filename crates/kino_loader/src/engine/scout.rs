@@ -88,8 +88,9 @@ impl Scheduler {
     pub(super) fn look_at_next(&mut self, shared: &Shared) -> Result<()> {
         let number = self.next + self.scouted.len() as u64;
         let range = self.rank_range(number)?;
-        let mut samples = Vec::new();
+        let (first, mut samples) = (range.start, Vec::new());
         self.reader.fill(range, &mut samples)?;
+        self.find_runs(shared, first, &samples);
         if self.keeps.pooled.is_empty() {
             self.open_ahead(shared, &samples, number);
         }

@@ -91,7 +91,7 @@ pub(super) fn fill_block(
 ) {
     shared.cache().insert(key, Arc::clone(frames));
     let urgency = Urgency::ahead(batch);
-    let spans = frames.request_all(urgency).into_iter();
+    let spans = frames.request_ahead(urgency).into_iter();
     let spans = spans.map(|span| Read::of_span(frames, span, urgency));
     shared.reads.push(urgency, spans);
 }

@@ -15,14 +15,14 @@ use super::permute::Permutation;
 
 /// A bijection on 0..len that spreads neighbours.
 #[derive(Debug, Clone)]
-pub(crate) struct Deal {
+pub(crate) struct StrataDeal {
     len: u64,
     depth: u64,
     strata: u64,
     key: Key,
 }
 
-impl Deal {
+impl StrataDeal {
     /// Deals `len` places from strata of `depth`.
     pub(crate) fn new(len: u64, depth: u64, key: Key) -> Self {
         let depth = depth.max(1);
@@ -60,8 +60,8 @@ mod tests {
     use super::super::keys::Purpose;
     use super::*;
 
-    fn deal(len: u64, depth: u64) -> Deal {
-        Deal::new(len, depth, Key::new(5, Purpose::Group, [0, 0, 0]))
+    fn deal(len: u64, depth: u64) -> StrataDeal {
+        StrataDeal::new(len, depth, Key::new(5, Purpose::Group, [0, 0, 0]))
     }
 
     #[test]

@@ -3,10 +3,14 @@
 //! ```text
 //! i        0 … N-1 | N … 2N-1 | …            epoch e = ⌊i/N⌋, each with a layout of its own
 //! ```
+//!
+//! A group is dealt from strata (`deal.rs`), or in parts: the indices of the group at place j of their batches take the
+//! j-th part of its positions, permuted. Two ranks then share an episode only where a part ends inside of it.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use super::deal::Deal;
+use super::deal::StrataDeal;
 use super::keys::{Key, Purpose};
 use super::lanes::Lanes;
 use super::layout::{Kind, Layout, Shards};
@@ -74,16 +78,18 @@ pub(crate) struct Endless {
     pub(crate) seed: u64,
     pub(crate) line: Line,
     pub(crate) lanes: Lanes,
+    /// The places of a batch, where each has a part of every group.
+    pub(crate) places: Option<Lanes>,
     pub(crate) mode: Mode,
     epoch: EpochLen,
     variant_starts: Vec<u64>,
 }
 
 /// Where an index falls: positions `start..start + len` of the line are a group, it is the one at `place`.
-struct Spot {
-    start: u64,
-    len: u64,
-    place: u64,
+pub(super) struct Spot {
+    pub(super) start: u64,
+    pub(super) len: u64,
+    pub(super) place: u64,
 }
 
 /// What share of a group a source of a mixture has: `slots` of `of`.
@@ -106,7 +112,9 @@ impl Endless {
             .last_batch
             .epoch_len(line.positions, settings.batch_size)?;
         let short = (settings.last_batch == LastBatch::Short).then_some(epoch);
+        let places = || Lanes::new(settings.batch_size, settings.batch_size, short);
         Ok(Self {
+            places: settings.has_parts().then(places),
             seed: settings.seed,
             mode: mode(source, settings, share)?,
             lanes: Lanes::new(settings.batch_size, settings.lanes, short),
@@ -148,7 +156,8 @@ impl Endless {
         self.sample(spot.start + (spot.place + step) % spot.len, layout)
     }
 
-    fn spot(&self, i: u64, layout: &Layout) -> Spot {
+    /// Where index `i` falls.
+    pub(super) fn spot(&self, i: u64, layout: &Layout) -> Spot {
         let place = i % self.epoch.indices;
         if let Kind::Global(permutation) = &layout.kind {
             return Spot {
@@ -168,13 +177,32 @@ impl Endless {
             };
         };
         let (group, positions) = groups.find(lane, first..first + len, first + place);
-        let key = Key::new(self.seed, Purpose::Group, [layout.epoch, lane, group]);
-        let len = positions.end - positions.start;
-        Spot {
-            start: positions.start,
-            len,
-            place: Deal::new(len, self.line.depth, key).at(first + place - positions.start),
-        }
+        let (start, len) = (positions.start, positions.end - positions.start);
+        let place = match self.places {
+            Some(places) => self.place_in_parts(places, i, (group, positions), layout.epoch),
+            None => {
+                let key = Key::new(self.seed, Purpose::Group, [layout.epoch, lane, group]);
+                StrataDeal::new(len, self.line.depth, key).at(first + place - start)
+            }
+        };
+        Spot { start, len, place }
+    }
+
+    /// Where in its group, which is dealt in parts, index `i` falls: one of the part of its place in the batch.
+    fn place_in_parts(
+        &self,
+        places: Lanes,
+        i: u64,
+        (group, positions): (u64, Range<u64>),
+        epoch: u64,
+    ) -> u64 {
+        let start = epoch * self.epoch.indices;
+        let (from, to) = (start + positions.start, start + positions.end);
+        let place = places.of(i);
+        let (first, len) = places.part(place, from, to);
+        let nth = places.held(place, i) - places.held(place, from);
+        let key = Key::new(self.seed, Purpose::Group, [epoch, place, group]);
+        first + Permutation::new(len, key).at(nth)
     }
 
     fn sample(&self, position: u64, layout: &Layout) -> SampleRef {
@@ -242,8 +270,11 @@ fn mode(source: &Source, settings: &Settings, share: Share) -> Result<Mode> {
         (_, sizes) => sizes.clone(),
     };
     let total = total_size(source, sizes.as_deref());
-    let Some(size) = group_size(size, total, share).filter(|&size| size < total) else {
-        return Ok(Mode::Global);
+    let size = match group_size(size, total, share).filter(|&size| size < total) {
+        Some(size) => size,
+        // One group of everything is shuffled exactly, unless each place of the batch has its part of it.
+        None if settings.has_parts() => u64::MAX,
+        None => return Ok(Mode::Global),
     };
     let shards = match (unit, &source.shards) {
         (Unit::Episodes, _) => None,
@@ -307,7 +338,8 @@ impl Cache {
         Self { layouts }
     }
 
-    fn layout(&mut self, of: &Endless, epoch: u64) -> &Layout {
+    /// The layout of an epoch, made if it is not there.
+    pub(super) fn layout(&mut self, of: &Endless, epoch: u64) -> &Layout {
         let places = self.layouts.len() as u64;
         let place = usize::try_from(epoch % places).unwrap_or(0);
         let kept = &mut self.layouts[place];

@@ -59,6 +59,11 @@ impl Lanes {
         self.batch / self.run
     }
 
+    /// Indices of a batch.
+    pub(crate) fn batch(self) -> u64 {
+        self.batch
+    }
+
     /// The lane of index `i`, which has a sample.
     pub(crate) fn of(self, i: u64) -> u64 {
         match self.short {
@@ -71,7 +76,7 @@ impl Lanes {
     }
 
     /// How many indices before `i` have a sample and lie in the lanes before `lane`.
-    fn before(self, lane: u64, i: u64) -> u64 {
+    pub(crate) fn before(self, lane: u64, i: u64) -> u64 {
         let width = lane * self.run;
         let in_full = |i: u64| (i / self.batch) * width + (i % self.batch).min(width);
         let Some(short) = self.short else {

@@ -142,12 +142,12 @@ impl Layout {
         }
     }
 
-    /// Where the group of `position` starts in `lane`, which has `part`.
-    pub(crate) fn group_start(&self, lane: u64, part: Range<u64>, position: u64) -> u64 {
+    /// The group of `position` in `lane`, which has `part`.
+    pub(crate) fn group(&self, lane: u64, part: Range<u64>, position: u64) -> Range<u64> {
         match &self.kind {
-            Kind::Groups(groups) => groups.find(lane, part, position).1.start,
-            Kind::Sequential => position,
-            Kind::Global(_) => part.start,
+            Kind::Groups(groups) => groups.find(lane, part, position).1,
+            Kind::Sequential => position..part.end,
+            Kind::Global(_) => part,
         }
     }
 
@@ -245,6 +245,13 @@ impl Groups {
             self.group_starts.extend(fill(&lane, size.min(even)));
         }
         self.lane_groups.push(self.group_starts.len());
+    }
+
+    /// The episode under a point, and its points.
+    pub(crate) fn episode_at(&self, point: u64) -> (u32, Range<u64>) {
+        let (slot, _) = self.slots.find(point);
+        let points = self.slots.start(slot)..self.slots.start(slot + 1);
+        (self.slots.content(slot), points)
     }
 
     /// The group of `lane`, which has `part`, that holds `position`: its number and its positions.

@@ -22,13 +22,24 @@
 //! E Σ c_e² / G = q·λ̄² + 1 − (1 − V/q)·S̄ − V·λ̄²/G          λ̄² the mean of λ²
 //! ```
 //!
+//! In parts, each of the G places of a batch takes one sample of its G-th of the group. An episode of λ mean lengths lies
+//! across λ·q parts, and two samples of it can come from different parts only:
+//!
+//! ```text
+//! E Σ c_e² / G = 1 + mean of ((λq)² − S(λq)) / q
+//! ```
+//!
+//! That is less but for equal lengths. Groups in parts have as many episodes as both need, so that batches that follow each
+//! other mix no worse than they did.
+//!
 //! The tests compare it with orders; `examples/shuffle_quality.rs` measures more of them.
 
 use std::collections::HashMap;
 
 use super::mixture::{BLOCK, Mixture};
-use super::settings::{GroupSize, Shuffle, Unit};
+use super::settings::{Deal, GroupSize, Shuffle, Unit};
 use super::{Order, Source};
+use crate::decodes::Decodes;
 use crate::error::Result;
 
 /// The largest VIF by episode that the automatic shuffle accepts.
@@ -36,6 +47,10 @@ const MAX_VIF: f64 = 1.25;
 
 /// Frames decoded up to this often per epoch are not worth a group.
 const FEW_DECODES: f64 = 1.05;
+
+/// Groups in parts are large enough for so many ranks to decode at most this many frames of them twice.
+const MOST_RANKS: u32 = 16;
+const DECODED_TWICE: f64 = 0.08;
 
 /// Mixing is measured on about this many samples, in so many batches.
 const MEASURED_SAMPLES: u64 = 1 << 16;
@@ -57,8 +72,10 @@ pub struct AutoShuffle {
     pub batch_size: u32,
     /// Slices of a batch that read episodes of their own.
     pub lanes: u32,
-    /// How often a frame is decoded per epoch if all samples are shuffled and no decoded frame is kept.
-    pub decodes_per_frame: f64,
+    /// How the samples of a group come into batches.
+    pub deal: Deal,
+    /// How often frames are decoded.
+    pub decodes: Decodes,
     /// What groups are made of.
     pub unit: Unit,
 }
@@ -68,12 +85,13 @@ impl AutoShuffle {
     /// episodes whose batches mix well. It depends on the data, the request and the batch, never on the machine.
     ///
     /// ```
-    /// use kino_loader::{AutoShuffle, GroupSize, Shuffle, Source, Unit};
+    /// use kino_loader::{AutoShuffle, Deal, Decodes, GroupSize, Shuffle, Source, Unit};
     ///
     /// let source = Source::new("demos", vec![100; 1000]);
-    /// let auto = AutoShuffle { batch_size: 32, lanes: 1, decodes_per_frame: 1.0, unit: Unit::Episodes };
+    /// let (lanes, deal, unit) = (1, Deal::Parts, Unit::Episodes);
+    /// let auto = AutoShuffle { batch_size: 32, lanes, deal, decodes: Decodes::ONCE, unit };
     /// assert_eq!(auto.choose(&[(source.clone(), 1.0)])?, Shuffle::Global);
-    /// let overlapping = AutoShuffle { decodes_per_frame: 2.0, ..auto };
+    /// let overlapping = AutoShuffle { decodes: Decodes { per_frame: 2.0, uses: 2.0, per_cut: 1.0 }, ..auto };
     /// let Shuffle::Groups { size: GroupSize::Episodes(episodes), .. } = overlapping.choose(&[(source, 1.0)])? else {
     ///     panic!()
     /// };
@@ -81,7 +99,7 @@ impl AutoShuffle {
     /// # Ok::<(), kino_loader::LoaderError>(())
     /// ```
     pub fn choose(&self, parts: &[(Source, f64)]) -> Result<Shuffle> {
-        if self.decodes_per_frame <= FEW_DECODES {
+        if self.decodes.per_frame <= FEW_DECODES {
             return Ok(Shuffle::Global);
         }
         let weights: Vec<f64> = parts.iter().map(|(_, weight)| *weight).collect();
@@ -93,13 +111,15 @@ impl AutoShuffle {
             total += lengths.episodes;
             let share = f64::from(slots) / f64::from(BLOCK);
             // A group of a mixture is shared out by the slots.
-            size = size.max(lengths.fewest(f64::from(self.batch_size) * share) / share);
+            let fewest = lengths.fewest(f64::from(self.batch_size) * share, self.deal);
+            size = size.max(fewest.max(self.fewest_for_ranks(&lengths)) / share);
         }
         let lanes = f64::from(self.lanes.max(1));
         let size = lanes * (size / lanes).ceil();
-        if size >= total {
+        if size >= total && self.deal == Deal::Strata {
             return Ok(Shuffle::Global);
         }
+        let size = size.min(total);
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -113,13 +133,39 @@ impl AutoShuffle {
     }
 }
 
+impl AutoShuffle {
+    /// The fewest episodes of a group that may be divided among [`MOST_RANKS`]: each of the cuts between them costs some
+    /// frames, which both ranks decode.
+    fn fewest_for_ranks(&self, lengths: &Lengths) -> f64 {
+        if self.deal == Deal::Strata {
+            return 1.0;
+        }
+        let cuts = f64::from(MOST_RANKS.min(self.batch_size) - 1);
+        let least = cuts * self.decodes.per_cut / DECODED_TWICE / lengths.mean;
+        least.ceil().clamp(1.0, lengths.episodes)
+    }
+}
+
 /// What mixing depends on: how many episodes there are, and how their lengths differ.
 struct Lengths {
     episodes: f64,
+    /// The mean number of samples.
+    mean: f64,
     /// The mean of λ².
     mean_square: f64,
-    /// The mean of S(λ).
+    /// The mean of S(λ); λ², where all episodes have one length.
     overlap: f64,
+    /// All λ.
+    relative: Vec<f64>,
+}
+
+/// S: the expected sum of the squares of the shares that something of so many units has of the units it lies across.
+fn overlap(length: f64) -> f64 {
+    if length <= 1.0 {
+        length.powi(2) - length.powi(3) / 3.0
+    } else {
+        length - 1.0 / 3.0
+    }
 }
 
 impl Lengths {
@@ -132,21 +178,16 @@ impl Lengths {
         };
         let mean_square = mean_of(&|length| length * length);
         let is_equal = lengths.windows(2).all(|pair| pair[0] == pair[1]);
-        let overlap = |length: f64| {
-            if length <= 1.0 {
-                length.powi(2) - length.powi(3) / 3.0
-            } else {
-                length - 1.0 / 3.0
-            }
-        };
         Self {
             episodes,
+            mean,
             mean_square,
             overlap: if is_equal { 1.0 } else { mean_of(&overlap) },
+            relative: lengths.into_iter().map(|length| length / mean).collect(),
         }
     }
 
-    /// The VIF of batches from groups of so many episodes.
+    /// The VIF of batches from groups of so many episodes, dealt from strata.
     fn vif(&self, batch: f64, group: f64) -> f64 {
         let rounds = batch / group;
         let variance = if rounds < 1.0 {
@@ -157,6 +198,21 @@ impl Lengths {
         let squares = rounds * self.mean_square + 1.0
             - (1.0 - variance / rounds) * self.overlap
             - variance * self.mean_square / batch;
+        self.of_squares(batch, squares)
+    }
+
+    /// The same, dealt in parts.
+    fn vif_in_parts(&self, batch: f64, group: f64) -> f64 {
+        let rounds = batch / group;
+        let across = self.relative.iter().map(|length| {
+            let parts = length * rounds;
+            parts.powi(2) - overlap(parts)
+        });
+        self.of_squares(batch, 1.0 + across.sum::<f64>() / self.episodes / rounds)
+    }
+
+    /// The VIF of batches of which E Σ c_e² / G is `squares`.
+    fn of_squares(&self, batch: f64, squares: f64) -> f64 {
         let share = self.mean_square / self.episodes;
         if share >= 1.0 {
             return 1.0; // one episode: there is nothing to mix
@@ -167,11 +223,15 @@ impl Lengths {
     /// The fewest episodes of a group for a VIF of at most [`MAX_VIF`]; all if less is not enough.
     ///
     /// Groups are made about equal, so what counts is how many there are: `below` is enough groups, `above` too many.
-    fn fewest(&self, batch: f64) -> f64 {
+    fn fewest(&self, batch: f64, deal: Deal) -> f64 {
+        let vif = |group| match deal {
+            Deal::Strata => self.vif(batch, group),
+            Deal::Parts => self.vif(batch, group).max(self.vif_in_parts(batch, group)),
+        };
         let (mut below, mut above) = (1.0, self.episodes + 1.0);
         while above - below > 1.0 {
             let groups = f64::floor((below + above) / 2.0);
-            if self.vif(batch, self.episodes / groups) <= MAX_VIF {
+            if vif(self.episodes / groups) <= MAX_VIF {
                 below = groups
             } else {
                 above = groups
@@ -275,11 +335,24 @@ mod tests {
         Source::new("a", counts.collect::<Vec<_>>())
     }
 
+    fn decodes(per_frame: f64) -> Decodes {
+        Decodes {
+            per_frame,
+            uses: per_frame,
+            per_cut: per_frame - 1.0,
+        }
+    }
+
     fn measured(source: &Source, batch: u32, shuffle: Shuffle) -> Mixing {
+        measured_with(source, batch, shuffle, Deal::Strata)
+    }
+
+    fn measured_with(source: &Source, batch: u32, shuffle: Shuffle, deal: Deal) -> Mixing {
         let settings = Settings {
             seed: 5,
             batch_size: batch,
             shuffle,
+            deal,
             last_batch: LastBatch::Drop,
             ..Settings::default()
         };
@@ -304,12 +377,20 @@ mod tests {
                         size: GroupSize::Episodes(group),
                         unit: Unit::Episodes,
                     };
-                    let found = measured(&source, batch, shuffle).vif;
-                    let expected = lengths.vif(f64::from(batch), f64::from(group));
-                    assert!(
-                        (found / expected - 1.0).abs() < 0.12,
-                        "{episodes} ± {spread}, batch {batch}, {groups} groups: measured {found:.3}, computed {expected:.3}"
-                    );
+                    for deal in [Deal::Strata, Deal::Parts] {
+                        let found = measured_with(&source, batch, shuffle, deal).vif;
+                        let (batch, group) = (f64::from(batch), f64::from(group));
+                        let expected = match deal {
+                            Deal::Strata => lengths.vif(batch, group),
+                            Deal::Parts => lengths.vif_in_parts(batch, group),
+                        };
+                        // Parts of equal episodes may begin and end with them.
+                        let is_better = spread == 0.0 && deal == Deal::Parts && found < expected;
+                        assert!(
+                            is_better || (found / expected - 1.0).abs() < 0.12,
+                            "{episodes} ± {spread}, batch {batch}, {groups} groups, {deal}: measured {found:.3}, computed {expected:.3}"
+                        );
+                    }
                 }
             }
         }
@@ -344,7 +425,8 @@ mod tests {
             let auto = AutoShuffle {
                 batch_size: batch,
                 lanes: 1,
-                decodes_per_frame: 2.0,
+                deal: Deal::Strata,
+                decodes: decodes(2.0),
                 unit: Unit::Episodes,
             };
             let shuffle = auto.choose(&[(source.clone(), 1.0)]).unwrap();
@@ -367,17 +449,103 @@ mod tests {
     }
 
     #[test]
+    fn groups_in_parts_mix_no_worse_than_dealt_from_strata() {
+        for (batch, episodes, spread) in [
+            (8, 200, 0.4),
+            (16, 200, 0.3),
+            (32, 500, 0.0),
+            (32, 500, 0.9),
+            (256, 4000, 0.3),
+        ] {
+            let source = source(episodes, 80, spread);
+            let strata = AutoShuffle {
+                batch_size: batch,
+                lanes: 1,
+                deal: Deal::Strata,
+                decodes: decodes(2.0),
+                unit: Unit::Episodes,
+            };
+            let parts = AutoShuffle {
+                deal: Deal::Parts,
+                ..strata
+            };
+            let vif = |auto: AutoShuffle| {
+                let shuffle = auto.choose(&[(source.clone(), 1.0)]).unwrap();
+                (
+                    shuffle,
+                    measured_with(&source, batch, shuffle, auto.deal).vif,
+                )
+            };
+            let (before, after) = (vif(strata), vif(parts));
+            let size = |shuffle| match shuffle {
+                Shuffle::Groups {
+                    size: GroupSize::Episodes(size),
+                    ..
+                } => f64::from(size),
+                _ => panic!("{shuffle:?}"),
+            };
+            let larger = size(after.0) / size(before.0);
+            assert!((1.0..1.15).contains(&larger), "{before:?} {after:?}");
+            let ((_, before), (_, after)) = (before, after);
+            assert!(
+                after < 1.3 && (spread == 0.0 || after < 1.2 && after < before),
+                "{batch}, {episodes} ± {spread}: {before} {after}"
+            );
+        }
+    }
+
+    #[test]
+    fn groups_in_parts_are_large_enough_for_sixteen_ranks() {
+        let auto = AutoShuffle {
+            batch_size: 16,
+            lanes: 1,
+            deal: Deal::Parts,
+            decodes: decodes(10.0),
+            unit: Unit::Episodes,
+        };
+        for (episodes, mean) in [(200, 50), (1000, 30), (400, 20)] {
+            let source = source(episodes, mean, 0.3);
+            let shuffle = auto.choose(&[(source.clone(), 1.0)]).unwrap();
+            let settings = Settings {
+                batch_size: 16,
+                shuffle,
+                deal: Deal::Parts,
+                ..Settings::default()
+            };
+            let order = Order::new(source, settings).unwrap();
+            for world in [1, 2, 4, 8, 16] {
+                let sharing = order.sharing(world, auto.decodes);
+                assert!(
+                    sharing <= 1.1,
+                    "{episodes} of {mean}, {world} ranks: {sharing}"
+                );
+            }
+        }
+        // Three short demonstrations cannot be divided: what 16 ranks decode is said, not hidden.
+        let few = source(3, 50, 0.2);
+        let shuffle = auto.choose(&[(few.clone(), 1.0)]).unwrap();
+        let settings = Settings {
+            batch_size: 16,
+            shuffle,
+            deal: Deal::Parts,
+            ..Settings::default()
+        };
+        assert!(Order::new(few, settings).unwrap().sharing(16, auto.decodes) > 1.8);
+    }
+
+    #[test]
     fn what_is_decoded_once_or_too_small_for_groups_is_shuffled_globally() {
         let auto = AutoShuffle {
             batch_size: 32,
             lanes: 4,
-            decodes_per_frame: 1.04,
+            deal: Deal::Strata,
+            decodes: decodes(1.04),
             unit: Unit::Episodes,
         };
         let parts = |episodes| vec![(source(episodes, 50, 0.5), 1.0)];
         assert_eq!(auto.choose(&parts(1000)).unwrap(), Shuffle::Global);
         let overlapping = AutoShuffle {
-            decodes_per_frame: 8.0,
+            decodes: decodes(8.0),
             ..auto
         };
         assert_eq!(overlapping.choose(&parts(20)).unwrap(), Shuffle::Global);

@@ -6,6 +6,7 @@
 //! source.rs, slots.rs    the samples of a list of episodes, as lengths on a line
 //! settings.rs            all that changes the order
 //! lanes.rs               slices of a batch that read episodes of their own
+//! own.rs                 the samples of an episode that one rank takes
 //! layout.rs, endless.rs  one epoch of one source; one source, endlessly
 //! mixture.rs             several sources under weights
 //! reader.rs              index → sample, with the layouts of the epochs in use
@@ -32,6 +33,7 @@ mod lengths;
 mod mixing;
 mod mixture;
 mod next_use;
+mod own;
 mod permute;
 mod ranks;
 mod reader;
@@ -51,9 +53,10 @@ pub use length_state::LengthState;
 pub use lengths::{Cursor, EpisodeBatch, LengthOrder, LengthReader, Step};
 pub use mixing::AutoShuffle;
 pub(crate) use next_use::{NEVER, NextUses};
+pub(crate) use own::{Own, Rank};
 pub use ranks::Uneven;
 pub use reader::OrderReader;
-pub use settings::{GroupSize, LastBatch, Settings, Shuffle, Unit};
+pub use settings::{Deal, GroupSize, LastBatch, Settings, Shuffle, Unit};
 pub use source::Source;
 pub use state::{Mismatch, State};
 
@@ -185,8 +188,14 @@ impl Order {
             .collect();
         let data = hash_sources(&sources, mixture.as_ref());
         let short = (settings.last_batch == LastBatch::Short).then_some(epoch);
+        // Each place of the batch has places of its own in every source, as it has a part of every group.
+        let lanes = if settings.has_parts() {
+            settings.batch_size
+        } else {
+            settings.lanes
+        };
         let inner = Inner {
-            lanes: Lanes::new(settings.batch_size, settings.lanes, short),
+            lanes: Lanes::new(settings.batch_size, lanes, short),
             settings,
             sources,
             tracks,
@@ -275,7 +284,7 @@ impl Order {
     }
 }
 
-/// The settings of source `at` of a mixture: a batch is one sample of each lane.
+/// The settings of source `at` of a mixture: a batch is one sample of each lane, or of each place of the batch.
 fn track_settings(settings: &Settings, sources: &[Source], at: u64) -> Settings {
     let fits = match settings.shuffle {
         Shuffle::Groups {
@@ -300,15 +309,26 @@ fn track_settings(settings: &Settings, sources: &[Source], at: u64) -> Settings 
         }
         _ => false,
     };
+    let one_group = |unit| Shuffle::Groups {
+        size: GroupSize::Fraction(1.0),
+        unit,
+    };
+    let shuffle = match settings.shuffle {
+        Shuffle::Groups { unit, .. } if fits && settings.has_parts() => one_group(unit),
+        _ if fits => Shuffle::Global,
+        shuffle => shuffle,
+    };
+    let batch_size = if settings.has_parts() {
+        settings.batch_size
+    } else {
+        settings.lanes
+    };
     Settings {
         seed: Key::new(settings.seed, Purpose::Source, [at, 0, 0]).seed(),
-        batch_size: settings.lanes,
+        batch_size,
         lanes: settings.lanes,
-        shuffle: if fits {
-            Shuffle::Global
-        } else {
-            settings.shuffle
-        },
+        shuffle,
+        deal: settings.deal,
         last_batch: LastBatch::Wrap,
         epoch_size: None,
     }

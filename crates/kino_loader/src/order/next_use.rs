@@ -11,6 +11,7 @@
 use super::endless::Endless;
 use super::layout::Layout;
 use super::mixture::BLOCK;
+use super::own::Rank;
 use super::{Order, SampleRef};
 
 /// An episode that does not come again, as far as was looked.
@@ -23,8 +24,7 @@ const EPOCHS: u64 = 3;
 #[derive(Debug)]
 pub(crate) struct NextUses {
     order: Order,
-    rank: u64,
-    world: u64,
+    rank: Rank,
     /// Per source: epochs, each with the first index of each episode.
     firsts: Vec<Vec<(u64, Vec<u64>)>>,
 }
@@ -35,8 +35,7 @@ impl NextUses {
         Self {
             firsts: vec![Vec::new(); order.inner.tracks.len()],
             order,
-            rank: u64::from(rank),
-            world: u64::from(world),
+            rank: Rank::new(rank, world),
         }
     }
 
@@ -64,10 +63,7 @@ impl NextUses {
             Some(at) => at,
             None => {
                 let track = &self.order.inner.tracks[source];
-                let mut firsts = first_places(track, epoch, |lane, lanes| {
-                    lane * self.world < (self.rank + 1) * lanes
-                        && (lane + 1) * self.world > self.rank * lanes
-                });
+                let mut firsts = first_places(track, epoch, self.rank);
                 for first in firsts.iter_mut().filter(|first| **first != NEVER) {
                     *first = self.global(source, epoch, *first);
                 }
@@ -93,8 +89,8 @@ impl NextUses {
     }
 }
 
-/// Of each episode, the first index in an epoch of the lanes that `is_own` names, relative to the start of the epoch.
-fn first_places(track: &Endless, epoch: u64, is_own: impl Fn(u64, u64) -> bool) -> Vec<u64> {
+/// Of each episode, the first index in an epoch of the lanes and parts that a rank takes, relative to the start of the epoch.
+fn first_places(track: &Endless, epoch: u64, rank: Rank) -> Vec<u64> {
     let layout = Layout::new(track, epoch);
     let lanes = track.lanes.count();
     let mut firsts = vec![NEVER; track.line.slots.len()];
@@ -112,12 +108,16 @@ fn first_places(track: &Endless, epoch: u64, is_own: impl Fn(u64, u64) -> bool) 
             if start >= part.0 + part.1 {
                 break; // dropped with the last batch
             }
-            if is_own(lane, lanes) {
-                let group = layout.group_start(lane, part.0..part.0 + part.1, start);
-                let first = &mut firsts[episode as usize];
-                *first = (*first).min((group - part.0).saturating_mul(lanes));
+            let stop = end.min(part.0 + part.1);
+            if rank.has_lane(lane, lanes) {
+                let group = layout.group(lane, part.0..part.0 + part.1, start);
+                let own = track.own_positions(epoch, group.clone(), rank);
+                if own.start < stop && start < own.end {
+                    let first = &mut firsts[episode as usize];
+                    *first = (*first).min((group.start - part.0).saturating_mul(lanes));
+                }
             }
-            start = end.min(part.0 + part.1);
+            start = stop;
         }
     }
     firsts
@@ -137,7 +137,7 @@ mod tests {
             lanes,
             shuffle,
             last_batch,
-            epoch_size: None,
+            ..Settings::default()
         }
     }
 
@@ -232,7 +232,11 @@ mod tests {
                 // The episodes of a group have the same first place; several lanes have one each at a time.
                 let mut groups = HashMap::<_, u64>::new();
                 for lane in 0..u64::from(lanes) {
-                    let firsts = first_places(&order.inner.tracks[0], epoch, |one, _| one == lane);
+                    let rank = Rank {
+                        rank: lane,
+                        world: u64::from(lanes),
+                    };
+                    let firsts = first_places(&order.inner.tracks[0], epoch, rank);
                     for (first, size) in firsts.into_iter().zip(&sizes) {
                         *groups.entry((lane, first)).or_default() +=
                             if first == NEVER { 0 } else { *size };

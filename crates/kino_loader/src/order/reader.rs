@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::endless::{Cache, SampleRef};
+use super::own::{Own, Rank};
 use super::{MAX_INDEX, Order, past_the_end};
 use crate::error::{LoaderError, Result, invalid};
 
@@ -69,6 +70,13 @@ impl OrderReader {
         let track = &self.order.inner.tracks[source];
         let sample = track.substitute(index, attempt, &mut self.caches[source]);
         Ok(of_source(sample, source))
+    }
+
+    /// Which samples of the episode of index `i`, which has a sample, one rank takes while it is at `i`.
+    pub(crate) fn own(&mut self, i: u64, rank: Rank) -> Own {
+        let (source, index) = self.locate(i);
+        let track = &self.order.inner.tracks[source];
+        track.own(index, rank, &mut self.caches[source])
     }
 
     /// Bytes that the layouts hold.

@@ -1,5 +1,7 @@
 //! What the user chooses: everything here changes the order, nothing else does.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use crate::error::{LoaderError, Result, invalid};
@@ -28,6 +30,9 @@ pub struct Settings {
     pub lanes: u32,
     /// How samples are mixed.
     pub shuffle: Shuffle,
+    /// How the samples of a group come into batches.
+    #[serde(skip_serializing_if = "Deal::is_strata")]
+    pub deal: Deal,
     /// What the last batch of an epoch is where the samples do not fill it.
     pub last_batch: LastBatch,
     /// Samples per epoch of a mixture; by default as many as its sources have together.
@@ -41,6 +46,7 @@ impl Default for Settings {
             batch_size: 1,
             lanes: 1,
             shuffle: Shuffle::Global,
+            deal: Deal::Strata,
             last_batch: LastBatch::Short,
             epoch_size: None,
         }
@@ -75,6 +81,37 @@ pub enum GroupSize {
     Episodes(u32),
     /// A fraction of each source, above 0 and at most 1: of its bytes where sizes are known, of its episodes otherwise.
     Fraction(f64),
+}
+
+/// How the samples of a group come into batches.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Deal {
+    /// A batch takes from the whole group, wherever in the batch: ranks that share a lane share its episodes.
+    #[default]
+    Strata,
+    /// Each place of the batch has a part of the group, one after the other: so has each rank, however many there are.
+    Parts,
+}
+
+impl fmt::Display for Deal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Strata => "strata",
+            Self::Parts => "parts",
+        })
+    }
+}
+
+impl Deal {
+    /// Whether it is the one that states have not always named.
+    #[expect(
+        clippy::trivially_copy_pass_by_ref,
+        reason = "serde passes a reference"
+    )]
+    fn is_strata(&self) -> bool {
+        *self == Self::Strata
+    }
 }
 
 /// What groups are made of.
@@ -162,6 +199,21 @@ impl LastBatch {
 }
 
 impl Settings {
+    /// Whether groups are dealt in parts: not where there are none.
+    pub(crate) fn has_parts(&self) -> bool {
+        self.deal == Deal::Parts && matches!(self.shuffle, Shuffle::Groups { .. })
+    }
+
+    /// With the default deal where nothing is dealt, so that equal orders have equal settings.
+    pub(crate) fn without_unused_deal(self) -> Self {
+        let deal = if self.has_parts() {
+            Deal::Parts
+        } else {
+            Deal::Strata
+        };
+        Self { deal, ..self }
+    }
+
     /// Refuses what no order can be made of.
     pub(crate) fn check(&self) -> Result<()> {
         if self.batch_size == 0 || self.batch_size > MAX_BATCH {
@@ -177,6 +229,12 @@ impl Settings {
                 self.batch_size,
                 self.lanes,
                 nearest_divisors(self.batch_size, self.lanes)
+            )));
+        }
+        if self.deal == Deal::Parts && self.lanes != 1 {
+            return Err(invalid(format!(
+                "{} lanes of groups in parts; parts are for one lane: leave out `lanes` or `deal`",
+                self.lanes
             )));
         }
         match self.shuffle {
@@ -217,8 +275,12 @@ impl Settings {
         };
         let last_batch = self.last_batch.name();
         let size = self.epoch_size.unwrap_or(0);
+        let deal = match self.deal {
+            Deal::Strata => "",
+            Deal::Parts => "deal parts\n",
+        };
         format!(
-            "seed {}\nbatch {}\nlanes {}\nshuffle {shuffle}\nlast_batch {last_batch}\nepoch_size {size}\n",
+            "seed {}\nbatch {}\nlanes {}\nshuffle {shuffle}\nlast_batch {last_batch}\nepoch_size {size}\n{deal}",
             self.seed, self.batch_size, self.lanes
         )
     }

@@ -11,7 +11,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{ALGORITHM, MAX_INDEX, Order, OrderReader, Settings, past_the_end, short_hex};
+use super::{ALGORITHM, MAX_INDEX, Order, OrderReader, Settings, Shuffle, past_the_end, short_hex};
 use crate::error::{LoaderError, Result, invalid};
 
 /// The format of the state.
@@ -59,6 +59,11 @@ pub struct Restored {
     /// Where to go on.
     pub next_index: u64,
 }
+
+/// What to do if groups of a state were not dealt in parts and here they are; and the other way round.
+const WITH_LANES: &str =
+    "pass shuffle=kinograph.Shuffle(lanes=1), with the size of a group if it was given";
+const WITHOUT_LANES: &str = "leave out `lanes` of kinograph.Shuffle";
 
 impl State {
     /// The state as JSON.
@@ -208,6 +213,16 @@ impl Order {
         differs("seed", setting, found.seed, expected.seed)?;
         differs("batch_size", setting, found.batch_size, expected.batch_size)?;
         differs("lanes", setting, found.lanes, expected.lanes)?;
+        match (found.shuffle, expected.shuffle) {
+            // Before groups were dealt in parts by default, few episodes were shuffled globally.
+            (Shuffle::Global | Shuffle::Groups { .. }, _) if expected.has_parts() => {
+                differs("deal", WITH_LANES, found.deal, expected.deal)?;
+            }
+            (_, Shuffle::Groups { .. }) => {
+                differs("deal", WITHOUT_LANES, found.deal, expected.deal)?
+            }
+            _ => {}
+        }
         let json = |value: serde_json::Value| value.to_string();
         let shuffle = |of: &Settings| json(serde_json::json!(of.shuffle));
         differs("shuffle", setting, shuffle(found), shuffle(expected))?;

@@ -30,7 +30,7 @@ pub(crate) fn order(windows: &Samples, shuffle: Shuffle, last_batch: LastBatch) 
         lanes: 2,
         shuffle,
         last_batch,
-        epoch_size: None,
+        ..Settings::default()
     };
     Order::new(Source::of(windows).unwrap(), settings).unwrap()
 }

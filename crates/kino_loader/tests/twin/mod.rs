@@ -12,7 +12,7 @@
 
 use std::collections::HashMap;
 
-use kino_loader::{GroupSize, LastBatch, SampleRef, Settings, Shuffle, Source, Unit};
+use kino_loader::{Deal, GroupSize, LastBatch, SampleRef, Settings, Shuffle, Source, Unit};
 
 const GAMMA: u64 = 0x9E37_79B9_7F4A_7C15;
 
@@ -148,7 +148,13 @@ impl Twin {
             GroupSize::Episodes(episodes) => part(u64::from(episodes)),
             GroupSize::Fraction(fraction) => (total as f64 * fraction) as u64,
         };
-        (pool < total).then(|| (pool / u64::from(self.settings.lanes), sizes))
+        let pool = if pool >= total && has_parts(&self.settings) {
+            u64::MAX
+        } else {
+            pool
+        };
+        let is_one = pool >= total && !has_parts(&self.settings);
+        (!is_one).then(|| (pool / u64::from(self.settings.lanes), sizes))
     }
 
     /// The units of the line: episodes or shards, each with its episodes.
@@ -211,6 +217,9 @@ impl Twin {
                     .count();
                 let (part, after) = rest.split_at(count);
                 rest = after;
+                if has_parts(&self.settings) {
+                    return self.in_parts(part, &pool, epoch).into_iter();
+                }
                 self.shuffled(part, &pool, [3, epoch, lane]).into_iter()
             })
             .collect();
@@ -262,9 +271,62 @@ impl Twin {
         pool: &Option<(u64, Vec<u64>)>,
         words: [u64; 3],
     ) -> Vec<SampleRef> {
-        let Some((pool, sizes)) = pool else {
+        let Some((_, sizes)) = pool else {
             return part.iter().map(|one| one.1).collect();
         };
+        let groups = self.groups(part, pool.as_ref().unwrap());
+        let comers = (0..sizes.len())
+            .filter(|&at| self.source.counts[at] > 0 && self.len_of(at) > 0)
+            .count() as u64;
+        let depth = self.positions.div_ceil(comers);
+        let [purpose, epoch, lane] = words;
+        let shuffle = |(group, list): (usize, &Vec<SampleRef>)| {
+            let key = key(self.settings.seed, [purpose, epoch, lane, group as u64]);
+            dealt(list, depth, key)
+        };
+        groups.iter().enumerate().flat_map(shuffle).collect()
+    }
+
+    /// The samples of an epoch where each place of the batch has a part of every group: a pile for each, shuffled.
+    fn in_parts(
+        &self,
+        line: &[(usize, SampleRef)],
+        pool: &Option<(u64, Vec<u64>)>,
+        epoch: u64,
+    ) -> Vec<SampleRef> {
+        let places = Settings {
+            lanes: self.settings.batch_size,
+            ..self.settings
+        };
+        let mut all = Vec::new();
+        for (group, list) in (0..).zip(self.groups(line, pool.as_ref().unwrap())) {
+            let first = epoch * self.epoch_len + all.len() as u64;
+            let of: Vec<u64> = (first..first + list.len() as u64)
+                .map(|i| lane_of(&places, i, self.epoch_len, self.epoch_samples))
+                .collect();
+            let (mut piles, mut rest) = (HashMap::new(), &list[..]);
+            for place in 0..u64::from(self.settings.batch_size) {
+                let count = of.iter().filter(|&&one| one == place).count();
+                let (pile, after) = rest.split_at(count);
+                rest = after;
+                let key = key(self.settings.seed, [3, epoch, place, group]);
+                let images = permutation(count as u64, key).into_iter();
+                piles.insert(place, images.map(|image| pile[image as usize]));
+            }
+            all.extend(
+                of.iter()
+                    .map(|place| piles.get_mut(place).unwrap().next().unwrap()),
+            );
+        }
+        all
+    }
+
+    /// The groups of a part of the line.
+    fn groups(
+        &self,
+        part: &[(usize, SampleRef)],
+        (pool, sizes): &(u64, Vec<u64>),
+    ) -> Vec<Vec<SampleRef>> {
         let units = self.units();
         let pieces: Vec<(u64, Vec<SampleRef>)> = part
             .chunk_by(|one, next| one.0 == next.0)
@@ -281,18 +343,13 @@ impl Twin {
         let count = groups_of(&pieces, *pool).len() as u64;
         let total: u64 = pieces.iter().map(|piece| piece.0).sum();
         let largest = pieces.iter().map(|piece| piece.0).max().unwrap_or(0);
-        let groups = groups_of(&pieces, (*pool).min(total / count.max(1) + largest));
-        let comers = (0..sizes.len())
-            .filter(|&at| self.source.counts[at] > 0 && self.len_of(at) > 0)
-            .count() as u64;
-        let depth = self.positions.div_ceil(comers);
-        let [purpose, epoch, lane] = words;
-        let shuffle = |(group, list): (usize, &Vec<SampleRef>)| {
-            let key = key(self.settings.seed, [purpose, epoch, lane, group as u64]);
-            dealt(list, depth, key)
-        };
-        groups.iter().enumerate().flat_map(shuffle).collect()
+        groups_of(&pieces, (*pool).min(total / count.max(1) + largest))
     }
+}
+
+/// Whether each place of a batch has a part of every group.
+fn has_parts(settings: &Settings) -> bool {
+    settings.deal == Deal::Parts && matches!(settings.shuffle, Shuffle::Groups { .. })
 }
 
 /// Pieces put together while their sizes sum to at most `pool`.
@@ -377,16 +434,25 @@ impl MixtureTwin {
             sources.iter().map(size).sum()
         };
         let all_fits = limit.is_some_and(|(limit, by_size)| need(by_size) <= limit);
+        let parts = has_parts(settings);
+        let lanes = if parts {
+            settings.batch_size
+        } else {
+            settings.lanes
+        };
         let twin = |(at, source): (usize, &Source)| {
             let own = Settings {
                 seed: key(settings.seed, [6, at as u64, 0, 0]),
-                batch_size: settings.lanes,
+                batch_size: lanes,
                 last_batch: LastBatch::Wrap,
                 epoch_size: None,
-                shuffle: if all_fits {
-                    Shuffle::Global
-                } else {
-                    settings.shuffle
+                shuffle: match settings.shuffle {
+                    Shuffle::Groups { unit, .. } if all_fits && parts => Shuffle::Groups {
+                        size: GroupSize::Fraction(1.0),
+                        unit,
+                    },
+                    _ if all_fits => Shuffle::Global,
+                    shuffle => shuffle,
                 },
                 ..*settings
             };
@@ -396,14 +462,14 @@ impl MixtureTwin {
         let windows = twins.iter().map(|twin| twin.positions).sum();
         let (epoch_len, epoch_samples) = rounded(settings.epoch_size.unwrap_or(windows), settings);
         Self {
-            settings: *settings,
+            settings: Settings { lanes, ..*settings },
             slots: slots.to_vec(),
             epoch_len,
             epoch_samples,
             twins,
             blocks: HashMap::new(),
             places: Vec::new(),
-            taken: vec![0; settings.lanes as usize],
+            taken: vec![0; lanes as usize],
         }
     }
 
