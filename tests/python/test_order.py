@@ -646,7 +646,9 @@ def test_a_state_of_other_settings_is_refused_by_name(windows, settings, says):
 def test_a_state_of_before_groups_had_parts_says_what_to_pass(windows):
     state = state_of(windows, shuffle=Shuffle(episodes=3, lanes=1))
     order = make(windows, batch_size=8, seed=1, shuffle=Shuffle(episodes=3))
-    with pytest.raises(kinograph.InvalidArgumentError, match=r"pass shuffle=kinograph.Shuffle\(lanes=1\)"):
+    with pytest.raises(
+        kinograph.InvalidArgumentError, match=r"pass shuffle=kinograph.Shuffle\(lanes=1\)"
+    ):
         order.load_state_dict(state)
     order = make(windows, batch_size=8, seed=1, shuffle=Shuffle(episodes=3, lanes=1))
     order.load_state_dict(state)

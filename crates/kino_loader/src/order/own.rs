@@ -331,9 +331,10 @@ mod tests {
                 }
                 let found = decoded as f64 / all.len() as f64;
                 let said = order.sharing(u32::try_from(world).unwrap(), decodes);
+                // Frames at the ends of an episode are used less; of lanes, few are cut.
                 let slack = match (shuffle, lanes) {
-                    (Shuffle::Global, _) => 0.07, // frames at the ends of an episode are used less
-                    (_, 1) => 0.03,
+                    (Shuffle::Groups { .. }, 1) => 0.03,
+                    (_, 1) => 0.09,
                     _ => 0.12,
                 };
                 assert!(
