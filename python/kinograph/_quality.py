@@ -49,8 +49,8 @@ class ShuffleQuality:
         often = f"each frame will be decoded about {self.decodes_per_frame:.1f} times per epoch: "
         if self.decodes_per_frame <= _FEW_DECODES * self.ranks_per_frame:
             why = (
-                f"with a {self._name()}, {self.ranks_per_frame:.1f} ranks need it; to decode less use shuffle=True, a larger "
-                "batch_size, or shorter windows"
+                f"with a {self._name()}, {self.ranks_per_frame:.1f} ranks need it; to decode less use shuffle=True, larger "
+                "groups, a larger batch_size, or shorter windows"
             )
         else:
             why = (

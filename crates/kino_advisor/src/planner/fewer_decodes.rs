@@ -71,7 +71,9 @@ fn more_memory(predictor: &Predictor<'_>) -> Option<(String, LoaderCost)> {
         return None;
     }
     let decodes = if needed >= all { 0.0 } else { 1.0 };
-    let option = format!("memory=\"{}\"", megabytes(bytes));
+    // The option is the memory of the host.
+    let of_host = bytes.saturating_mul(question.ranks.max(1) as u64);
+    let option = format!("memory=\"{}\"", megabytes(of_host));
     Some((option, decoded_once(loader, decodes, bytes)))
 }
 

@@ -145,10 +145,13 @@ fn kept(shuffle: &ShuffleQuality, alone: &ShuffleQuality, memory_bytes: u64) -> 
     kept.clamp(0.0, 1.0)
 }
 
-/// The memory of the loader on the whole recording: as given, or as a loader chooses it.
+/// The memory of one rank's loader on the whole recording: its share of what is given, or what a loader chooses.
 fn loader_bytes(subject: &Subject, scale: f64, options: &PlannerOptions) -> Result<u64> {
+    let ranks = u32::try_from(options.question.ranks)
+        .unwrap_or(u32::MAX)
+        .max(1);
     if subject.options.memory.is_some() {
-        return Ok(subject.options.memory_bytes());
+        return Ok(subject.options.memory_bytes() / u64::from(ranks));
     }
     let sample = ShuffleQuality::of(
         &subject.order,
@@ -157,9 +160,6 @@ fn loader_bytes(subject: &Subject, scale: f64, options: &PlannerOptions) -> Resu
         u64::MAX,
         Ranks::ONE,
     )?;
-    let ranks = u32::try_from(options.question.ranks)
-        .unwrap_or(u32::MAX)
-        .max(1);
     let scale = scale * f64::from(ranks);
     let of_host = ShuffleQuality {
         memory_needed: to_size(sample.memory_needed as f64 * scale).bytes(),
