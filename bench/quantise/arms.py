@@ -147,6 +147,17 @@ class Arms:
         frames = sum(episode.frames for episode in dataset)
         return share * sum(stream.bytes for stream in dataset.streams.values()) / frames
 
+    def distance(self, arm: str) -> float:
+        """Give how far stored frames are from raw ones, in standard deviations: the root of the mean square over all elements."""
+        if not NAME.fullmatch(arm):
+            return 0.0
+        stored, raw = (
+            np.concatenate([np.hstack([one.seen, one.actions]) for one in self.train(name)])
+            for name in (arm, "raw")
+        )
+        scale = raw.std(axis=0)
+        return float(np.sqrt(np.mean(((stored - raw)[:, scale > 0] / scale[scale > 0]) ** 2)))
+
     def rounding(self, bits: int) -> Floats:
         """Give the step to which a live observation is rounded, per element; 0 for goals, which stay as they are.
 

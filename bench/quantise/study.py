@@ -2,6 +2,7 @@
 
     target/quantise/env/bin/python bench/quantise/study.py pick-place         # Meta-World, with rollouts
     target/quantise/env/bin/python bench/quantise/study.py lift               # robosuite's Lift, offline
+    target/quantise/env/bin/python bench/quantise/study.py g1                 # a Unitree G1, offline
 
 One thread. The arms, tests and contrasts were fixed before the runs (preregistration.md). A run is one arm and training seed; all arms
 of a part come before the next seed. Each is written to bench/results/quantise.csv when it ends and skipped if it is there already:
@@ -51,6 +52,8 @@ LIFT = ("obs/robot0_eef_pos", "obs/robot0_eef_quat", "obs/robot0_gripper_qpos", 
 RECORDINGS = {
     "pick-place": Recording(WORK / "quantise" / "pick-place.hdf5", 80, META_WORLD, 3, 40),
     "lift": Recording(WORK / "convergence" / "lift.hdf5", 20, LIFT, 6, 80),
+    # Its right index finger.
+    "g1": Recording(WORK / "quantise" / "g1.hdf5", 30, ("obs/state",), 23, 64),
 }
 #: Tasks that can be rolled out, and what Meta-World calls them.
 ROLLED_OUT = {"pick-place": "pick-place-v3"}
@@ -102,13 +105,14 @@ class Study:
         return {"success": f"{np.mean(won):.4f}", "won": np.packbits(won).tobytes().hex()}
 
     def write_arms(self) -> None:
-        """Write what each arm takes on disk."""
+        """Write what each arm takes on disk, and how far its frames are from raw ones."""
         kept = [row for row in read(ARMS_CSV) if row["task"] != self.name]
         near = np.concatenate([one.near for one in self.arms.train("raw")])
         for arm in ARMS:
             size = f"{self.arms.frame_bytes(arm):.3f}"
+            row = {"task": self.name, "arm": arm, "frame_bytes": size}
             kept.append(
-                {"task": self.name, "arm": arm, "frame_bytes": size, "near": f"{near.mean():.4f}"}
+                row | {"near": f"{near.mean():.4f}", "distance": f"{self.arms.distance(arm):.5f}"}
             )
         with ARMS_CSV.open("w", newline="") as file:
             writer = csv.DictWriter(file, list(kept[0]), lineterminator="\n")
