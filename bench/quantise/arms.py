@@ -66,7 +66,9 @@ def bounds(frames: Floats, bits: int) -> Floats:
 
 def to_rule(stream: str, limits: Floats, events: bool) -> dict[str, object]:
     """Write a rule of a plan."""
-    bound = "/".join(f"{limit!r}x1" if limit > 0 else "0x1" for limit in limits.tolist())
+    # All parameters of a codec take at most 256 characters: the bounds of many joints get two digits.
+    digits = 17 if len(limits) < 10 else 2
+    bound = "/".join(f"{limit:.{digits}g}x1" for limit in limits.tolist())
     rule: dict[str, object] = {"match": stream, "bound": f"abs({bound})"}
     return rule | ({"protect": ["gripper"]} if events else {})
 
