@@ -33,6 +33,8 @@ FIRST = [
 FIRST += ["seen8", "seen5", "seen4", "seen3", "episodes/2"]
 SECOND = ["actions6", "seen6", "seen4+events", "seen3+events", "frames/2"]
 ARMS = FIRST + SECOND
+#: What is packed and measured, and not trained on.
+STORED_ONLY = ["actions8+events", "seen8+events", "seen6+events"]
 NAME = re.compile(r"(actions|seen)(\d)(\+events)?")
 #: Every second one.
 THIN = 2
@@ -97,8 +99,7 @@ class Arms:
         }
         named = NAME.fullmatch(arm)
         if named:
-            streams = ("actions",) if named[1] == "actions" else self.recording.seen
-            for stream in streams:
+            for stream in self._rounded(arm):
                 limits = bounds(self._ranges[stream], int(named[2]))
                 plan["stream"].append(to_rule(stream, limits, named[3] is not None))
         return plan
@@ -142,12 +143,18 @@ class Arms:
         """Read the held-out episodes without loss."""
         return self._read(self.raw, self._held_out)
 
-    def frame_bytes(self, arm: str) -> float:
-        """Give the stored bytes per frame of all streams; thinning stores nothing else."""
+    def frame_bytes(self, arm: str, of: str = "raw") -> float:
+        """Give the stored bytes per frame of the streams that another arm rounds, or of all; thinning stores nothing else."""
         share = 1 / THIN if arm.endswith("/2") else 1.0
         dataset = self.open(arm if NAME.fullmatch(arm) else "raw")
         frames = sum(episode.frames for episode in dataset)
-        return share * sum(stream.bytes for stream in dataset.streams.values()) / frames
+        return share * sum(dataset.streams[name].bytes for name in self._rounded(of)) / frames
+
+    def _rounded(self, arm: str) -> tuple[str, ...]:
+        named = NAME.fullmatch(arm)
+        if not named:
+            return ("actions", *self.recording.seen)
+        return ("actions",) if named[1] == "actions" else self.recording.seen
 
     def distance(self, arm: str) -> float:
         """Give how far stored frames are from raw ones, in standard deviations: the root of the mean square over all elements."""

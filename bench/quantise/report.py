@@ -86,6 +86,45 @@ def percent(one: BySeed, other: BySeed) -> str:
     return f"{bold}{mean:+.1f} [{low:+.1f}, {high:+.1f}]{bold}"
 
 
+def order(arm: str) -> tuple[bool, str, int]:
+    """Sort arms by events, streams, and falling bits."""
+    name, _, events = arm.partition("+")
+    return bool(events), name[:-1], -int(name[-1]) if name[-1].isdigit() else 0
+
+
+def sizes_table() -> None:
+    """Print what the rounded streams take per frame, rounded and without loss."""
+    rows = read("quantise_arms.csv")
+    tasks = list(dict.fromkeys(row["task"] for row in rows))
+    print(f"| arm | {' | '.join(tasks)} |\n|---|{'---|' * len(tasks)}")
+    for arm in sorted({row["arm"] for row in rows}, key=order):
+        if arm == "raw" or arm.endswith("/2"):
+            continue
+        cells = [arm]
+        for task in tasks:
+            (row,) = (row for row in rows if (row["task"], row["arm"]) == (task, arm))
+            rounded, lossless = float(row["rounded_bytes"]), float(row["lossless_bytes"])
+            cells.append(f"{rounded:.1f} of {lossless:.1f} ({100 * rounded / lossless:.0f} %)")
+        print(f"| {' | '.join(cells)} |")
+    for task in tasks:
+        print()
+        exact_frames({row["arm"]: row for row in rows if row["task"] == task}, task)
+
+
+def exact_frames(arms: Mapping[str, Mapping[str, str]], task: str) -> None:
+    """Print what an exact frame takes, relative to a lossless stream: rounded ones take what they take without events."""
+    near = float(arms["raw"]["near"])
+    print(f"{task}: {100 * near:.0f} % of the frames are near an event, and an exact one takes")
+    for arm, row in arms.items():
+        plain = arms.get(arm.removesuffix("+events"))
+        if plain is None or plain is row:
+            continue
+        exact = float(row["rounded_bytes"]) - (1 - near) * float(plain["rounded_bytes"])
+        print(
+            f"- {arm}: {exact / near / float(row['lossless_bytes']):.1f} times as much as without loss"
+        )
+
+
 def arms_table(results: Results) -> None:
     """Print bytes, success and offline errors of every arm."""
     with_success = bool(results.get("raw", "success"))
@@ -193,6 +232,7 @@ def rank(
 
 def main() -> None:
     """Print all tables."""
+    sizes_table()
     for task in dict.fromkeys(row["task"] for row in read("quantise.csv")):
         results = Results(task)
         print(f"\n## {task}\n")

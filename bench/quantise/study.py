@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
-from arms import ARMS, FIRST, SECOND, Arms, Floats, Recording
+from arms import ARMS, FIRST, SECOND, STORED_ONLY, Arms, Floats, Recording
 from policy import Policy, Runner, to_samples, train
 
 if TYPE_CHECKING:
@@ -105,15 +105,19 @@ class Study:
         return {"success": f"{np.mean(won):.4f}", "won": np.packbits(won).tobytes().hex()}
 
     def write_arms(self) -> None:
-        """Write what each arm takes on disk, and how far its frames are from raw ones."""
+        """Write what each arm takes on disk, also of the streams that it rounds, and how far its frames are from raw ones."""
         kept = [row for row in read(ARMS_CSV) if row["task"] != self.name]
         near = np.concatenate([one.near for one in self.arms.train("raw")])
-        for arm in ARMS:
-            size = f"{self.arms.frame_bytes(arm):.3f}"
-            row = {"task": self.name, "arm": arm, "frame_bytes": size}
-            kept.append(
-                row | {"near": f"{near.mean():.4f}", "distance": f"{self.arms.distance(arm):.5f}"}
-            )
+        for arm in [*ARMS, *STORED_ONLY]:
+            sizes = {
+                "frame_bytes": self.arms.frame_bytes(arm),
+                "rounded_bytes": self.arms.frame_bytes(arm, of=arm),
+                "lossless_bytes": self.arms.frame_bytes("raw", of=arm),
+                "distance": self.arms.distance(arm),
+                "near": near.mean(),
+            }
+            row = {"task": self.name, "arm": arm}
+            kept.append(row | {name: f"{value:.4f}" for name, value in sizes.items()})
         with ARMS_CSV.open("w", newline="") as file:
             writer = csv.DictWriter(file, list(kept[0]), lineterminator="\n")
             writer.writeheader()
@@ -159,10 +163,13 @@ def main() -> None:
     parser.add_argument("task", choices=RECORDINGS)
     parser.add_argument("--first-seed", type=int, default=FIRST_SEED)
     parser.add_argument("--seeds", type=int, default=SEEDS)
+    parser.add_argument("--sizes", action="store_true", help="pack the arms, and train nothing")
     parser.add_argument("--minutes", type=float, default=1e9, help="begin no run after so many")
     options = parser.parse_args()
     study = Study(options.task)
     study.write_arms()
+    if options.sizes:
+        return
     done = {(row["arm"], int(row["seed"])) for row in read(RUNS) if row["task"] == options.task}
     left = [
         one for one in planned(options.first_seed, options.seeds) if (one.arm, one.seed) not in done
