@@ -125,6 +125,27 @@ def exact_frames(arms: Mapping[str, Mapping[str, str]], task: str) -> None:
         )
 
 
+def probe_table() -> None:
+    """Print by how much the probe says that the error of actions grows, in percent; bold is harm, a question mark what it cannot tell."""
+    rows = [row for row in read("quantise_probe.csv") if row["region"] == "everywhere"]
+    found = {(row["task"], row["arm"], row["contrast"]): row for row in rows}
+    tasks = list(dict.fromkeys(row["task"] for row in rows))
+    columns = [(task, contrast) for task in tasks for contrast in ("total", "mismatch")]
+    print(
+        f"| arm | {' | '.join(', '.join(one) for one in columns)} |\n|---|{'---|' * len(columns)}"
+    )
+    arms = {row["arm"] for row in rows if not row["arm"].startswith("control")}
+    for arm in sorted(arms, key=order):
+        cells = [arm]
+        for task, contrast in columns:
+            row = found[task, arm, contrast]
+            ends = [100 * float(row[name]) for name in ("increase", "low", "high")]
+            shown = "{:+.1f} [{:+.1f}, {:+.1f}]".format(*ends)
+            mark = {"harm": "**", "cannot_tell": "?"}.get(row["verdict"], "")
+            cells.append(f"{mark}{shown}{mark}" if mark == "**" else f"{shown}{mark}")
+        print(f"| {' | '.join(cells)} |")
+
+
 def arms_table(results: Results) -> None:
     """Print bytes, success and offline errors of every arm."""
     with_success = bool(results.get("raw", "success"))
@@ -233,6 +254,8 @@ def rank(
 def main() -> None:
     """Print all tables."""
     sizes_table()
+    print()
+    probe_table()
     for task in dict.fromkeys(row["task"] for row in read("quantise.csv")):
         results = Results(task)
         print(f"\n## {task}\n")
