@@ -27,6 +27,7 @@ import numpy.typing as npt
 
 from kinograph import _core
 from kinograph._arguments import LAST_INDEX, said_twice, to_bytes, to_list, to_whole, to_word
+from kinograph._augment import warn_of_flip
 from kinograph._dataset import Dataset
 from kinograph._errors import InvalidArgumentError
 from kinograph._loader_options import (
@@ -147,7 +148,7 @@ class BaseLoader(Measured, Generic[_Array, _Device]):
         :param batch_size: Samples per batch, on each rank
         :param global_batch_size: Samples per batch over all ranks; give it instead of batch_size to keep the same batches on any number of ranks
         :param shuffle: True mixes enough episodes for a good shuffle, "global" mixes all samples, False keeps the order of the dataset, and kinograph.Shuffle(...) says how many episodes to mix at a time
-        :param seed: Seed of the order, of random crops and of random JPEG
+        :param seed: Seed of the order, of augmentation and of transforms
         :param last_batch: What to do if an epoch does not end with a full batch: deliver a short one, drop it, fill it from the next epoch, or repeat samples
         :param drop_last: PyTorch's name: True is last_batch="drop", False is last_batch="short"
         :param epoch_size: Samples per epoch of a mixture
@@ -200,6 +201,8 @@ class BaseLoader(Measured, Generic[_Array, _Device]):
         image_options = to_images(images)
         if image_options != Images():
             _check_images(self._order.sources)
+        if image_options.random_flip is not None:
+            warn_of_flip()
         self._scales = to_scales(
             self._order.sources, normalize, are_cameras_floats=image_options.dtype != "uint8"
         )

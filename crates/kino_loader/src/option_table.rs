@@ -88,7 +88,7 @@ pub const OPTIONS: &[OptionInfo] = &[
         name: "seed",
         form: Form::Count,
         default: "0",
-        help: "Seed of the order, of random crops and of random JPEG",
+        help: "Seed of the order, of augmentation and of transforms",
         part: Part::Order,
     },
     OptionInfo {
@@ -138,6 +138,27 @@ pub const OPTIONS: &[OptionInfo] = &[
         form: Form::Quality,
         default: "no JPEG",
         help: "Compress the images of random samples (half of them by default) as JPEG, at a random quality from this range, and decode them again",
+        part: Part::Loader,
+    },
+    OptionInfo {
+        name: "images.random_resized_crop",
+        form: Form::Python,
+        default: "no crop",
+        help: "Replace images by a part of random size and place, resized to the size of the image",
+        part: Part::Loader,
+    },
+    OptionInfo {
+        name: "images.random_flip",
+        form: Form::Python,
+        default: "no flip",
+        help: "The probability that the images of a sample are mirrored; actions are not, see `KEY_is_flipped`",
+        part: Part::Loader,
+    },
+    OptionInfo {
+        name: "images.color_jitter",
+        form: Form::Python,
+        default: "no jitter",
+        help: "Change brightness, contrast, saturation and hue of images at random",
         part: Part::Loader,
     },
     OptionInfo {

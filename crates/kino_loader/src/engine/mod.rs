@@ -26,10 +26,12 @@
 //! | `meter/`, `watch.rs` | where the time goes |
 //! | `trial.rs` | runs with a stage disabled, to measure what it costs |
 
+mod augment;
 mod buffers;
 mod caching;
 mod check;
 mod collate;
+mod color_jitter;
 mod controller;
 mod convert;
 mod cpu;
@@ -40,6 +42,7 @@ mod episode_frames;
 mod episodes;
 mod fields;
 mod fixed_set;
+mod flip;
 mod frame_cache;
 mod gather;
 mod image;
@@ -53,6 +56,7 @@ mod quality;
 mod random_jpeg;
 mod replace;
 mod residency;
+mod resized_crop;
 mod scheduler;
 mod scout;
 mod shared;
@@ -74,6 +78,7 @@ use kino_dataset::Samples;
 use kino_sync::{Condvar, Mutex};
 
 pub use caching::decoded_bytes;
+pub use color_jitter::ColorJitter;
 pub use controller::MAX_PREFETCH;
 pub use cpu::CpuShare;
 pub use delivery::{Delivery, FrameOptions};
@@ -84,6 +89,7 @@ pub use meter::{Moment, Report, Stage, TraceLog, WaitReport, Waits};
 pub use options::{LoaderOptions, OnError, Run, VectorDtype};
 pub use quality::{ShuffleQuality, available_memory, group_bytes};
 pub use random_jpeg::{RandomJpeg, Subsampling};
+pub use resized_crop::RandomResizedCrop;
 pub use stored_tier::{TierRoom, TierTimes};
 pub use trial::Trial;
 pub use watch::Watch;
