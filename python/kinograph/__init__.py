@@ -43,6 +43,7 @@ from kinograph._errors import (
     KinographWarning,
     NotFoundError,
     StorageError,
+    TransformError,
     UnsupportedError,
 )
 from kinograph._export import export
@@ -95,6 +96,7 @@ __all__ = [
     "Source",
     "StorageError",
     "Stream",
+    "TransformError",
     "UnsupportedError",
     "Window",
     "Writer",

@@ -133,7 +133,7 @@ def warn_of_flip() -> None:
     """Say once that actions are not mirrored with the images."""
     warnings.warn(
         "random_flip mirrors images and nothing else: left in the actions and states is then right in the image. Mirror "
-        "them where the batch's `KEY_is_flipped` is set, or leave random_flip out",
+        "them where the batch's `KEY_is_flipped` is set, with `transform=` or `batch_transform=`, or leave random_flip out",
         KinographWarning,
         stacklevel=outside(),
     )

@@ -26,10 +26,11 @@ import numpy as np
 import numpy.typing as npt
 
 from kinograph import _core
+from kinograph._ahead import Send
 from kinograph._arguments import LAST_INDEX, said_twice, to_bytes, to_list, to_whole, to_word
 from kinograph._augment import warn_of_flip
 from kinograph._dataset import Dataset
-from kinograph._errors import InvalidArgumentError
+from kinograph._errors import InvalidArgumentError, closed, forked
 from kinograph._loader_options import (
     Images,
     OnError,
@@ -42,13 +43,14 @@ from kinograph._loader_options import (
     to_images,
 )
 from kinograph._loop import Loop
-from kinograph._measured import Measured
 from kinograph._normalize import Normalize, Scale, is_camera, to_scales
 from kinograph._order import LastBatch, Order, Source
 from kinograph._parity import Parity, of_loader
 from kinograph._quality import ShuffleQuality, find_quality
 from kinograph._samples import Include, Masks, Samples, WindowSpec
 from kinograph._shuffle import ShuffleSpec
+from kinograph._threaded import Hosted, Threaded
+from kinograph._transform import Places, Transform, Transforms
 from kinograph._variants import Variants
 
 if TYPE_CHECKING:
@@ -74,7 +76,7 @@ class _Turn:
         self.steps = steps
 
 
-class BaseLoader(Measured, Generic[_Array, _Device]):
+class BaseLoader(Threaded, Generic[_Array, _Device]):
     """What the loaders of all frameworks share; only the kind of array differs."""
 
     def __new__(cls, *args: object, **options: object) -> Self:
@@ -115,6 +117,9 @@ class BaseLoader(Measured, Generic[_Array, _Device]):
         images: Images | Mapping[str, Any] | None = None,
         normalize: Normalize | None = None,
         dtype: VectorDtype | None = None,
+        transform: Transform | None = None,
+        batch_transform: Transform | None = None,
+        transform_threads: int = 1,
         memory: int | str | None = None,
         threads: int | None = None,
         cpu: float | str | None = None,
@@ -159,8 +164,12 @@ class BaseLoader(Measured, Generic[_Array, _Device]):
         :param normalize: Normalize by the dataset's statistics: "mean_std" or "min_max" for all floats, or a dict by key; the result is float32
         :param dtype: The dtype of float64 and float16 vectors: "float32", or None to keep them as stored
 
+        :param transform: A function of a sample, a dict by key, that returns one; it may take a seeded generator as `rng`
+        :param batch_transform: The same of a batch, after its samples are transformed and stacked
+
         How the loader works:
 
+        :param transform_threads: Threads that run transforms
         :param memory: Memory for decoded frames
         :param threads: Threads that decode
         :param cpu: CPU limit of all threads together, in cores (2.5) or as a percentage ("50%")
@@ -201,7 +210,7 @@ class BaseLoader(Measured, Generic[_Array, _Device]):
         image_options = to_images(images)
         if image_options != Images():
             _check_images(self._order.sources)
-        if image_options.random_flip is not None:
+        if image_options.random_flip is not None and transform is None and batch_transform is None:
             warn_of_flip()
         self._scales = to_scales(
             self._order.sources, normalize, are_cameras_floats=image_options.dtype != "uint8"
@@ -230,6 +239,12 @@ class BaseLoader(Measured, Generic[_Array, _Device]):
             "prefetch": to_count("prefetch", prefetch),
             "on_error": to_word("on_error", on_error, get_args(OnError)),
         }
+        self._given = (transform, batch_transform)
+        self._transform_threads = to_whole(
+            "transform_threads", transform_threads, least=1, most=1024
+        )
+        # Refused now if they are not callable.
+        self._to_transforms()
         self._measure()
         self._quality = find_quality(self._order, *self._to_core())
         self._options["memory"] = self._quality.memory
@@ -345,8 +360,8 @@ class BaseLoader(Measured, Generic[_Array, _Device]):
 
     def close(self) -> None:
         """End the threads; iterating starts them again."""
+        super().close()
         if self._core is not None:
-            self._collect()
             self._core.close()
             self._core = None
 
@@ -357,8 +372,7 @@ class BaseLoader(Measured, Generic[_Array, _Device]):
         self.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        # Threads stay where they are; the copy starts its own when it is iterated.
-        return self.__dict__ | {
+        return super().__getstate__() | {
             "_core": None,
             "_loop": None,
             "_tracing": None,
@@ -448,7 +462,18 @@ class BaseLoader(Measured, Generic[_Array, _Device]):
         self._loop = Loop(self._to_clock())
         if self._tracing is not None:
             self._trace_with(self._tracing)
+        self._begin_threads(
+            Hosted(self._core, self._to_host), self._to_transforms(), self._to_send()
+        )
         return self._core
+
+    def _to_transforms(self) -> tuple[Transforms, int] | None:
+        """Make what the transforming threads run, and say how many there are."""
+        if self._given == (None, None):
+            return None
+        core = self._order._core
+        places = Places(seed=core.draw, name=lambda index: _name_of(core, index))
+        return Transforms(*self._given, places, self._stack), self._transform_threads
 
     def _to_core(self) -> tuple[list[list[_core.Samples]], str]:
         """Write windows and options as the core reads them, for a start at the order's place."""
@@ -461,26 +486,35 @@ class BaseLoader(Measured, Generic[_Array, _Device]):
     def _take(self) -> tuple[int, dict[str, _Array]]:
         """Wait for the next batch, and its number."""
         core = self._core or self._start()
+        if self._threads:
+            return self._take_threaded()
         answer = core.next()
         if answer is None:
             raise closed()
-        number, arrays = answer
+        number, _, arrays = answer
+        if self._moves():
+            return number, self._place(
+                {key: self._to_host(*array) for key, array in arrays.items()}
+            )
         return number, {key: self._to_array(*array) for key, array in arrays.items()}
 
     def _to_array(self, dtype: str, shape: Sequence[int], data: Any) -> _Array:  # noqa: ANN401 (bytes or texts)
-        raise NotImplementedError
+        array: _Array = self._from_host(self._to_host(dtype, shape, data))
+        return array
 
+    @staticmethod
+    def _to_host(dtype: str, shape: Sequence[int], data: Any) -> Any:  # noqa: ANN401 (bytes or texts)
+        """Make an array in host memory of what the core lends, without a copy: what transforms get."""
+        return to_numpy(dtype, shape, data)
 
-def closed() -> InvalidArgumentError:
-    """Say that a batch was waited for and will not come."""
-    return InvalidArgumentError("the loader was closed while it was used")
+    @staticmethod
+    def _stack(values: list[Any]) -> Any:  # noqa: ANN401 (an array, or a list)
+        """Make an array in host memory of what a transform returned for each sample."""
+        return stack(values)
 
-
-def forked() -> InvalidArgumentError:
-    """Say that a loader's threads are those of another process."""
-    return InvalidArgumentError(
-        "the loader was made before this process was forked, and its threads stayed behind; make a new one after the fork"
-    )
+    def _to_send(self) -> Send | None:
+        """Make what sends batches to a device ahead of the training loop, if they are sent."""
+        return None
 
 
 def to_numpy(dtype: str, shape: Sequence[int], data: Any) -> Any:  # noqa: ANN401 (an array, or texts)
@@ -493,6 +527,19 @@ def to_numpy(dtype: str, shape: Sequence[int], data: Any) -> Any:  # noqa: ANN40
         )
     array: npt.NDArray[Any] = data.view(np.dtype(dtype)).reshape(shape)
     return array
+
+
+def stack(values: list[Any]) -> Any:  # noqa: ANN401 (an array, or a list)
+    """Stack arrays and numbers to a numpy array; anything else becomes a list."""
+    if all(isinstance(value, np.ndarray | np.generic | bool | int | float) for value in values):
+        return np.stack(values)
+    return list(values)
+
+
+def _name_of(core: _core.Order, index: int) -> str:
+    """Name the sample at an index; one that stands in for a damaged sample has the damaged one's name."""
+    source, _, _, sample = (int(column[0]) for column in core.samples(index, index + 1))
+    return f" (sample {sample} of source {source})"
 
 
 def to_samples(

@@ -59,6 +59,8 @@ pub enum Part {
     Order,
     /// [`LoaderOptions`](crate::LoaderOptions): it does not.
     Loader,
+    /// The loaders of Python alone.
+    Python,
 }
 
 /// All options, in the order in which they are documented.
@@ -188,6 +190,27 @@ pub const OPTIONS: &[OptionInfo] = &[
         default: "None",
         help: "The dtype of float64 and float16 vectors: \"float32\", or None to keep them as stored",
         part: Part::Loader,
+    },
+    OptionInfo {
+        name: "transform",
+        form: Form::Python,
+        default: "None",
+        help: "A function of a sample, a dict by key, that returns one; it may take a seeded generator as `rng`",
+        part: Part::Python,
+    },
+    OptionInfo {
+        name: "batch_transform",
+        form: Form::Python,
+        default: "None",
+        help: "The same of a batch, after its samples are transformed and stacked",
+        part: Part::Python,
+    },
+    OptionInfo {
+        name: "transform_threads",
+        form: Form::Python,
+        default: "1",
+        help: "Threads that run transforms",
+        part: Part::Python,
     },
     OptionInfo {
         name: "memory",

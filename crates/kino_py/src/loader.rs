@@ -54,8 +54,8 @@ impl Loader {
         })
     }
 
-    /// The next batch, its number first; `None` after the last.
-    fn next<'py>(&self, py: Python<'py>) -> PyResult<Option<(u64, Bound<'py, PyDict>)>> {
+    /// The next batch, behind its number and the index of its first sample; `None` after the last.
+    fn next<'py>(&self, py: Python<'py>) -> PyResult<Option<(u64, u64, Bound<'py, PyDict>)>> {
         self.check_process()?;
         loop {
             let next = py.detach(|| match self.inner.lock().as_mut() {
@@ -64,7 +64,8 @@ impl Loader {
             });
             match next.map_err(loader_to_py)? {
                 Next::Batch(batch) => {
-                    return Ok(Some((batch.number(), to_dict(py, batch)?)));
+                    let (number, first) = (batch.number(), batch.first_index());
+                    return Ok(Some((number, first, to_dict(py, batch)?)));
                 }
                 Next::End => return Ok(None),
                 Next::Later => py.check_signals()?,

@@ -136,6 +136,7 @@ impl BatchJob {
             Some(failed) => Err(failed),
             None => Ok(Batch {
                 number: self.number,
+                first_index: self.first_index,
                 infos: self.infos.clone(),
                 filled: filling.finish(),
                 texts: std::mem::take(&mut *self.texts.lock()),

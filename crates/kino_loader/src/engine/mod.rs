@@ -149,6 +149,7 @@ pub enum Next {
 #[derive(Debug)]
 pub struct Batch {
     number: u64,
+    first_index: u64,
     infos: Vec<ArrayInfo>,
     filled: Filled,
     texts: Vec<Vec<Vec<String>>>,
@@ -161,6 +162,11 @@ impl Batch {
     /// Its number: its global indices start at `number · batch size`.
     pub fn number(&self) -> u64 {
         self.number
+    }
+
+    /// The index of its first sample on this rank; those of the others follow.
+    pub fn first_index(&self) -> u64 {
+        self.first_index
     }
 
     /// Whether it holds real data: `false` if a [`Trial`] disabled a stage.
