@@ -55,3 +55,4 @@ pub use order::{
     LengthSettings, LengthState, Mismatch, Operation, Order, OrderReader, Oversize, SampleRef,
     Settings, Shuffle, Source, State, Step, Uneven, Unit,
 };
+pub use samples::{LengthMeasure, LengthUnit};

@@ -67,6 +67,7 @@ mod threads;
 mod trial;
 mod urgency;
 mod watch;
+mod whole_episodes;
 mod worker;
 
 use std::sync::Arc;
@@ -108,9 +109,10 @@ use shared::{Alarm, Flight, Shared, Waited};
 use stored_tier::StoredTier;
 use tasks::Tasks;
 use threads::ThreadCounts;
+use whole_episodes::WholeEpisodes;
 
 use crate::error::{Result, invalid};
-use crate::order::{Order, SampleRef};
+use crate::order::{LengthOrder, Order, SampleRef};
 
 /// Unused page buffers are kept up to the budget divided by this, on top of the budget.
 const SHELF_SHARE: u64 = 16;
@@ -159,7 +161,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Its number: its global indices start at `number · batch size`.
+    /// Its number: its global indices start at `number · batch size`. Batches of whole episodes are counted from 0.
     pub fn number(&self) -> u64 {
         self.number
     }
@@ -205,10 +207,34 @@ impl Batch {
 impl Loader {
     /// Starts the threads. `windows` holds the variants of each source of the order; one if there is no curriculum.
     pub fn start(order: Order, windows: Vec<Vec<Samples>>, options: LoaderOptions) -> Result<Self> {
+        Self::launch(order, None, windows, options)
+    }
+
+    /// Starts the threads of a loader of whole episodes, from the cursor of `options.run` on. `order` is an order of the same
+    /// samples: what stays in memory and what stands in for damaged episodes follow it, but not which sample comes when.
+    pub fn start_whole(
+        lengths: &LengthOrder,
+        order: Order,
+        windows: Vec<Samples>,
+        options: LoaderOptions,
+    ) -> Result<Self> {
+        check::check_options(&options)?;
+        let whole = WholeEpisodes::new(lengths, &order, &windows, &options)?;
+        Self::launch(order, Some(whole), vec![windows], options)
+    }
+
+    fn launch(
+        order: Order,
+        whole: Option<WholeEpisodes>,
+        windows: Vec<Vec<Samples>>,
+        options: LoaderOptions,
+    ) -> Result<Self> {
         check::check_options(&options)?;
         check::check_windows(&order, &windows, &options.images)?;
-        let seed = order.settings().seed;
-        let scheduler = Scheduler::new(order, &windows, &options)?;
+        let seed = whole
+            .as_ref()
+            .map_or(order.settings().seed, WholeEpisodes::seed);
+        let scheduler = Scheduler::new(order, whole, &windows, &options)?;
         let (next, end) = scheduler.batches();
         let first = windows.first().and_then(|variants| variants.first());
         let first = first.ok_or_else(check::no_windows)?;

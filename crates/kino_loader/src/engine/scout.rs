@@ -87,9 +87,15 @@ impl Scheduler {
     /// Counts the uses of the next batch that was not seen yet.
     pub(super) fn look_at_next(&mut self, shared: &Shared) -> Result<()> {
         let number = self.next + self.scouted.len() as u64;
-        let range = self.rank_range(number)?;
-        let mut samples = Vec::new();
-        self.reader.fill(range, &mut samples)?;
+        let samples = match &mut self.whole {
+            Some(whole) => whole.look(number, self.next)?,
+            None => {
+                let mut samples = Vec::new();
+                let range = self.rank_range(number)?;
+                self.reader.fill(range, &mut samples)?;
+                samples
+            }
+        };
         if self.keeps.pooled.is_empty() {
             self.open_ahead(shared, &samples, number);
         }
