@@ -30,6 +30,7 @@ Errors in data and arguments are ``KinographError``s; an argument of the wrong P
 """
 
 from kinograph import _core, _ffmpeg
+from kinograph._augment import ColorJitter, RandomResizedCrop
 from kinograph._dataset import Dataset, open  # noqa: A004 (`kinograph.open` is meant to be written out)
 from kinograph._deployment import check_deployment
 from kinograph._doctor import doctor
@@ -42,6 +43,7 @@ from kinograph._errors import (
     KinographWarning,
     NotFoundError,
     StorageError,
+    TransformError,
     UnsupportedError,
 )
 from kinograph._export import export
@@ -69,6 +71,7 @@ __version__ = _core.VERSION
 _ffmpeg.register()
 
 __all__ = [
+    "ColorJitter",
     "ConflictError",
     "CorruptDataError",
     "Dataset",
@@ -87,11 +90,13 @@ __all__ = [
     "Probed",
     "Profile",
     "RandomJpeg",
+    "RandomResizedCrop",
     "Samples",
     "Shuffle",
     "Source",
     "StorageError",
     "Stream",
+    "TransformError",
     "UnsupportedError",
     "Window",
     "Writer",

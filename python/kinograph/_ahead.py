@@ -1,8 +1,8 @@
 """Prefetch to a device: a thread copies batches ahead of the training loop.
 
-    core ──► thread: start the copy of a batch ──► at most two in flight ──► training loop: wait for the copy
+    source ──► thread: start the copy of a batch ──► at most two in flight ──► training loop: wait for the copy
 
-The thread references the core and the send function but not the loader, so that a loader that is no longer referenced
+The thread references the source and the send function but not the loader, so that a loader that is no longer referenced
 is collected and stops the thread.
 """
 
@@ -15,34 +15,49 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
 
-from kinograph._loader import closed, forked
+from kinograph._errors import closed, forked
+from kinograph._loop import Clock
+from kinograph._report import Stage
+from kinograph._stage_meter import StageMeter, bytes_of
 
 Batch: TypeAlias = dict[str, Any]
+
+# Its number, the index of its first sample on this rank, and the batch.
+Made: TypeAlias = tuple[int, int, Batch]
 
 # While one batch is trained on, one is ready and one is being copied.
 _DEPTH = 2
 
 
-class Core(Protocol):
-    """The source of batches: the core's loader."""
+class Batches(Protocol):
+    """A source of numbered batches in host memory: the core's loader, or the threads that transform what it makes."""
 
-    def next(self) -> tuple[int, dict[str, tuple[str, list[int], Any]]] | None:
+    def next(self) -> Made | None:
         """Wait for a batch; ``None`` once closed."""
 
     def close(self) -> None:
         """Wake up every thread that waits in :meth:`next`."""
 
 
+class Send(Protocol):
+    """Starts the copy of a batch, and returns a function that finishes it, for the training loop to call."""
+
+    #: What times the copies, if not the CPU's clock.
+    clock: Clock | None
+
+    def __call__(self, batch: Batch) -> Callable[[], Batch]: ...
+
+
 class Ahead:
-    """Takes batches from a core and sends each one before it is requested.
+    """Takes batches from a source and sends each one before it is requested."""
 
-    ``send`` runs in the thread and starts the copy of a batch. It returns a function that finishes the copy, which the
-    training loop calls when it takes the batch.
-    """
+    #: The name of the thread.
+    caller = "kino-copy"
 
-    def __init__(self, core: Core, send: Callable[[Batch], Callable[[], Batch]]) -> None:
-        self._core = core
+    def __init__(self, batches: Batches, send: Send) -> None:
+        self._batches = batches
         self._send = send
+        self._meter = StageMeter("transfer", send.clock)
         self._ready: deque[tuple[int, Callable[[], Batch]]] = deque()
         self._error: BaseException | None = None
         self._ended = False
@@ -50,7 +65,7 @@ class Ahead:
         self._process = os.getpid()
         #: Seconds that the training loop spent waiting for batches.
         self.waited_s = 0.0
-        self._thread = threading.Thread(target=self._run, name="kino-copy", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=self.caller, daemon=True)
         self._thread.start()
 
     def take(self) -> tuple[int, Batch]:
@@ -68,6 +83,10 @@ class Ahead:
         self.waited_s += time.perf_counter() - start
         return number, arrive()
 
+    def stages(self) -> list[Stage]:
+        """Return what the copies took."""
+        return [self._meter.stage()]
+
     def close(self) -> None:
         """Stop the thread and drop the batches that were not taken."""
         if os.getpid() != self._process:
@@ -77,7 +96,7 @@ class Ahead:
             self._ended = True
             self._ready.clear()
             self._changed.notify_all()
-        self._core.close()
+        self._batches.close()
         # The garbage collector may call this from any thread, including the copy thread.
         if threading.current_thread() is not self._thread:
             self._thread.join()
@@ -85,13 +104,15 @@ class Ahead:
     def _run(self) -> None:
         try:
             while self._wait_for_room():
-                answer = self._core.next()
+                answer = self._batches.next()
                 if answer is None:
                     break
-                number, arrays = answer
-                arrive = self._send(arrays)
+                number, _, batch = answer
+                size, begun = bytes_of(batch), self._meter.begin()
+                arrive = self._send(batch)
+                self._meter.end(begun, size=size)
                 # A reference kept until the next batch arrives would keep this batch's memory from being reused.
-                del answer, arrays
+                del answer, batch
                 with self._changed:
                     if not self._ended:
                         self._ready.append((number, arrive))

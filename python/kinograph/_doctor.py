@@ -196,7 +196,7 @@ def doctor(  # noqa: PLR0913 (each is a keyword of its own)
         "gpu_price": price.per_hour,
         "gpus": price.gpus,
     }
-    return _from_json(_core.doctor(made.order._core, *made._to_core(), args))
+    return _from_json(_core.doctor(made._order._core, *made._to_core(), args))
 
 
 def _check_step(step: object, step_s: object) -> None:
@@ -240,7 +240,7 @@ def _examine(
     else:
         options = options | {"batch_size": options["batch_size"] or subject.samples}
         made = _to_loader(dataset, options)
-        name = f"kinograph.numpy.Loader over {made.order}"
+        name = f"kinograph.numpy.Loader over {made._whole or made._order}"
     with _kept_place(made):
         other = (made, name, isinstance(dataset, BaseLoader) or not _is_ours(dataset))
         return examine(subject, dataclasses.replace(how, kinograph=other))

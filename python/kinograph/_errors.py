@@ -73,6 +73,26 @@ class StorageError(KinographError, OSError):
         return _shown(self.args[-1]) if self.args else ""
 
 
+class TransformError(KinographError):
+    """A transform of the user failed; ``__cause__`` is its error, and ``index`` says at which place of the order."""
+
+    __module__ = "kinograph"
+
+    index: int
+
+
+def closed() -> InvalidArgumentError:
+    """Say that a batch was waited for and will not come."""
+    return InvalidArgumentError("the loader was closed while it was used")
+
+
+def forked() -> InvalidArgumentError:
+    """Say that a loader's threads are those of another process."""
+    return InvalidArgumentError(
+        "the loader was made before this process was forked, and its threads stayed behind; make a new one after the fork"
+    )
+
+
 def _shown(message: Any) -> str:  # noqa: ANN401 (any object can be an exception's argument)
     # The core imports its exceptions from this module, so it cannot be imported at the top.
     from kinograph import _core  # noqa: PLC0415

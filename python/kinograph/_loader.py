@@ -26,9 +26,12 @@ import numpy as np
 import numpy.typing as npt
 
 from kinograph import _core
+from kinograph._ahead import Send
 from kinograph._arguments import LAST_INDEX, said_twice, to_bytes, to_list, to_whole, to_word
+from kinograph._augment import warn_of_flip
 from kinograph._dataset import Dataset
-from kinograph._errors import InvalidArgumentError
+from kinograph._errors import InvalidArgumentError, closed, forked
+from kinograph._lengths import LengthOrder
 from kinograph._loader_options import (
     Images,
     OnError,
@@ -41,14 +44,16 @@ from kinograph._loader_options import (
     to_images,
 )
 from kinograph._loop import Loop
-from kinograph._measured import Measured
 from kinograph._normalize import Normalize, Scale, is_camera, to_scales
 from kinograph._order import LastBatch, Order, Source
 from kinograph._parity import Parity, of_loader
 from kinograph._quality import ShuffleQuality, find_quality, local_ranks
 from kinograph._samples import Include, Masks, Samples, WindowSpec
 from kinograph._shuffle import ShuffleSpec
+from kinograph._threaded import Hosted, Threaded
+from kinograph._transform import Places, Transform, Transforms
 from kinograph._variants import Variants
+from kinograph._walk import EpisodeWalk, SampleWalk, Walk
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -58,9 +63,9 @@ _Array = TypeVar("_Array")
 # Where batches go; nowhere else for numpy.
 _Device = TypeVar("_Device")
 
-# What is trained on: a dataset, samples of one, or a mixture of several, which may have weights.
+# What is trained on: a dataset, samples of one, whole episodes, or a mixture of several, which may have weights.
 Part: TypeAlias = "str | os.PathLike[str] | Dataset | Samples"
-Trained: TypeAlias = "Part | Source | Sequence[Part | Source | tuple[Part, float]]"
+Trained: TypeAlias = "Part | Source | LengthOrder | Sequence[Part | Source | tuple[Part, float]]"
 
 
 class _Turn:
@@ -73,7 +78,7 @@ class _Turn:
         self.steps = steps
 
 
-class BaseLoader(Measured, Generic[_Array, _Device]):
+class BaseLoader(Threaded, Generic[_Array, _Device]):
     """What the loaders of all frameworks share; only the kind of array differs."""
 
     def __new__(cls, *args: object, **options: object) -> Self:
@@ -114,6 +119,9 @@ class BaseLoader(Measured, Generic[_Array, _Device]):
         images: Images | Mapping[str, Any] | None = None,
         normalize: Normalize | None = None,
         dtype: VectorDtype | None = None,
+        transform: Transform | None = None,
+        batch_transform: Transform | None = None,
+        transform_threads: int = 1,
         memory: int | str | None = None,
         threads: int | None = None,
         cpu: float | str | None = None,
@@ -128,7 +136,8 @@ class BaseLoader(Measured, Generic[_Array, _Device]):
 
         What a sample is, as in :meth:`kinograph.Dataset.samples`, if ``dataset`` is not a list of samples already:
 
-        :param dataset: A path, a dataset, samples (``ds.samples(...)``), or a list of them to mix: ``[("a.kino", 0.8), ("b.kino", 0.2)]``
+        :param dataset: A path, a dataset, samples (``ds.samples(...)``), whole episodes (a :class:`kinograph.LengthOrder`), or a list
+            of datasets or samples to mix: ``[("a.kino", 0.8), ("b.kino", 0.2)]``
         :param windows: Frames of each stream: seconds around the anchor (floats), or the stream's own frames (ints)
         :param delta_timestamps: The same in LeRobot's terms, instead of ``windows``
         :param seq_length: The same in robomimic's terms, instead of ``windows``
@@ -147,7 +156,7 @@ class BaseLoader(Measured, Generic[_Array, _Device]):
         :param batch_size: Samples per batch, on each rank
         :param global_batch_size: Samples per batch over all ranks; give it instead of batch_size to keep the same batches on any number of ranks
         :param shuffle: True mixes enough episodes for a good shuffle, "global" mixes all samples, False keeps the order of the dataset, and kinograph.Shuffle(...) says how many episodes to mix at a time
-        :param seed: Seed of the order, of random crops and of random JPEG
+        :param seed: Seed of the order, of augmentation and of transforms
         :param last_batch: What to do if an epoch does not end with a full batch: deliver a short one, drop it, fill it from the next epoch, or repeat samples
         :param drop_last: PyTorch's name: True is last_batch="drop", False is last_batch="short"
         :param epoch_size: Samples per epoch of a mixture
@@ -158,8 +167,12 @@ class BaseLoader(Measured, Generic[_Array, _Device]):
         :param normalize: Normalize by the dataset's statistics: "mean_std" or "min_max" for all floats, or a dict by key; the result is float32
         :param dtype: The dtype of float64 and float16 vectors: "float32", or None to keep them as stored
 
+        :param transform: A function of a sample, a dict by key, that returns one; it may take a seeded generator as `rng`
+        :param batch_transform: The same of a batch, after its samples are transformed and stacked
+
         How the loader works:
 
+        :param transform_threads: Threads that run transforms
         :param memory: Memory for decoded frames, of all ranks on this host together
         :param threads: Threads that decode
         :param cpu: CPU limit of all threads together, in cores (2.5) or as a percentage ("50%")
@@ -186,20 +199,39 @@ class BaseLoader(Measured, Generic[_Array, _Device]):
             "episodes": episodes,
             "filter": filter,
         }
-        self._order = Order(
-            _to_sources(
-                dataset, {name: value for name, value in request.items() if value is not None}
-            ),
-            batch_size=global_batch(batch_size, global_batch_size, self._world_size),
-            shuffle=shuffle,
-            seed=seed,
-            last_batch=last_batch,
-            drop_last=drop_last,
-            epoch_size=epoch_size,
-        )
+        given = {name: value for name, value in request.items() if value is not None}
+        self._whole: LengthOrder | None = None
+        if isinstance(dataset, LengthOrder):
+            ordering = {
+                "batch_size": batch_size,
+                "global_batch_size": global_batch_size,
+                "shuffle": None if shuffle is True else shuffle,
+                "seed": seed or None,
+                "last_batch": last_batch,
+                "drop_last": drop_last,
+                "epoch_size": epoch_size,
+            }
+            _check_whole({**given, **ordering})
+            self._whole = dataset
+            # What stays in memory, and what stands in for damaged episodes, follows this one.
+            self._order = dataset._as_order()
+            self._walk: Walk = EpisodeWalk(dataset, self._rank, self._world_size)
+        else:
+            self._order = Order(
+                _to_sources(dataset, given),
+                batch_size=global_batch(batch_size, global_batch_size, self._world_size),
+                shuffle=shuffle,
+                seed=seed,
+                last_batch=last_batch,
+                drop_last=drop_last,
+                epoch_size=epoch_size,
+            )
+            self._walk = SampleWalk(self._order)
         image_options = to_images(images)
         if image_options != Images():
             _check_images(self._order.sources)
+        if image_options.random_flip is not None and transform is None and batch_transform is None:
+            warn_of_flip()
         self._scales = to_scales(
             self._order.sources, normalize, are_cameras_floats=image_options.dtype != "uint8"
         )
@@ -227,6 +259,12 @@ class BaseLoader(Measured, Generic[_Array, _Device]):
             "prefetch": to_count("prefetch", prefetch),
             "on_error": to_word("on_error", on_error, get_args(OnError)),
         }
+        self._given = (transform, batch_transform)
+        self._transform_threads = to_whole(
+            "transform_threads", transform_threads, least=1, most=1024
+        )
+        # Refused now if they are not callable.
+        self._to_transforms()
         self._measure()
         self._quality = find_quality(self._order, *self._to_core())
         self._options["memory"] = max(1, self._quality.memory // local_ranks())
@@ -245,7 +283,16 @@ class BaseLoader(Measured, Generic[_Array, _Device]):
     @property
     def order(self) -> Order:
         """Which sample comes when."""
+        if self._whole is not None:
+            raise InvalidArgumentError(
+                "this loader has batches of whole episodes; their order is `loader.length_order`"
+            )
         return self._order
+
+    @property
+    def length_order(self) -> LengthOrder | None:
+        """Which whole episodes come when, if batches are of whole episodes."""
+        return self._whole
 
     @property
     def quality(self) -> ShuffleQuality:
@@ -286,7 +333,7 @@ class BaseLoader(Measured, Generic[_Array, _Device]):
 
     def __len__(self) -> int:
         """Count the batches of an epoch; with ``last_batch="wrap"`` of this one, they differ by one."""
-        return len(self._order.steps(self.epoch))
+        return self._walk.count(self.epoch)
 
     def __iter__(self) -> Iterator[dict[str, _Array]]:
         """Iterate over one epoch, as a torch ``DataLoader`` does; each ``for`` is the next epoch from its first batch.
@@ -321,29 +368,26 @@ class BaseLoader(Measured, Generic[_Array, _Device]):
         if self._is_resumed and wanted == self._next_epoch:
             return
         self._next_epoch, self._is_resumed, self._turn = wanted, False, None
-        before = self._order.next_index
-        self._order.set_epoch(wanted)
-        if self._order.next_index != before or self._is_lost:
+        if self._walk.set_epoch(wanted) or self._is_lost:
             self._start()
 
     def state_dict(self) -> dict[str, Any]:
         """Return the place after the last batch that was returned: small, and the same on every rank."""
-        return self._order.state_dict()
+        return self._walk.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any], *, force: bool = False) -> None:
         """Make the next ``for`` resume with the batch that was next when the state was taken, on any number of ranks."""
-        self._order.load_state_dict(state, force=force)
-        self._next_epoch, self._is_resumed, self._turn = self._order.epoch, True, None
-        steps = self._order.steps(self._next_epoch)
-        # Under `wrap` a batch belongs to the epoch it starts in, an index may be of the one before.
-        if self._order.next_index // self._order.batch_size >= steps.stop:
-            self._next_epoch += 1
+        self._next_epoch = self._walk.load_state_dict(state, force=force)
+        self._is_resumed, self._turn = True, None
+        if self._whole is not None:
+            # With the seed of the state, if it was forced.
+            self._order = self._whole._as_order()
         self._start()
 
     def close(self) -> None:
         """End the threads; iterating starts them again."""
+        super().close()
         if self._core is not None:
-            self._collect()
             self._core.close()
             self._core = None
 
@@ -354,8 +398,7 @@ class BaseLoader(Measured, Generic[_Array, _Device]):
         self.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        # Threads stay where they are; the copy starts its own when it is iterated.
-        return self.__dict__ | {
+        return super().__getstate__() | {
             "_core": None,
             "_loop": None,
             "_tracing": None,
@@ -370,7 +413,7 @@ class BaseLoader(Measured, Generic[_Array, _Device]):
 
     def __repr__(self) -> str:
         ranks = f"rank {self._rank} of {self._world_size}, " if self._world_size > 1 else ""
-        return f"{type(self).__name__}({ranks}{self._order!r}, {self._quality})"
+        return f"{type(self).__name__}({ranks}{self._whole or self._order!r}, {self._quality})"
 
     def _to_device(self, device: _Device | None) -> Any:  # noqa: ANN401 (the framework's own type)
         """Take the device that batches go to."""
@@ -390,12 +433,8 @@ class BaseLoader(Measured, Generic[_Array, _Device]):
 
     def _begin(self) -> _Turn:
         """Begin the next epoch, or go on where a state stood."""
-        steps = self._order.steps(self._next_epoch)
-        if self._is_resumed:
-            steps = range(self._order.next_index // self._order.batch_size, steps.stop)
-        elif self._order.next_index != steps.start * self._order.batch_size:
-            self._order.set_epoch(self._next_epoch)
-            self._is_lost = True
+        steps, moved = self._walk.turn(self._next_epoch, is_resumed=self._is_resumed)
+        self._is_lost |= moved
         turn = _Turn(self._next_epoch, steps)
         self._next_epoch, self._is_resumed, self._turn = turn.epoch + 1, False, weakref.ref(turn)
         return turn
@@ -419,11 +458,11 @@ class BaseLoader(Measured, Generic[_Array, _Device]):
         try:
             if self._is_lost:
                 self._start()
-            number, batch = self._take()
+            number, batch = self._take_from(turn.steps.start)
             if number != turn.steps.start:
                 # Somebody was interrupted between taking a batch and counting it.
                 self._start()
-                number, batch = self._take()
+                number, batch = self._take_from(turn.steps.start)
         except BaseException:
             # Whoever overtook this `for` may have ended its wait.
             self._check(turn)
@@ -432,52 +471,81 @@ class BaseLoader(Measured, Generic[_Array, _Device]):
         self._check(turn)
         self._loop.took(asked, time.perf_counter())
         turn.steps = range(number + 1, turn.steps.stop)
-        self._order.next_index = (number + 1) * self._order.batch_size
+        self._walk.done(number)
         return batch
 
     def _start(self) -> _core.Loader:
         """Start anew at the order's place."""
         self.close()
         self._is_lost = False
-        self._core = _core.Loader(self._order._core, *self._to_core())
+        self._core = _core.Loader(self._order._core, *self._to_core(), self._walk.lengths)
         self._process = os.getpid()
         # As the core, it counts from here on.
         self._loop = Loop(self._to_clock())
         if self._tracing is not None:
             self._trace_with(self._tracing)
+        self._begin_threads(
+            Hosted(self._core, self._to_host), self._to_transforms(), self._to_send()
+        )
         return self._core
+
+    def _to_transforms(self) -> tuple[Transforms, int] | None:
+        """Make what the transforming threads run, and say how many there are."""
+        if self._given == (None, None):
+            return None
+        core, is_whole = self._order._core, self._whole is not None
+        places = Places(
+            seed=core.draw, name=lambda index: "" if is_whole else _name_of(core, index)
+        )
+        return Transforms(*self._given, places, self._stack), self._transform_threads
 
     def _to_core(self) -> tuple[list[list[_core.Samples]], str]:
         """Write windows and options as the core reads them, for a start at the order's place."""
         samples = [
             [packing._core for packing in source._packings()] for source in self._order.sources
         ]
-        run = {"first_index": self._order.next_index, "is_traced": self._tracing is not None}
+        run = {**self._walk.begin(), "is_traced": self._tracing is not None}
         return samples, json.dumps(self._options | {"run": run})
 
+    def _take_from(self, number: int) -> tuple[int, dict[str, _Array]]:
+        """Wait for the batch of a number, or a later one: a step that was begun starts with its first batches again."""
+        while True:
+            made, batch = self._take()
+            if self._walk.number_of(made) >= number:
+                return self._walk.number_of(made), batch
+
     def _take(self) -> tuple[int, dict[str, _Array]]:
-        """Wait for the next batch, and its number."""
+        """Wait for the core's next batch, and its number."""
         core = self._core or self._start()
+        if self._threads:
+            return self._take_threaded()
         answer = core.next()
         if answer is None:
             raise closed()
-        number, arrays = answer
+        number, _, arrays = answer
+        if self._moves():
+            return number, self._place(
+                {key: self._to_host(*array) for key, array in arrays.items()}
+            )
         return number, {key: self._to_array(*array) for key, array in arrays.items()}
 
     def _to_array(self, dtype: str, shape: Sequence[int], data: Any) -> _Array:  # noqa: ANN401 (bytes or texts)
-        raise NotImplementedError
+        array: _Array = self._from_host(self._to_host(dtype, shape, data))
+        return array
 
+    @staticmethod
+    def _to_host(dtype: str, shape: Sequence[int], data: Any) -> Any:  # noqa: ANN401 (bytes or texts)
+        """Make an array in host memory of what the core lends, without a copy: what transforms get."""
+        return to_numpy(dtype, shape, data)
 
-def closed() -> InvalidArgumentError:
-    """Say that a batch was waited for and will not come."""
-    return InvalidArgumentError("the loader was closed while it was used")
+    @staticmethod
+    def _stack(values: list[Any]) -> Any:  # noqa: ANN401 (an array, or a list)
+        """Make an array in host memory of what a transform returned for each sample."""
+        return stack(values)
 
-
-def forked() -> InvalidArgumentError:
-    """Say that a loader's threads are those of another process."""
-    return InvalidArgumentError(
-        "the loader was made before this process was forked, and its threads stayed behind; make a new one after the fork"
-    )
+    def _to_send(self) -> Send | None:
+        """Make what sends batches to a device ahead of the training loop, if they are sent."""
+        return None
 
 
 def to_numpy(dtype: str, shape: Sequence[int], data: Any) -> Any:  # noqa: ANN401 (an array, or texts)
@@ -490,6 +558,29 @@ def to_numpy(dtype: str, shape: Sequence[int], data: Any) -> Any:  # noqa: ANN40
         )
     array: npt.NDArray[Any] = data.view(np.dtype(dtype)).reshape(shape)
     return array
+
+
+def stack(values: list[Any]) -> Any:  # noqa: ANN401 (an array, or a list)
+    """Stack arrays and numbers to a numpy array; anything else becomes a list."""
+    if all(isinstance(value, np.ndarray | np.generic | bool | int | float) for value in values):
+        return np.stack(values)
+    return list(values)
+
+
+def _check_whole(given: dict[str, Any]) -> None:
+    """Refuse what an order of whole episodes says already."""
+    for name, value in given.items():
+        if value is not None:
+            raise InvalidArgumentError(
+                f"`{name}` cannot be given with a kinograph.LengthOrder: which episodes a batch has, and what a sample is, are said "
+                "when the order is made"
+            )
+
+
+def _name_of(core: _core.Order, index: int) -> str:
+    """Name the sample at an index; one that stands in for a damaged sample has the damaged one's name."""
+    source, _, _, sample = (int(column[0]) for column in core.samples(index, index + 1))
+    return f" (sample {sample} of source {source})"
 
 
 def to_samples(

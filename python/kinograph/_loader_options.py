@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeAlias, get_args
 
 from kinograph._arguments import to_number, to_whole, to_word
+from kinograph._augment import ColorJitter, RandomResizedCrop, to_flip
 from kinograph._errors import InvalidArgumentError
 from kinograph._stream import is_number
 
@@ -101,17 +102,24 @@ class Images:
     :param random_crop: Crop at a random place instead of the centre
     :param random_jpeg: Compress the images of random samples (half of them by default) as JPEG, at a random quality from this range,
         and decode them again
+    :param random_resized_crop: Replace images by a part of random size and place, resized to the size of the image
+    :param random_flip: The probability that the images of a sample are mirrored; actions are not, see `KEY_is_flipped`
+    :param color_jitter: Change brightness, contrast, saturation and hue of images at random
     :param layout: Channels last (hwc) or first (chw)
     :param dtype: The dtype of images; floats are scaled to 0..1
 
-    ``random_jpeg`` is a :class:`kinograph.RandomJpeg`. It, ``size`` and ``crop`` may also be dicts by key, for cameras
-    that differ.
+    ``random_jpeg`` is a :class:`kinograph.RandomJpeg`, ``random_resized_crop`` a :class:`kinograph.RandomResizedCrop` and
+    ``color_jitter`` a :class:`kinograph.ColorJitter`. They, ``size``, ``crop`` and ``random_flip`` may also be dicts by
+    key, for cameras that differ.
     """
 
     size: Size | None = None
     crop: Size | None = None
     random_crop: bool = False
     random_jpeg: RandomJpeg | Mapping[str, RandomJpeg] | None = None
+    random_resized_crop: RandomResizedCrop | Mapping[str, RandomResizedCrop] | None = None
+    random_flip: float | Mapping[str, float] | None = None
+    color_jitter: ColorJitter | Mapping[str, ColorJitter] | None = None
     layout: Layout = "hwc"
     dtype: ImageDtype = "uint8"
 
@@ -122,38 +130,60 @@ class Images:
         )
         if self.random_crop and self.crop is None:
             raise InvalidArgumentError("images: random_crop needs `crop`, the size to crop to")
-        to_size("images: size", self.size)
-        to_size("images: crop", self.crop)
-        _to_random_jpeg(self.random_jpeg)
+        self._to_json()
+
+    def without_augmentation(self) -> Images:
+        """Return the same images without anything random, for validation; crops are then at the centre.
+
+        >>> images = kinograph.Images(crop=(28, 20), random_crop=True, random_flip=0.5)
+        >>> images.without_augmentation() == kinograph.Images(crop=(28, 20))
+        True
+        """
+        return dataclasses.replace(
+            self,
+            random_crop=False,
+            random_jpeg=None,
+            random_resized_crop=None,
+            random_flip=None,
+            color_jitter=None,
+        )
 
     def _to_json(self) -> dict[str, Any]:
         return {
             "size": to_size("images: size", self.size),
             "crop": to_size("images: crop", self.crop),
             "random_crop": bool(self.random_crop),
-            "random_jpeg": _to_random_jpeg(self.random_jpeg),
+            "random_jpeg": _by_key("random_jpeg", self.random_jpeg, RandomJpeg(quality=(30, 95))),
+            "random_resized_crop": _by_key(
+                "random_resized_crop",
+                self.random_resized_crop,
+                RandomResizedCrop(scale=(0.9, 0.9)),
+            ),
+            "random_flip": to_flip(self.random_flip),
+            "color_jitter": _by_key("color_jitter", self.color_jitter, ColorJitter(brightness=0.2)),
             "layout": self.layout,
             "dtype": self.dtype,
         }
 
 
-def _to_random_jpeg(jpeg: object) -> Any:  # noqa: ANN401 (a value of JSON)
-    """Take random JPEG of all cameras, or by key; each may be a dict of its arguments."""
-    if jpeg is None:
+def _by_key(
+    name: str, option: object, example: RandomJpeg | RandomResizedCrop | ColorJitter
+) -> Any:  # noqa: ANN401 (a value of JSON)
+    """Take an augmentation of all cameras, or by key; each may be a dict of its arguments."""
+    kind = type(example)
+    if option is None:
         return None
-    if isinstance(jpeg, RandomJpeg):
-        return jpeg._to_json()
-    if isinstance(jpeg, Mapping):
-        names = [field.name for field in dataclasses.fields(RandomJpeg)]
-        if all(isinstance(one, RandomJpeg | Mapping) for one in jpeg.values()):
-            return {key: _to_random_jpeg(one) for key, one in jpeg.items()}
-        for name in jpeg:
-            if name not in names:
-                raise unknown_option("kinograph.RandomJpeg", name, names)
-        return RandomJpeg(**jpeg)._to_json()
-    raise InvalidArgumentError(
-        f"images: random_jpeg is {jpeg!r}; give kinograph.RandomJpeg(quality=(30, 95))"
-    )
+    if isinstance(option, kind):
+        return option._to_json()
+    if isinstance(option, Mapping):
+        names = [field.name for field in dataclasses.fields(kind)]
+        if all(isinstance(one, kind | Mapping) for one in option.values()):
+            return {key: _by_key(name, one, example) for key, one in option.items()}
+        for field in option:
+            if field not in names:
+                raise unknown_option(f"kinograph.{kind.__name__}", field, names)
+        return kind(**option)._to_json()
+    raise InvalidArgumentError(f"images: {name} is {option!r}; give kinograph.{example!r}")
 
 
 def to_images(images: Images | Mapping[str, Any] | None) -> Images:
@@ -240,9 +270,9 @@ _FOREIGN = {
     "prefetch_factor": "see `prefetch=`, a number of batches; by default it is chosen while the loader runs",
     "pin_memory": 'with `device="cuda"` batches are pinned and copied ahead of the training loop',
     "pin_memory_device": 'give `device="cuda"`',
-    "collate_fn": "samples become batches in the core; change batches in the training loop",
-    "transform": "resize, crop and dtype are `images=kinograph.Images(...)`; apply other transforms to the batch, on the GPU",
-    "image_transforms": "resize, crop and dtype are `images=kinograph.Images(...)`; apply other transforms to the batch, on the GPU",
+    "collate_fn": "samples become batches in the core; give `transform=` for what changes samples, or `batch_transform=` for batches",
+    "transforms": "give `transform=`, a function of a sample",
+    "image_transforms": "resize, crop, dtype and augmentation are `images=kinograph.Images(...)`; other transforms are `transform=`, a function of a sample",
     "sampler": "see `shuffle=`, `episodes=` and `filter=`, or pass a list of kinograph.Source with weights",
     "batch_sampler": "see `batch_size=` and `shuffle=`",
     "generator": "give `seed=`",
@@ -252,6 +282,9 @@ _FOREIGN = {
     "image_dtype": "give `images=kinograph.Images(dtype=...)`",
     "image_size": "give `images=kinograph.Images(size=(height, width))`",
     "image_crop": "give `images=kinograph.Images(crop=(height, width))`",
+    "random_flip": "give `images=kinograph.Images(random_flip=0.5)`",
+    "random_resized_crop": "give `images=kinograph.Images(random_resized_crop=kinograph.RandomResizedCrop(...))`",
+    "color_jitter": "give `images=kinograph.Images(color_jitter=kinograph.ColorJitter(...))`",
     "random_crop": "give `images=kinograph.Images(crop=(height, width), random_crop=True)`",
     "jpeg": "give `images=kinograph.Images(random_jpeg=kinograph.RandomJpeg(...))`",
     "random_jpeg": "give `images=kinograph.Images(random_jpeg=kinograph.RandomJpeg(...))`",

@@ -184,7 +184,7 @@ def of_dataset(
 
 def of_loader(loader: BaseLoader[Any, Any], *, reference: bool) -> Parity:
     """Make the parity of the keys of a loader's batches."""
-    sources = loader.order.sources
+    sources = loader._order.sources
     if len({source.samples.dataset.id for source in sources}) > 1:
         raise InvalidArgumentError(
             f"this loader mixes {len(sources)} datasets, which may be stored differently; make a parity of the dataset that the "

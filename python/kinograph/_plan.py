@@ -330,7 +330,7 @@ def plan(  # noqa: PLR0913 (each is a keyword of its own)
             seconds=seconds,
             whole=whole,
         )
-        return _from_json(_core.plan(loader.order._core, *loader._to_core(), how))
+        return _from_json(_core.plan(loader._order._core, *loader._to_core(), how))
 
     how_read: dict[str, Any] = {
         "rate_hz": rate_hz,
@@ -436,7 +436,7 @@ def _loader(dataset: Trained, options: dict[str, Any]) -> BaseLoader[Any, Any]:
 def _verified(choice: PlanChoice, loader: BaseLoader[Any, Any]) -> PlanChoice:
     """Run a loop on a sample that was packed with the chosen plan."""
     how: _core.VerifyArgs = {"found": choice._json, "plan": json.loads(choice._json)["chosen"]}
-    text = _core.plan_verify(loader.order._core, *loader._to_core(), how)
+    text = _core.plan_verify(loader._order._core, *loader._to_core(), how)
     loader.close()
     return _from_json(text)
 

@@ -20,10 +20,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kinograph._ahead import Batch
-from kinograph._device_loader import DeviceLoader
+import numpy as np
+
+from kinograph._ahead import Batch, Send
 from kinograph._errors import InvalidArgumentError
-from kinograph._loader import to_numpy
+from kinograph._loader import BaseLoader, to_numpy
+from kinograph._loop import Clock
 from kinograph._report import Report
 
 try:
@@ -34,7 +36,7 @@ except ImportError as error:
 __all__ = ["Loader", "Report"]
 
 
-class Loader(DeviceLoader["jax.Device | jax.sharding.Sharding"]):
+class Loader(BaseLoader[Any, "jax.Device | jax.sharding.Sharding"]):
     """Batches of jax arrays; each ``for`` is one epoch.
 
     >>> loader = kinograph.jax.Loader("lift.kino", seq_length=10, keys=["actions", "obs/joints"], batch_size=16)
@@ -74,45 +76,52 @@ class Loader(DeviceLoader["jax.Device | jax.sharding.Sharding"]):
             )
         return super().__getstate__()
 
-    def _to_send(self) -> Callable[[Batch], Callable[[], Batch]] | None:
+    def _to_send(self) -> Send | None:
         return None if self._device is None else _Sender(self._device)
 
-    def _to_array(self, dtype: str, shape: Sequence[int], data: Any) -> Any:  # noqa: ANN401 (bytes or texts)
-        return _to_array(dtype, shape, data)
+    @staticmethod
+    def _to_host(dtype: str, shape: Sequence[int], data: Any) -> Any:  # noqa: ANN401 (bytes or texts)
+        return _to_numpy(dtype, shape, data)
+
+    def _from_host(self, array: Any) -> Any:  # noqa: ANN401 (an array, or texts)
+        return _to_array(array)
 
 
 class _Sender:
-    """Sends batches to a device, or to those of a sharding; jax keeps the memory until they are there."""
+    """Sends batches to a device, or to those of a sharding; jax keeps the memory until they are there.
+
+    What is timed is what it takes to ask for the copies: jax does not say when they are done.
+    """
+
+    clock: Clock | None = None
 
     def __init__(self, device: jax.Device | jax.sharding.Sharding) -> None:
         self._device = device
 
-    def __call__(self, arrays: Batch) -> Callable[[], Batch]:
-        batch = {key: self._send(*array) for key, array in arrays.items()}
+    def __call__(self, batch: Batch) -> Callable[[], Batch]:
+        sent = {key: self._send(array) for key, array in batch.items()}
         # What jax computes with an array waits for its copy by itself.
-        return lambda: batch
+        return lambda: sent
 
-    def _send(self, dtype: str, shape: Sequence[int], data: Any) -> Any:  # noqa: ANN401 (bytes or texts)
-        if dtype == "text":
-            return to_numpy(dtype, shape, data)
-        array = _to_numpy(dtype, shape, data)
+    def _send(self, array: Any) -> Any:  # noqa: ANN401 (an array, or texts)
+        if not isinstance(array, np.ndarray):
+            return array
         if isinstance(self._device, jax.sharding.Sharding):
             return jax.make_array_from_process_local_data(self._device, array)
         return jax.device_put(array, self._device)
 
 
-def _to_array(dtype: str, shape: Sequence[int], data: Any) -> Any:  # noqa: ANN401 (bytes or texts)
-    """Make a jax array of what the core lends; texts stay what they are."""
-    if dtype == "text":
-        return to_numpy(dtype, shape, data)
-    array = _to_numpy(dtype, shape, data)
-    if dtype == "bfloat16":
+def _to_array(array: Any) -> Any:  # noqa: ANN401 (an array, or texts)
+    """Make a jax array of one in host memory; texts stay what they are."""
+    if not isinstance(array, np.ndarray):
+        return array
+    if array.dtype == jax.numpy.bfloat16:
         # Which numpy's side of DLPack does not know.
         return jax.device_put(array, _cpu())
     return jax.dlpack.from_dlpack(array)
 
 
-def _to_numpy(dtype: str, shape: Sequence[int], data: Any) -> Any:  # noqa: ANN401 (an array)
+def _to_numpy(dtype: str, shape: Sequence[int], data: Any) -> Any:  # noqa: ANN401 (an array, or texts)
     if dtype == "bfloat16":
         return to_numpy("int16", shape, data).view(jax.numpy.bfloat16)
     return to_numpy(dtype, shape, data)

@@ -9,11 +9,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from kinograph._errors import InvalidArgumentError
-from kinograph._loader import BaseLoader, to_numpy
+from kinograph._loader import BaseLoader
 from kinograph._report import Report
 
 __all__ = ["Loader", "Report"]
@@ -36,6 +35,3 @@ class Loader(BaseLoader[Any, None]):
             raise InvalidArgumentError(
                 f"device is {device!r}; numpy arrays stay in memory, use kinograph.torch or kinograph.jax for a GPU"
             )
-
-    def _to_array(self, dtype: str, shape: Sequence[int], data: Any) -> Any:  # noqa: ANN401 (bytes or texts)
-        return to_numpy(dtype, shape, data)

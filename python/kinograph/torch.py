@@ -23,10 +23,9 @@ from typing import Any, SupportsIndex
 import numpy as np
 
 from kinograph import _core, _dataset
-from kinograph._ahead import Batch
-from kinograph._device_loader import DeviceLoader
+from kinograph._ahead import Batch, Send
 from kinograph._errors import InvalidArgumentError
-from kinograph._loader import to_numpy, to_samples
+from kinograph._loader import BaseLoader, stack, to_numpy, to_samples
 from kinograph._loop import Clock
 from kinograph._report import Report
 from kinograph._samples import Samples, WindowSpec
@@ -42,7 +41,7 @@ except ImportError as error:
 __all__ = ["Dataset", "Loader", "Report"]
 
 
-class Loader(DeviceLoader["str | int | torch.device"], torch_data.IterableDataset):  # type: ignore[misc, unused-ignore]
+class Loader(BaseLoader[Any, "str | int | torch.device"], torch_data.IterableDataset):  # type: ignore[misc, unused-ignore]
     """Batches of torch tensors; each ``for`` is one epoch.
 
     >>> loader = kinograph.torch.Loader("lift.kino", seq_length=10, keys=["actions", "obs/joints"], batch_size=16)
@@ -97,12 +96,24 @@ class Loader(DeviceLoader["str | int | torch.device"], torch_data.IterableDatase
     def _to_clock(self) -> Clock | None:
         return CudaClock(self._device) if self._device.type == "cuda" else None
 
-    def _to_send(self) -> Callable[[Batch], Callable[[], Batch]] | None:
+    def _to_send(self) -> Send | None:
         return _Transfer(self._device) if self._device.type == "cuda" else None
 
-    def _to_array(self, dtype: str, shape: Sequence[int], data: Any) -> Any:  # noqa: ANN401 (bytes or texts)
-        tensor = _to_tensor(dtype, shape, data)
-        return tensor.to(self._device) if isinstance(tensor, torch.Tensor) else tensor
+    @staticmethod
+    def _to_host(dtype: str, shape: Sequence[int], data: Any) -> Any:  # noqa: ANN401 (bytes or texts)
+        return _to_tensor(dtype, shape, data)
+
+    @staticmethod
+    def _stack(values: list[Any]) -> Any:  # noqa: ANN401 (a tensor, or a list)
+        if all(isinstance(value, torch.Tensor) for value in values):
+            return torch.stack(values)
+        return to_tensor(stack(values))
+
+    def _from_host(self, array: Any) -> Any:  # noqa: ANN401 (a tensor, or texts)
+        return array.to(self._device) if isinstance(array, torch.Tensor) else array
+
+    def _moves(self) -> bool:
+        return bool(self._device.type != "cpu")
 
 
 class Dataset(torch_data.Dataset):  # type: ignore[misc, unused-ignore]
@@ -179,13 +190,14 @@ class CudaClock:
 
     name = "cuda"
 
-    def __init__(self, device: object) -> None:
+    def __init__(self, device: object, stream: torch.cuda.Stream | None = None) -> None:
         self._device = torch.device(device)  # type: ignore[arg-type, unused-ignore]
+        self._stream = stream
 
     def mark(self) -> torch.cuda.Event:
         """Put an event behind what was asked for until now."""
         event = torch.cuda.Event(enable_timing=True)
-        event.record(torch.cuda.current_stream(self._device))
+        event.record(self._stream or torch.cuda.current_stream(self._device))
         return event
 
     def is_past(self, mark: torch.cuda.Event) -> bool:
@@ -205,17 +217,21 @@ class _Transfer:
         pinned memory    by the next batch: torch's allocator waits for the copies it took part in
         the tensor       by the training loop: its stream waits for the event behind the copies
         GPU memory       by the next batch: `record_stream` keeps it from the copying stream until the loop's is done
+
+    Its clock is that of the copying stream: a batch takes from the start of its first copy, or of pinning what is copied
+    first, to the end of its last.
     """
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._stream = torch.cuda.Stream(device)
+        self.clock: Clock | None = CudaClock(device, self._stream)
 
-    def __call__(self, arrays: Batch) -> Callable[[], Batch]:
+    def __call__(self, batch: Batch) -> Callable[[], Batch]:
         with torch.cuda.stream(self._stream):
-            batch = {key: self._send(_to_tensor(*array)) for key, array in arrays.items()}
+            sent = {key: self._send(field) for key, field in batch.items()}
             copied = self._stream.record_event()
-        return lambda: self._arrive(batch, copied)
+        return lambda: self._arrive(sent, copied)
 
     def _send(self, field: Any) -> Any:  # noqa: ANN401 (a tensor, or texts)
         if not isinstance(field, torch.Tensor):

@@ -27,16 +27,35 @@ class Core:
         if self._closed.is_set():
             return None
         self.taken += 1
-        return self.taken - 1, {"x": ("int64", [1], self.taken - 1)}
+        return self.taken - 1, 8 * self.taken - 8, {"x": self.taken - 1}
 
     def close(self):
         self._closed.set()
 
 
-def send(arrays):
-    (number,) = (data for _, _, data in arrays.values())
-    sender = threading.current_thread()
-    return lambda: {"x": number, "sent by": sender, "taken by": threading.current_thread()}
+class Send:
+    """Sends nothing anywhere, and notes which threads had a batch."""
+
+    clock = None
+
+    def __call__(self, batch):
+        (number,) = batch.values()
+        sender = threading.current_thread()
+        return lambda: {"x": number, "sent by": sender, "taken by": threading.current_thread()}
+
+
+send = Send()
+
+
+class Slow(Send):
+    """Sends once the training loop has waited for a while."""
+
+    ahead = None
+
+    def __call__(self, batch):
+        wait_until(lambda: self.ahead is not None and self.ahead._changed._waiters)
+        time.sleep(0.05)
+        return super().__call__(batch)
 
 
 def wait_until(condition):
@@ -95,7 +114,8 @@ def test_the_wait_of_the_training_loop_is_measured():
     with pytest.raises(kinograph.InvalidArgumentError, match="closed"):
         ahead.take()
     ahead.close()
-    slow = Ahead(Core(), lambda arrays: (time.sleep(0.05), send(arrays))[1])
+    send_later = Slow()
+    slow = send_later.ahead = Ahead(Core(), send_later)
     slow.take()
     assert slow.waited_s >= 0.04
     slow.close()
@@ -107,12 +127,13 @@ def test_a_batch_that_was_taken_is_not_kept():
 
     kept = []
 
-    def lend(arrays):
-        memory = Memory()
-        kept.append(weakref.ref(memory))
-        return lambda: {"x": memory}
+    class Lend(Send):
+        def __call__(self, batch):
+            memory = Memory()
+            kept.append(weakref.ref(memory))
+            return lambda: {"x": memory}
 
-    ahead = Ahead(Core(ends_at=2), lend)
+    ahead = Ahead(Core(ends_at=2), Lend())
     wait_until(lambda: len(kept) == 2)
     _, batch = ahead.take()
     del batch
@@ -121,3 +142,53 @@ def test_a_batch_that_was_taken_is_not_kept():
     ahead.close()
     gc.collect()
     assert kept[1]() is None
+
+
+class Marks:
+    """A device's clock: a mark is past once the device has come to it, and each is 2 s behind the one before."""
+
+    name = "fake"
+
+    def __init__(self):
+        self.marked = self.reached = 0
+
+    def mark(self):
+        self.marked += 1
+        return self.marked
+
+    def is_past(self, mark):
+        return mark <= self.reached
+
+    def seconds(self, start, end):
+        return 2.0 * (end - start)
+
+
+def test_copies_are_metered_by_the_devices_clock_once_they_are_done():
+    class Sized:
+        nbytes = 7
+
+    class Sized3(Core):
+        def next(self):
+            answer = super().next()
+            return answer and (*answer[:2], {"x": answer[2]["x"], "y": Sized(), "text": ["a"]})
+
+    class OnDevice(Send):
+        def __init__(self):
+            self.clock = Marks()
+
+        def __call__(self, batch):
+            return lambda: batch
+
+    to_device = OnDevice()
+    ahead = Ahead(Sized3(ends_at=3), to_device)
+    for _ in range(3):
+        ahead.take()
+    (stage,) = ahead.stages()
+    assert (stage.name, stage.busy_s, stage.tasks, stage.bytes) == ("transfer", 0.0, 0, 0)
+    to_device.clock.reached = 4
+    (stage,) = ahead.stages()
+    assert (stage.busy_s, stage.tasks, stage.bytes) == (4.0, 2, 14)
+    to_device.clock.reached = 6
+    (stage,) = ahead.stages()
+    assert (stage.busy_s, stage.tasks, stage.bytes) == (6.0, 3, 21)
+    ahead.close()

@@ -312,7 +312,7 @@ def test_a_dict_of_arguments_does_for_one_or_by_key(dataset):
 @pytest.mark.parametrize(
     ("jpeg", "says"),
     [
-        (50, r"give kinograph.RandomJpeg\(quality=\(30, 95\)\)"),
+        (50, r"give kinograph.RandomJpeg\(quality=\(30, 95\)"),
         ({"quality": 0}, "quality is 0; give a whole number from 1 to 100"),
         ({"quality": (30, 101)}, "from 1 to 100"),
         ({"quality": (95, 30)}, r"such as \(30, 95\)"),

@@ -85,7 +85,7 @@ def test_the_status_is_one_line_and_the_live_table_has_a_fixed_number_of_lines(l
     after = loader.report()
     assert "\n" not in loader.status()
     assert status(after, before).startswith(f"batch {after.batches}: ")
-    assert len(table(before)) == len(table(after, before)) == 6
+    assert len(table(before)) == len(table(after, before)) == 8
     # A restarted loader counts from zero.
     assert status(before, after) == status(before)
 
@@ -105,7 +105,7 @@ def test_live_prints_lines_or_redraws_a_table(lift, kind):
         list(loader)
     text = shown.getvalue()
     assert text.count("samples/s") == 2
-    assert ("\x1b[6F" in text) == (kind is Terminal)
+    assert ("\x1b[8F" in text) == (kind is Terminal)
     with pytest.raises(kinograph.InvalidArgumentError, match="every_s"):
         loader.live(every_s=0)
 

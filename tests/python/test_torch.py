@@ -31,16 +31,17 @@ CONTEXTS = ["fork", "spawn"]
 
 
 class FakeTransfer:
+    clock = None
+
     def __init__(self, device):
         self.device = device
 
-    def __call__(self, arrays):
-        fields = {key: kinograph.torch._to_tensor(*array) for key, array in arrays.items()}
-        batch = {
+    def __call__(self, batch):
+        sent = {
             key: field.clone() if isinstance(field, torch.Tensor) else field
-            for key, field in fields.items()
+            for key, field in batch.items()
         }
-        return lambda: batch
+        return lambda: sent
 
 
 @pytest.fixture(params=DEVICES)
@@ -225,6 +226,8 @@ def test_the_report_counts_the_wait_of_the_training_loop(lift, device):
     # With a GPU, up to two batches are in flight.
     assert len(loader.order.steps(0)) <= report.batches <= len(loader.order.steps(0)) + 4
     assert 0 <= report.wait_s <= report.elapsed_s
+    copies = {stage.name: stage for stage in report.stages}["transfer"]
+    assert (copies.tasks > 0) == (copies.bytes > 0) == (device == "cuda")
 
 
 def test_damage_is_raised_and_the_loader_can_be_used_again(lift, tmp_path, device):

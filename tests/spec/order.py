@@ -16,6 +16,8 @@ LINE, GLOBAL, GROUP, PHASE, SLOTS, SOURCE = 1, 2, 3, 4, 5, 6
 SUBSTITUTE, OPERATION, EPISODES, STEPS = 7, 8, 9, 10
 BLOCK = 4096
 
+Pair = tuple[float, float]
+
 
 def mix(z: int) -> int:
     """Section 1."""
@@ -64,6 +66,53 @@ def jpeg(seed: int, i: int, name_hash: bytes, p: float, qualities: tuple[int, in
         return None
     lowest, highest = qualities
     return lowest + below(operation_draw(seed, i, name_hash, 1), highest - lowest + 1)
+
+
+def fraction(seed: int, i: int, name_hash: bytes, t: int) -> float:
+    """Section 10: random number t of an operation, from 0 to 1."""
+    return (operation_draw(seed, i, name_hash, t) >> 11) / 2**53
+
+
+def between(seed: int, i: int, name_hash: bytes, t: int, pair: tuple[float, float]) -> float:
+    """Section 10: the same, from the least to the greatest."""
+    return pair[0] + (pair[1] - pair[0]) * fraction(seed, i, name_hash, t)
+
+
+def resized_crop(
+    seed: int, i: int, name_hash: bytes, of: tuple[int, int], ranges: tuple[Pair, Pair]
+) -> tuple[int, int, int, int]:
+    """Section 10: first row, first column, height and width of the part."""
+    scale, ratio = ranges
+    s = between(seed, i, name_hash, 0, scale)
+    r = ratio[0]
+    if ratio[0] < ratio[1]:
+        logarithms = (math.log(ratio[0]), math.log(ratio[1]))
+        r = math.exp(between(seed, i, name_hash, 1, logarithms))
+    part = [
+        min(max(round(side * math.sqrt(share)), 1), side)
+        for side, share in zip(of, (s / r, s * r), strict=True)
+    ]
+    at = [
+        below(operation_draw(seed, i, name_hash, 2 + axis), of[axis] - part[axis] + 1)
+        for axis in range(2)
+    ]
+    return (*at, *part)
+
+
+def flip(seed: int, i: int, name_hash: bytes, p: float) -> bool:
+    """Section 10: whether images are mirrored."""
+    return fraction(seed, i, name_hash, 0) < p
+
+
+def color_jitter(
+    seed: int, i: int, name_hash: bytes, p: float, ranges: list[Pair]
+) -> list[tuple[int, float]] | None:
+    """Section 10: the changes as (number, factor), in their order; `None` if there are none."""
+    if fraction(seed, i, name_hash, 0) >= p:
+        return None
+    order = below(operation_draw(seed, i, name_hash, 5), 24)
+    left = [(c, between(seed, i, name_hash, 1 + c, ranges[c])) for c in range(4)]
+    return [left.pop(order // 6), left.pop(order % 6 // 2), left.pop(order % 2), left.pop()]
 
 
 def permute(length: int, key: int, x: int) -> int:

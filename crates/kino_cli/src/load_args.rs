@@ -128,6 +128,8 @@ impl clap::FromArgMatches for OptionArgs {
             let part = match row.part {
                 Part::Order => &mut self.order,
                 Part::Loader => &mut self.loader,
+                // These have no flags.
+                Part::Python => continue,
             };
             if let Some(value) = value {
                 set_option(part, row.name, value);

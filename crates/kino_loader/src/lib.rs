@@ -42,10 +42,11 @@ mod samples;
 
 pub use decodes::Decodes;
 pub use engine::{
-    Batch, CpuShare, Delivery, FrameOptions, ImageDtype, ImageOptions, Layout, Loader,
-    LoaderOptions, MAX_PREFETCH, Moment, Next, Normal, OnError, PerKey, RandomJpeg, Ranks, Report,
-    Run, ShuffleQuality, Size, Stage, Subsampling, TierRoom, TierTimes, TraceLog, Trial,
-    VectorDtype, WaitReport, Waits, Watch, available_memory, decoded_bytes, group_bytes,
+    Batch, ColorJitter, CpuShare, Delivery, FrameOptions, ImageDtype, ImageOptions, Layout, Loader,
+    LoaderOptions, MAX_PREFETCH, Moment, Next, Normal, OnError, PerKey, RandomJpeg,
+    RandomResizedCrop, Ranks, Report, Run, ShuffleQuality, Size, Stage, Subsampling, TierRoom,
+    TierTimes, TraceLog, Trial, VectorDtype, WaitReport, Waits, Watch, available_memory,
+    decoded_bytes, group_bytes,
 };
 pub use error::{LoaderError, Result};
 pub use option_table::{Form, OPTIONS, OptionInfo, Part, set_option};
@@ -54,3 +55,4 @@ pub use order::{
     LengthReader, LengthSettings, LengthState, Mismatch, Operation, Order, OrderReader, Oversize,
     SampleRef, Settings, Shuffle, Source, State, Step, Uneven, Unit,
 };
+pub use samples::{LengthMeasure, LengthUnit};

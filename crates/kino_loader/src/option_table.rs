@@ -59,6 +59,8 @@ pub enum Part {
     Order,
     /// [`LoaderOptions`](crate::LoaderOptions): it does not.
     Loader,
+    /// The loaders of Python alone.
+    Python,
 }
 
 /// All options, in the order in which they are documented.
@@ -88,7 +90,7 @@ pub const OPTIONS: &[OptionInfo] = &[
         name: "seed",
         form: Form::Count,
         default: "0",
-        help: "Seed of the order, of random crops and of random JPEG",
+        help: "Seed of the order, of augmentation and of transforms",
         part: Part::Order,
     },
     OptionInfo {
@@ -141,6 +143,27 @@ pub const OPTIONS: &[OptionInfo] = &[
         part: Part::Loader,
     },
     OptionInfo {
+        name: "images.random_resized_crop",
+        form: Form::Python,
+        default: "no crop",
+        help: "Replace images by a part of random size and place, resized to the size of the image",
+        part: Part::Loader,
+    },
+    OptionInfo {
+        name: "images.random_flip",
+        form: Form::Python,
+        default: "no flip",
+        help: "The probability that the images of a sample are mirrored; actions are not, see `KEY_is_flipped`",
+        part: Part::Loader,
+    },
+    OptionInfo {
+        name: "images.color_jitter",
+        form: Form::Python,
+        default: "no jitter",
+        help: "Change brightness, contrast, saturation and hue of images at random",
+        part: Part::Loader,
+    },
+    OptionInfo {
         name: "images.layout",
         form: Form::Choice(&["hwc", "chw"]),
         default: "hwc",
@@ -167,6 +190,27 @@ pub const OPTIONS: &[OptionInfo] = &[
         default: "None",
         help: "The dtype of float64 and float16 vectors: \"float32\", or None to keep them as stored",
         part: Part::Loader,
+    },
+    OptionInfo {
+        name: "transform",
+        form: Form::Python,
+        default: "None",
+        help: "A function of a sample, a dict by key, that returns one; it may take a seeded generator as `rng`",
+        part: Part::Python,
+    },
+    OptionInfo {
+        name: "batch_transform",
+        form: Form::Python,
+        default: "None",
+        help: "The same of a batch, after its samples are transformed and stacked",
+        part: Part::Python,
+    },
+    OptionInfo {
+        name: "transform_threads",
+        form: Form::Python,
+        default: "1",
+        help: "Threads that run transforms",
+        part: Part::Python,
     },
     OptionInfo {
         name: "memory",

@@ -7,10 +7,14 @@
 
 use kino_dataset::{CountSource, DatasetError, Result, Samples};
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::decodes::Decodes;
-use crate::order::{AutoShuffle, Deal, LengthOrder, LengthSettings, Settings, Shuffle, Source};
+use crate::error::LoaderError;
+use crate::order::{
+    AutoShuffle, Batching, Deal, LengthOrder, LengthSettings, Oversize, Settings, Shuffle, Source,
+};
 
 impl Source {
     /// The windows of a dataset, with all that any order may ask for.
@@ -81,9 +85,69 @@ impl Settings {
 
 impl LengthOrder {
     /// The order of the whole episodes that these windows cover; an episode is as long as the longest of its requested streams.
-    pub fn of(windows: &Samples, settings: LengthSettings) -> crate::Result<Self> {
-        let lengths = lengths(windows)?;
-        Self::new(windows.id()?, lengths, settings)
+    pub fn of(
+        windows: &Samples,
+        settings: LengthSettings,
+        measure: LengthMeasure,
+    ) -> crate::Result<Self> {
+        let mut lengths = lengths(windows)?;
+        let frames = lengths.clone();
+        if let Some(most) = measure.max_frames {
+            if most == 0 {
+                return Err(crate::error::invalid(
+                    "`max_frames` is 0; it must be at least 1",
+                ));
+            }
+            lengths.iter_mut().for_each(|one| *one = most.min(*one));
+        }
+        if measure.unit == LengthUnit::Kibibytes {
+            for ((length, &frames), &bytes) in lengths.iter_mut().zip(&frames).zip(windows.sizes())
+            {
+                let bytes = u128::from(bytes) * u128::from(*length) / u128::from(frames.max(1));
+                *length = u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX);
+            }
+            check_bytes(&lengths, &settings)?;
+        }
+        Ok(Self::new(windows.id()?, lengths, settings)?.cut_to(measure.max_frames))
+    }
+}
+
+/// How long episodes are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct LengthMeasure {
+    /// Longer episodes are cut to their first frames.
+    pub max_frames: Option<u32>,
+    /// What is counted.
+    pub unit: LengthUnit,
+}
+
+/// What the length of an episode counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LengthUnit {
+    /// Frames of its longest requested stream.
+    #[default]
+    Frames,
+    /// Decoded bytes of all requested streams, in KiB: what decoding and the memory of a batch cost.
+    Kibibytes,
+}
+
+/// Refuses an episode that exceeds a budget of bytes, in those terms.
+fn check_bytes(lengths: &[u32], settings: &LengthSettings) -> crate::Result<()> {
+    let Batching::Budget { frames: budget } = settings.batching else {
+        return Ok(());
+    };
+    let exceeds = |length: &u32| u64::from(*length) > budget;
+    match lengths.iter().position(exceeds) {
+        Some(episode) if settings.oversize == Oversize::Refuse => {
+            Err(crate::error::invalid(format!(
+                "episode {episode} has {} KiB, decoded, more than the budget of {budget}; raise the budget to at least {} KiB, \
+                 cut episodes with `max_frames`, skip it, or let it be a batch of its own",
+                lengths[episode],
+                lengths.iter().max().unwrap_or(&0)
+            )))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -154,8 +154,11 @@ fn the_report_adds_up() {
 
 /// On each thread, what began later ended before what it began in, or after it.
 fn assert_nested(log: &TraceLog) {
-    let stages = Stage::ALL.map(Stage::name);
-    for stage in stages {
+    // Transforms and copies to a device run in Python.
+    let stages = Stage::ALL
+        .iter()
+        .filter(|stage| !matches!(stage, Stage::Transform | Stage::Transfer));
+    for stage in stages.map(|stage| stage.name()) {
         assert!(
             log.events.iter().any(|event| event.name == stage),
             "{stage}"

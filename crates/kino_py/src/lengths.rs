@@ -2,7 +2,7 @@
 
 use kino_sync::Mutex;
 
-use kino_loader::{Cursor, EpisodeBatch, LengthReader, LengthSettings, LengthState};
+use kino_loader::{Cursor, EpisodeBatch, LengthMeasure, LengthReader, LengthSettings, LengthState};
 use numpy::PyArray1;
 use pyo3::prelude::*;
 
@@ -20,7 +20,7 @@ pub(crate) struct Position(u64, u64);
 /// Batches of whole episodes.
 #[pyclass(frozen, module = "kinograph._core")]
 pub(crate) struct LengthOrder {
-    inner: kino_loader::LengthOrder,
+    pub(crate) inner: kino_loader::LengthOrder,
     /// Holds the layout of the current epoch; Python threads take turns.
     reader: Mutex<LengthReader>,
 }
@@ -29,10 +29,16 @@ pub(crate) struct LengthOrder {
 impl LengthOrder {
     /// The order of whole-episode samples; the settings are JSON.
     #[new]
-    fn new(py: Python<'_>, windows: PyRef<'_, Samples>, settings: &str) -> PyResult<Self> {
+    fn new(
+        py: Python<'_>,
+        windows: PyRef<'_, Samples>,
+        settings: &str,
+        measure: &str,
+    ) -> PyResult<Self> {
         let settings: LengthSettings = parse("the settings of the order", settings)?;
+        let measure: LengthMeasure = parse("how long episodes are", measure)?;
         let windows = windows.inner.clone();
-        let order = py.detach(|| kino_loader::LengthOrder::of(&windows, settings));
+        let order = py.detach(|| kino_loader::LengthOrder::of(&windows, settings, measure));
         Ok(Self::from(order.map_err(loader_to_py)?))
     }
 

@@ -13,6 +13,7 @@ use serde::Serialize;
 use crate::arguments::parse;
 use crate::batch::{BatchMemory, array};
 use crate::errors::{invalid, loader_to_py};
+use crate::lengths::LengthOrder;
 use crate::order::Order;
 use crate::samples::Samples;
 
@@ -33,19 +34,28 @@ pub(crate) struct Loader {
 impl Loader {
     /// Starts the threads of a loader; the options are JSON.
     #[new]
+    #[pyo3(signature = (order, windows, options, lengths=None))]
     fn new(
         py: Python<'_>,
         order: PyRef<'_, Order>,
         windows: Vec<Vec<PyRef<'_, Samples>>>,
         options: &str,
+        lengths: Option<PyRef<'_, LengthOrder>>,
     ) -> PyResult<Self> {
         let options = to_options(options)?;
         let inner = |windows: Vec<PyRef<'_, Samples>>| {
             windows.iter().map(|one| one.inner.clone()).collect()
         };
-        let windows = windows.into_iter().map(inner).collect();
+        let windows: Vec<Vec<kino_dataset::Samples>> = windows.into_iter().map(inner).collect();
         let order = order.inner.clone();
-        let loader = py.detach(|| kino_loader::Loader::start(order, windows, options));
+        let lengths = lengths.map(|lengths| lengths.inner.clone());
+        let loader = py.detach(|| match lengths {
+            None => kino_loader::Loader::start(order, windows, options),
+            Some(lengths) => {
+                let windows = windows.into_iter().flatten().collect();
+                kino_loader::Loader::start_whole(&lengths, order, windows, options)
+            }
+        });
         let loader = loader.map_err(loader_to_py)?;
         Ok(Self {
             watch: loader.watch(),
@@ -54,8 +64,8 @@ impl Loader {
         })
     }
 
-    /// The next batch, its number first; `None` after the last.
-    fn next<'py>(&self, py: Python<'py>) -> PyResult<Option<(u64, Bound<'py, PyDict>)>> {
+    /// The next batch, behind its number and the index of its first sample; `None` after the last.
+    fn next<'py>(&self, py: Python<'py>) -> PyResult<Option<(u64, u64, Bound<'py, PyDict>)>> {
         self.check_process()?;
         loop {
             let next = py.detach(|| match self.inner.lock().as_mut() {
@@ -64,7 +74,8 @@ impl Loader {
             });
             match next.map_err(loader_to_py)? {
                 Next::Batch(batch) => {
-                    return Ok(Some((batch.number(), to_dict(py, batch)?)));
+                    let (number, first) = (batch.number(), batch.first_index());
+                    return Ok(Some((number, first, to_dict(py, batch)?)));
                 }
                 Next::End => return Ok(None),
                 Next::Later => py.check_signals()?,

@@ -112,6 +112,10 @@ impl Scheduler {
 
     /// The samples of an episode that this rank takes, as far as is known.
     pub(super) fn own(&self, key: EpisodeKey) -> Own {
+        // A rank that takes a whole episode takes all of its samples.
+        if self.whole.is_some() {
+            return Own::All;
+        }
         if self.order.is_scattered(key.source, self.world) {
             return Own::Scattered;
         }

@@ -9,7 +9,7 @@ use crate::error::{LoaderError, Result, invalid};
 use crate::order::Order;
 
 /// More threads or batches than this are a typing error.
-const MAX_COUNT: usize = 1024;
+pub(super) const MAX_COUNT: usize = 1024;
 
 /// Refuses values that cannot be intended.
 pub(super) fn check_options(options: &LoaderOptions) -> Result<()> {

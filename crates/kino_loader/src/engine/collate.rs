@@ -12,12 +12,12 @@ use kino_dataset::{DatasetError, Description, NO_FRAME, SampleFrames, Samples, W
 use kino_sync::{Mutex, MutexGuard, RwLock};
 
 use super::Batch;
+use super::augment::CollateScratch;
 use super::buffers::Filling;
 use super::episode_frames::{EpisodeFrames, PageId, Values};
 use super::fields::{ArrayInfo, Content, Field, Fields};
 use super::frame_cache::EpisodeKey;
 use super::gather::{Gather, find, not_decoded};
-use super::random_jpeg::JpegScratch;
 use crate::order::SampleRef;
 
 /// A batch that is being made.
@@ -136,6 +136,7 @@ impl BatchJob {
             Some(failed) => Err(failed),
             None => Ok(Batch {
                 number: self.number,
+                first_index: self.first_index,
                 infos: self.infos.clone(),
                 filled: filling.finish(),
                 texts: std::mem::take(&mut *self.texts.lock()),
@@ -195,7 +196,7 @@ impl SampleJob {
         fields: &Fields,
         windows: &Samples,
         block_of: &[usize],
-        scratch: &mut [JpegScratch; 2],
+        scratch: &mut CollateScratch,
     ) -> Result<(u64, usize), Arc<DatasetError>> {
         let filling = self.batch.filling.read();
         let Some(filling) = filling.as_ref() else {
@@ -230,10 +231,18 @@ impl SampleJob {
                         }),
                     }
                 }
+                Content::Flipped(flip) => {
+                    let index = self.batch.first_index + self.slot as u64;
+                    filling.place(idx, self.slot, |place| {
+                        place.fill(u8::from(flip.at(index)));
+                        Ok(())
+                    })
+                }
                 Content::Frames {
                     convert,
                     jpeg,
                     cut,
+                    augment,
                     bytes: frame_bytes,
                     taken,
                     ..
@@ -250,6 +259,7 @@ impl SampleJob {
                             taken: *taken,
                             jpeg: jpeg.as_ref().map(|jpeg| jpeg.at(index)),
                             cut: cut.as_ref().map(|cut| cut.at(index)),
+                            augment: augment.as_ref().and_then(|augment| augment.at(index)),
                         };
                         gather.fill(convert, *frame_bytes, place, scratch)
                     })

@@ -77,6 +77,11 @@ pub(crate) struct Part {
 }
 
 impl Part {
+    /// Its rows in a frame.
+    pub(super) fn rows(self, frame: &[u8]) -> impl Iterator<Item = &[u8]> {
+        Rows::new(frame, Some(self)).iter()
+    }
+
     /// Bytes that it takes.
     pub(crate) fn bytes(self) -> usize {
         self.size.height * self.size.width * self.pixel_bytes

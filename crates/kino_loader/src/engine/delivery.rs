@@ -5,7 +5,7 @@
 //! ```
 //!
 //! It uses what the loader uses (`kino_dataset/src/resize.rs`, `convert.rs`), so the bytes are the same. Only what is drawn at
-//! random differs: a random crop becomes a crop of the centre, where a policy is evaluated, and random JPEG is left out.
+//! random differs: a random crop becomes a crop of the centre, where a policy is evaluated, and the rest is left out.
 
 use kino_codec::{Dtype, ValueType};
 use kino_dataset::{Kind, Resize, ResizeScratch, Size};
@@ -77,10 +77,9 @@ impl FrameOptions {
         let images = ImageOptions {
             size: all(self.size),
             crop: all(self.crop),
-            random_crop: false,
-            random_jpeg: PerKey::None,
             layout: self.layout,
             dtype: self.dtype,
+            ..ImageOptions::default()
         };
         let form = images.form(key, kind, ty)?;
         let convert = images.convert_all(key, &form, self.normal.as_ref(), self.vector_dtype)?;

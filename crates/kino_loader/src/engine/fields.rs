@@ -13,9 +13,11 @@ use kino_codec::{Dtype, FrameType};
 use kino_dataset::{Described, Fit, Kind, MaskShape, SampleFrames, Samples, Stack};
 
 use super::LoaderOptions;
+use super::augment::KeyAugment;
 use super::buffers::Places;
 use super::convert::Convert;
 use super::crop::Crop;
+use super::flip::{self, KeyFlip};
 use super::random_jpeg::KeyJpeg;
 use crate::error::{LoaderError, Result, invalid};
 
@@ -72,12 +74,16 @@ pub(crate) enum Content {
         jpeg: Option<Box<KeyJpeg>>,
         /// The random crop of a frame.
         cut: Option<Crop>,
+        /// What else changes at random.
+        augment: Option<Box<KeyAugment>>,
         convert: Convert,
     },
     /// Frames of text; not in the buffer.
     Texts { stack: Stack },
     /// The mask with this place in the request's list.
     Mask { mask: usize, shape: MaskShape },
+    /// Whether the sample's images under a key are mirrored.
+    Flipped(KeyFlip),
     /// What the request includes of each sample; text is not in the buffer.
     Described(Described),
 }
@@ -112,7 +118,7 @@ impl Fields {
             ..
         } = options;
         let request = windows.request();
-        let (mut fields, mut fits) = (Vec::new(), Vec::new());
+        let (mut fields, mut fits, mut flipped) = (Vec::new(), Vec::new(), Vec::new());
         for (idx, window) in request.windows.iter().enumerate() {
             let mut fit = Fit::default();
             let content = match windows.frame_type(idx) {
@@ -126,6 +132,10 @@ impl Fields {
                     let jpeg = form.jpeg.as_ref();
                     let jpeg =
                         jpeg.map(|(jpeg, after)| KeyJpeg::new(&window.key, seed, jpeg, *after));
+                    let augment = form.augment.as_ref();
+                    let augment = augment.map(|wanted| KeyAugment::new(&window.key, seed, wanted));
+                    let flip = augment.as_ref().and_then(KeyAugment::flip);
+                    flipped.extend(flip.map(|flip| flipped_field(&window.key, idx, flip)));
                     Content::Frames {
                         dtype: convert.dtype(form.ty.dtype()),
                         shape: convert.shape(form.ty.shape()),
@@ -134,6 +144,7 @@ impl Fields {
                         stack: window.stack,
                         jpeg: jpeg.transpose()?.map(Box::new),
                         cut: form.cut.map(|size| Crop::new(&window.key, seed, size)),
+                        augment: augment.map(Box::new),
                         convert,
                     }
                 }
@@ -158,6 +169,10 @@ impl Fields {
                     shape: mask.shape,
                 },
             });
+        }
+        for flipped in flipped {
+            check_name(&fields, &flipped.name)?;
+            fields.push(flipped);
         }
         let described = request.include.iter().flat_map(|include| include.fields());
         fields.extend(described.map(|&field| Field {
@@ -196,7 +211,7 @@ impl Fields {
             dtype: match &field.content {
                 Content::Frames { dtype, .. } => Some(*dtype),
                 Content::Texts { .. } => None,
-                Content::Mask { .. } => Some(ArrayType::Stored(Dtype::Bool)),
+                Content::Mask { .. } | Content::Flipped(_) => Some(ArrayType::Stored(Dtype::Bool)),
                 Content::Described(field) => {
                     (!field.is_text()).then_some(ArrayType::Stored(Dtype::I64))
                 }
@@ -204,6 +219,25 @@ impl Fields {
             shape: field.shape(samples, steps),
         };
         self.fields.iter().map(info).collect()
+    }
+}
+
+/// Refuses a mask whose name is taken by a stream.
+fn check_name(fields: &[Field], name: &str) -> Result<()> {
+    if fields.iter().all(|field| field.name != name) {
+        return Ok(());
+    }
+    Err(invalid(format!(
+        "`{name}` is both a key of the request and the mask of what random_flip mirrors; request the stream under another key"
+    )))
+}
+
+/// The mask of the samples whose images under a key are flipped.
+fn flipped_field(key: &str, window: usize, flip: &KeyFlip) -> Field {
+    Field {
+        name: format!("{key}{}", flip::SUFFIX),
+        window,
+        content: Content::Flipped(flip.clone()),
     }
 }
 
@@ -221,6 +255,7 @@ impl Field {
             Content::Frames { bytes, .. } => bytes.saturating_mul(steps),
             Content::Texts { .. } => 0,
             Content::Mask { .. } => steps,
+            Content::Flipped(_) => 1,
             Content::Described(field) if field.is_text() => 0,
             Content::Described(_) => Dtype::I64.size(),
         }
@@ -239,7 +274,7 @@ impl Field {
                 all.push(steps);
                 all.extend((*shape == MaskShape::StepsByOne).then_some(1));
             }
-            Content::Described(_) => {}
+            Content::Flipped(_) | Content::Described(_) => {}
         }
         all
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use kino_dataset::{DatasetError, NO_FRAME, Samples, WindowFrames};
 
+use super::augment::{AugmentScratch, CollateScratch, SampleAugment};
 use super::convert::{Convert, Part};
 use super::crop::Place;
 use super::episode_frames::{EpisodeFrames, PageId, Values};
@@ -22,6 +23,8 @@ pub(super) struct Gather<'g> {
     pub(super) jpeg: Option<SampleJpeg<'g>>,
     /// Where each frame is cropped: at one place in all frames of the window.
     pub(super) cut: Option<Place>,
+    /// What else is changed at random; the same for all frames of the window.
+    pub(super) augment: Option<SampleAugment<'g>>,
 }
 
 impl Gather<'_> {
@@ -30,11 +33,15 @@ impl Gather<'_> {
         convert: &Convert,
         frame_bytes: usize,
         place: &mut [u8],
-        [scratch, other_scratch]: &mut [JpegScratch; 2],
+        scratch: &mut CollateScratch,
     ) -> Result<(), Arc<DatasetError>> {
         if frame_bytes == 0 {
             return Ok(());
         }
+        let CollateScratch {
+            jpeg: [scratch, other_scratch],
+            augment,
+        } = scratch;
         let (head, tail) = place.split_at_mut(self.plan.frames.len() * frame_bytes);
         tail.fill(0);
         let mut blended = Vec::new();
@@ -55,10 +62,25 @@ impl Gather<'_> {
                     blended.resize(frame.len(), 0);
                     self.windows
                         .blend(self.field.window, [frame, other], weight, &mut blended);
-                    convert.put(&blended, part, out);
+                    self.put(convert, (&blended, part), out, augment)?;
                 }
-                _ => convert.put(frame, part, out),
+                _ => self.put(convert, (frame, part), out, augment)?,
             }
+        }
+        Ok(())
+    }
+
+    /// Puts an image, or a part of it, into its place.
+    fn put(
+        &self,
+        convert: &Convert,
+        (frame, part): (&[u8], Option<Part>),
+        out: &mut [u8],
+        scratch: &mut AugmentScratch,
+    ) -> Result<(), Arc<DatasetError>> {
+        match &self.augment {
+            None => convert.put(frame, part, out),
+            Some(augment) => convert.put(augment.apply(frame, part, scratch)?, None, out),
         }
         Ok(())
     }

@@ -3,7 +3,8 @@
 //! ```text
 //! decode   stored image ──resize──▶ ──centre cut──▶ the cache          kino_dataset/src/resize.rs, once per frame
 //!          (random JPEG moves what follows it to collate)              random_jpeg.rs, once per sample
-//! collate  ──random cut──▶ ──layout──▶ ──number──▶ the batch            convert.rs, once per sample
+//! collate  ──random cut──▶ ──augmentation──▶                            augment.rs, once per sample
+//!          ──layout──▶ ──number──▶ the batch                            convert.rs, in the pass that copies
 //! ```
 //!
 //! A *form* is what all this comes to for the frames of one window.
@@ -14,9 +15,12 @@ use kino_codec::ValueType;
 use kino_dataset::{Filter, Fit, Kind, Size, check_cut, image_size};
 use serde::{Deserialize, Serialize};
 
+use super::augment::Augmentation;
+use super::color_jitter::ColorJitter;
 use super::convert::{Convert, FloatDtype, Floats};
 use super::elements::{Elements, to_f32};
 use super::random_jpeg::RandomJpeg;
+use super::resized_crop::RandomResizedCrop;
 use crate::error::{Result, invalid};
 
 /// How the images of a batch are delivered. Depth is resized and cropped too; other streams are not changed.
@@ -32,6 +36,12 @@ pub struct ImageOptions {
     pub random_crop: bool,
     /// Compression as JPEG, and decoding, of the images of some samples.
     pub random_jpeg: PerKey<RandomJpeg>,
+    /// A part of random size and place in the image's stead, after size and crop.
+    pub random_resized_crop: PerKey<RandomResizedCrop>,
+    /// The probability that a sample's images are mirrored; one draw for all keys.
+    pub random_flip: PerKey<f64>,
+    /// Random brightness, contrast, saturation and hue.
+    pub color_jitter: PerKey<ColorJitter>,
     /// Channels last or first.
     pub layout: Layout,
     /// The dtype.
@@ -98,6 +108,8 @@ pub(crate) struct Form {
     pub(crate) jpeg: Option<(RandomJpeg, Fit)>,
     /// What is cut out at random when they are put into the batch.
     pub(crate) cut: Option<Size>,
+    /// What else is changed at random then.
+    pub(crate) augment: Option<Augmentation>,
     /// What they are then, before their numbers and layout change.
     pub(crate) ty: ValueType,
 }
@@ -109,6 +121,11 @@ impl<T: Copy> PerKey<T> {
             Self::All(request) => Some(*request),
             Self::Keys(keys) => keys.get(key).copied(),
         }
+    }
+
+    /// Whether this key is named, and not only one of all.
+    pub(super) fn names(&self, key: &str) -> bool {
+        matches!(self, Self::Keys(keys) if keys.contains_key(key))
     }
 
     fn keys(&self) -> impl Iterator<Item = &str> {
@@ -142,6 +159,7 @@ impl ImageOptions {
                 fit: Fit::default(),
                 jpeg: None,
                 cut: None,
+                augment: self.augmentation(key, kind, ty)?,
                 ty: ty.clone(),
             });
         };
@@ -163,6 +181,7 @@ impl ImageOptions {
             check_cut(cut, whole).map_err(refused)?;
         }
         let ty = ValueType::new(ty.dtype(), &pixels.shape(crop.unwrap_or(whole)));
+        let ty = ty.map_err(|error| refused(error.to_string()))?;
         let (fit, jpeg) = match jpeg {
             None => (fit, None),
             Some(jpeg) => {
@@ -174,7 +193,8 @@ impl ImageOptions {
             fit,
             jpeg,
             cut,
-            ty: ty.map_err(|error| refused(error.to_string()))?,
+            augment: self.augmentation(key, kind, &ty)?,
+            ty,
         })
     }
 
@@ -244,8 +264,13 @@ impl ImageOptions {
         let resized = self.size.keys().map(|key| (key, "resize"));
         let cropped = self.crop.keys().map(|key| (key, "crop"));
         let compressed = self.random_jpeg.keys().map(|key| (key, "compress"));
+        let part = self.random_resized_crop.keys().map(|key| (key, "crop"));
+        let flipped = self.random_flip.keys().map(|key| (key, "flip"));
+        let colored = self.color_jitter.keys();
+        let colored = colored.map(|key| (key, "change the colours of"));
         let normal = normal.iter().map(|(key, _)| (key.as_str(), "normalise"));
-        for (key, what) in resized.chain(cropped).chain(compressed).chain(normal) {
+        let all = resized.chain(cropped).chain(compressed).chain(part);
+        for (key, what) in all.chain(flipped).chain(colored).chain(normal) {
             if !keys.clone().any(|known| known == key) {
                 let keys: Vec<_> = keys.collect();
                 return Err(invalid(format!(
@@ -484,6 +509,9 @@ mod tests {
             crop: PerKey::All(size),
             random_crop: true,
             random_jpeg: PerKey::All(RandomJpeg::of_quality(1, 100)),
+            random_flip: PerKey::All(1.0),
+            color_jitter: PerKey::All(ColorJitter::default()),
+            ..ImageOptions::default()
         };
         for (dtype, shape) in [
             (Dtype::F32, vec![2, 2, 3]),
@@ -495,7 +523,7 @@ mod tests {
             let convert = images.convert("depth", &form, None).unwrap();
             assert!(matches!(convert, Convert::Copy), "{ty}");
             assert_eq!((&form.ty, form.fit, form.cut), (&ty, Fit::default(), None));
-            assert_eq!(form.jpeg, None);
+            assert_eq!((form.jpeg, form.augment), (None, None));
             assert_eq!(
                 (convert.shape(&shape), convert.bytes(&ty)),
                 (shape, ty.frame_bytes())

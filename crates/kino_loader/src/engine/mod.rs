@@ -27,10 +27,12 @@
 //! | `trial.rs` | runs with a stage disabled, to measure what it costs |
 
 mod ahead;
+mod augment;
 mod buffers;
 mod caching;
 mod check;
 mod collate;
+mod color_jitter;
 mod controller;
 mod convert;
 mod cpu;
@@ -41,6 +43,7 @@ mod episode_frames;
 mod episodes;
 mod fields;
 mod fixed_set;
+mod flip;
 mod frame_cache;
 mod gather;
 mod image;
@@ -54,6 +57,7 @@ mod quality;
 mod random_jpeg;
 mod replace;
 mod residency;
+mod resized_crop;
 mod scheduler;
 mod scout;
 mod shared;
@@ -64,6 +68,7 @@ mod threads;
 mod trial;
 mod urgency;
 mod watch;
+mod whole_episodes;
 mod worker;
 
 use std::sync::Arc;
@@ -75,6 +80,7 @@ use kino_dataset::Samples;
 use kino_sync::{Condvar, Mutex};
 
 pub use caching::decoded_bytes;
+pub use color_jitter::ColorJitter;
 pub use controller::MAX_PREFETCH;
 pub use cpu::CpuShare;
 pub use delivery::{Delivery, FrameOptions};
@@ -85,6 +91,7 @@ pub use meter::{Moment, Report, Stage, TraceLog, WaitReport, Waits};
 pub use options::{LoaderOptions, OnError, Run, VectorDtype};
 pub use quality::{Ranks, ShuffleQuality, available_memory, group_bytes};
 pub use random_jpeg::{RandomJpeg, Subsampling};
+pub use resized_crop::RandomResizedCrop;
 pub use stored_tier::{TierRoom, TierTimes};
 pub use trial::Trial;
 pub use watch::Watch;
@@ -103,9 +110,10 @@ use shared::{Alarm, Flight, Shared, Waited};
 use stored_tier::StoredTier;
 use tasks::Tasks;
 use threads::ThreadCounts;
+use whole_episodes::WholeEpisodes;
 
 use crate::error::{Result, invalid};
-use crate::order::{Order, SampleRef};
+use crate::order::{LengthOrder, Order, SampleRef};
 
 /// Unused page buffers are kept up to the budget divided by this, on top of the budget.
 const SHELF_SHARE: u64 = 16;
@@ -144,6 +152,7 @@ pub enum Next {
 #[derive(Debug)]
 pub struct Batch {
     number: u64,
+    first_index: u64,
     infos: Vec<ArrayInfo>,
     filled: Filled,
     texts: Vec<Vec<Vec<String>>>,
@@ -153,9 +162,14 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Its number: its global indices start at `number · batch size`.
+    /// Its number: its global indices start at `number · batch size`. Batches of whole episodes are counted from 0.
     pub fn number(&self) -> u64 {
         self.number
+    }
+
+    /// The index of its first sample on this rank; those of the others follow.
+    pub fn first_index(&self) -> u64 {
+        self.first_index
     }
 
     /// Whether it holds real data: `false` if a [`Trial`] disabled a stage.
@@ -194,10 +208,34 @@ impl Batch {
 impl Loader {
     /// Starts the threads. `windows` holds the variants of each source of the order; one if there is no curriculum.
     pub fn start(order: Order, windows: Vec<Vec<Samples>>, options: LoaderOptions) -> Result<Self> {
+        Self::launch(order, None, windows, options)
+    }
+
+    /// Starts the threads of a loader of whole episodes, from the cursor of `options.run` on. `order` is an order of the same
+    /// samples: what stays in memory and what stands in for damaged episodes follow it, but not which sample comes when.
+    pub fn start_whole(
+        lengths: &LengthOrder,
+        order: Order,
+        windows: Vec<Samples>,
+        options: LoaderOptions,
+    ) -> Result<Self> {
+        check::check_options(&options)?;
+        let whole = WholeEpisodes::new(lengths, &order, &windows, &options)?;
+        Self::launch(order, Some(whole), vec![windows], options)
+    }
+
+    fn launch(
+        order: Order,
+        whole: Option<WholeEpisodes>,
+        windows: Vec<Vec<Samples>>,
+        options: LoaderOptions,
+    ) -> Result<Self> {
         check::check_options(&options)?;
         check::check_windows(&order, &windows, &options.images)?;
-        let seed = order.settings().seed;
-        let scheduler = Scheduler::new(order, &windows, &options)?;
+        let seed = whole
+            .as_ref()
+            .map_or(order.settings().seed, WholeEpisodes::seed);
+        let scheduler = Scheduler::new(order, whole, &windows, &options)?;
         let (next, end) = scheduler.batches();
         let first = windows.first().and_then(|variants| variants.first());
         let first = first.ok_or_else(check::no_windows)?;

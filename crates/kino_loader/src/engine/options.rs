@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::cpu::{CpuShare, default_threads};
 use super::image::{ImageOptions, Normal};
 use super::trial::Trial;
-use crate::order::Uneven;
+use crate::order::{Cursor, Uneven};
 
 /// The memory budget if nothing is known about the dataset.
 const DEFAULT_MEMORY: ByteSize = ByteSize::new(1 << 30);
@@ -58,6 +58,8 @@ pub struct LoaderOptions {
 pub struct Run {
     /// The first global index; a multiple of the batch.
     pub first_index: u64,
+    /// Where batches of whole episodes start, which have no global index to start at.
+    pub cursor: Cursor,
     /// How many batches to make; endless if `None`.
     pub batches: Option<u64>,
     /// The most threads that read, 1 to 1024. Two begin, and more follow where storage is slow.
@@ -95,6 +97,7 @@ impl Default for Run {
     fn default() -> Self {
         Self {
             first_index: 0,
+            cursor: Cursor::default(),
             batches: None,
             readers: 8,
             is_traced: false,

@@ -26,6 +26,7 @@ use super::residency::Residency;
 use super::shared::{Shared, sample_error};
 use super::start::{Planned, Spot, new_batch, once_block, start, wait_for_room};
 use super::stored_tier::Deciding;
+use super::whole_episodes::WholeEpisodes;
 use super::worker::{Replace, release};
 use super::{LoaderOptions, OnError};
 use crate::error::{Result, invalid};
@@ -39,6 +40,8 @@ pub(super) struct Scheduler {
     pub(super) rank: u32,
     pub(super) world: u32,
     pub(super) uneven: Uneven,
+    /// What says which episodes a batch has, instead of `order`, if batches are of whole episodes.
+    pub(super) whole: Option<WholeEpisodes>,
     pub(super) first: u64,
     /// The next batch to plan, and the first that is not wanted.
     pub(super) next: u64,
@@ -62,6 +65,7 @@ pub(super) struct Scheduler {
 impl Scheduler {
     pub(super) fn new(
         order: Order,
+        whole: Option<WholeEpisodes>,
         windows: &[Vec<Samples>],
         options: &LoaderOptions,
     ) -> Result<Self> {
@@ -74,7 +78,9 @@ impl Scheduler {
         }
         let next = options.run.first_index / batch;
         // Refuses a number of ranks that does not go with the batch, before any thread starts.
-        order.rank_range(next, options.rank, options.world_size, options.uneven)?;
+        if whole.is_none() {
+            order.rank_range(next, options.rank, options.world_size, options.uneven)?;
+        }
         let keeps = Residency::choose(&order, windows, options)?;
         let deciding = if options.run.is_without_stored_tier {
             Deciding::Done
@@ -84,6 +90,7 @@ impl Scheduler {
         Ok(Self {
             reader: order.reader(),
             order,
+            whole,
             rank: options.rank,
             world: options.world_size,
             uneven: options.uneven,
@@ -184,8 +191,12 @@ impl Scheduler {
     }
 
     pub(super) fn rank_range(&self, number: u64) -> Result<Range<u64>> {
-        self.order
-            .rank_range(number, self.rank, self.world, self.uneven)
+        match &self.whole {
+            Some(whole) => whole.range(number),
+            None => self
+                .order
+                .rank_range(number, self.rank, self.world, self.uneven),
+        }
     }
 
     /// Makes the block of an episode, which is still empty; opens the episode.
@@ -200,6 +211,11 @@ impl Scheduler {
         }
         let windows = self.episodes.open(shared, key)?;
         let (requested, fits) = (self.keeps.windows_of(key), &shared.fields.fits);
+        if let Some(whole) = &self.whole
+            && let Some(cut) = whole.wanted(&windows)?
+        {
+            return once_block(key, windows, &requested, &cut, fits);
+        }
         let mut wanted = Wanted::all(&windows, &requested, fits);
         wanted.ahead = Ahead::of(&self.own(key), &windows, &requested, fits)?;
         Ok(Arc::new(EpisodeFrames::new(key, windows, wanted)?))
@@ -353,6 +369,9 @@ impl Scheduler {
             Found::Stop => return Ok(None),
         };
         windows.plan(sample.sample, &mut plan)?;
+        if let Some(whole) = &self.whole {
+            whole.cut(&mut plan);
+        }
         if !self.keeps.once.is_empty() && !self.keeps.is_fixed(key) {
             let block = once_block(key, windows, &self.keeps.once, &plan, &shared.fields.fits)?;
             if !wait_for_room(shared, RoomFor::Own, block.bytes()) {

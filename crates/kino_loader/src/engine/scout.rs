@@ -87,10 +87,16 @@ impl Scheduler {
     /// Counts the uses of the next batch that was not seen yet.
     pub(super) fn look_at_next(&mut self, shared: &Shared) -> Result<()> {
         let number = self.next + self.scouted.len() as u64;
-        let range = self.rank_range(number)?;
-        let (first, mut samples) = (range.start, Vec::new());
-        self.reader.fill(range, &mut samples)?;
-        self.find_runs(shared, first, &samples);
+        let samples = match &mut self.whole {
+            Some(whole) => whole.look(number, self.next)?,
+            None => {
+                let range = self.rank_range(number)?;
+                let (first, mut samples) = (range.start, Vec::new());
+                self.reader.fill(range, &mut samples)?;
+                self.find_runs(shared, first, &samples);
+                samples
+            }
+        };
         if self.keeps.pooled.is_empty() {
             self.open_ahead(shared, &samples, number);
         }

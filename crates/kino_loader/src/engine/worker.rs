@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 use kino_dataset::DatasetError;
 
 use super::OnError;
+use super::augment::CollateScratch;
 use super::collate::{BatchJob, Held, JobBlock, SampleJob, steps_of};
 use super::cpu::Account;
 use super::episode_frames::{DecodedPage, EpisodeFrames, PageId, SpanId};
@@ -13,7 +14,6 @@ use super::episodes::open;
 use super::frame_cache::EpisodeKey;
 use super::meter::{Meter, Stage};
 use super::page_buffer::DecodeScratch;
-use super::random_jpeg::JpegScratch;
 use super::shared::{Shared, sample_error};
 use super::trial::pause;
 use super::urgency::Urgency;
@@ -150,8 +150,7 @@ pub(super) fn push_collate(shared: &Shared, job: Arc<SampleJob>) {
 /// A decode thread: decodes and collates until the queue is closed.
 pub(super) fn work(shared: &Shared, thread: usize) {
     let mut scratch = DecodeScratch::default();
-    // Two, for images that are blended with the next one.
-    let mut jpeg = <[JpegScratch; 2]>::default();
+    let mut collating = CollateScratch::default();
     let mut account = Account::new(shared.cpu.as_ref());
     while let Some(work) = shared.work.pop(thread) {
         match work {
@@ -168,7 +167,7 @@ pub(super) fn work(shared: &Shared, thread: usize) {
                 shared.in_flight.leave(decoded.stored_bytes);
                 notify(shared, decoded.waiting);
             }
-            Work::Collate(job) => collate(shared, &job, &mut jpeg),
+            Work::Collate(job) => collate(shared, &job, &mut collating),
         }
         account.settle(|| shared.is_stopped());
     }
@@ -197,7 +196,7 @@ fn notify(shared: &Shared, waiting: Vec<Weak<SampleJob>>) {
     }
 }
 
-fn collate(shared: &Shared, job: &Arc<SampleJob>, jpeg: &mut [JpegScratch; 2]) {
+fn collate(shared: &Shared, job: &Arc<SampleJob>, scratch: &mut CollateScratch) {
     let sample = job.batch.samples()[job.slot];
     let windows = &shared.windows[sample.source as usize][sample.variant as usize];
     let done = shared.meter.time(Stage::Collate, || {
@@ -205,7 +204,7 @@ fn collate(shared: &Shared, job: &Arc<SampleJob>, jpeg: &mut [JpegScratch; 2]) {
         let done = if shared.trial.without_collate {
             Ok((0, 0))
         } else {
-            job.collate(&shared.fields, windows, &shared.block_of, jpeg)
+            job.collate(&shared.fields, windows, &shared.block_of, scratch)
         };
         let bytes = done.as_ref().map_or(0, |(bytes, _)| *bytes);
         (done, bytes)

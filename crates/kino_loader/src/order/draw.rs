@@ -56,13 +56,23 @@ impl Draw {
     }
 
     /// Whether something of probability `p` happens: never if that is 0, always if it is 1.
+    pub fn next_bool(&mut self, p: f64) -> bool {
+        self.next_fraction() < p
+    }
+
+    /// The next number between two: `least` if they are equal.
+    pub fn next_between(&mut self, least: f64, most: f64) -> f64 {
+        least + (most - least) * self.next_fraction()
+    }
+
+    /// The next number from 0 to 1, below 1.
     #[expect(
         clippy::cast_precision_loss,
         reason = "53 bits are a 64-bit float exactly"
     )]
-    pub fn next_bool(&mut self, p: f64) -> bool {
+    fn next_fraction(&mut self) -> f64 {
         const STEPS: u64 = 1 << 53;
-        ((self.next_u64() >> 11) as f64) < p * STEPS as f64
+        (self.next_u64() >> 11) as f64 / STEPS as f64
     }
 }
 
@@ -87,6 +97,23 @@ mod tests {
         assert!((0..1000).all(|_| draw.next_bool(1.0) && !draw.next_bool(0.0)));
         let often = (0..9000).filter(|_| draw.next_bool(0.3)).count();
         assert!((2550..2850).contains(&often), "{often}");
+    }
+
+    #[test]
+    fn numbers_between_two_are_spread_evenly_and_need_not_differ() {
+        let mut draw = Operation::named("jitter").at(3, 5);
+        let mut seen = [0; 5];
+        for _ in 0..5000 {
+            let number = draw.next_between(-1.0, 1.5);
+            let place = (0..5).find(|&place| number < -0.5 + 0.5 * f64::from(place));
+            seen[usize::try_from(place.unwrap()).unwrap()] += 1;
+            assert!(number >= -1.0);
+            assert_eq!(draw.next_between(0.9, 0.9).to_bits(), 0.9_f64.to_bits());
+        }
+        assert!(
+            seen.iter().all(|count| (880..1120).contains(count)),
+            "{seen:?}"
+        );
     }
 
     #[test]

@@ -40,6 +40,9 @@ pub struct Cursor {
 pub struct EpisodeBatch {
     /// The epoch.
     pub epoch: u64,
+    /// The index of its first episode; those of the others follow. Epoch e has the indices from e · episodes on, in the
+    /// sequence of its sorted stretches, whatever comes when.
+    pub first_index: u64,
     /// Positions of the episodes in the list, by rising length.
     pub episodes: Vec<u32>,
 }
@@ -86,6 +89,7 @@ pub struct LengthOrder {
     pub(super) lengths: Arc<[u32]>,
     pub(super) settings: LengthSettings,
     spread: usize,
+    max_frames: Option<u32>,
 }
 
 impl LengthOrder {
@@ -103,12 +107,33 @@ impl LengthOrder {
             spread: usize::try_from(spread).unwrap_or(usize::MAX).max(1),
             lengths,
             settings,
+            max_frames: None,
         })
     }
 
     /// The settings.
     pub fn settings(&self) -> &LengthSettings {
         &self.settings
+    }
+
+    /// How many episodes there are.
+    pub fn len(&self) -> usize {
+        self.lengths.len()
+    }
+
+    /// Whether there are none, which is refused.
+    pub fn is_empty(&self) -> bool {
+        self.lengths.is_empty()
+    }
+
+    /// The frames that episodes are cut to, if they are.
+    pub fn max_frames(&self) -> Option<u32> {
+        self.max_frames
+    }
+
+    /// The same order, of episodes that are cut to so many frames when they are loaded.
+    pub(crate) fn cut_to(self, max_frames: Option<u32>) -> Self {
+        Self { max_frames, ..self }
     }
 
     /// A reader, which holds the batches of the epoch in use.
@@ -188,6 +213,7 @@ impl Epoch {
         let start = if at == 0 { 0 } else { self.ends[at - 1] };
         EpisodeBatch {
             epoch: self.epoch,
+            first_index: self.epoch * self.episodes.len() as u64 + start as u64,
             episodes: self.episodes[start..self.ends[at]].to_vec(),
         }
     }

@@ -1,8 +1,8 @@
 //! Where the time goes: every stage counts what it did and how long it took.
 //!
 //! ```text
-//! schedule ─▶ fetch ─▶ decode ─▶ collate ─▶ ready ─▶ the training loop
-//!                                              wait: how long the loop was blocked here
+//! schedule ─▶ fetch ─▶ decode ─▶ collate ─▶ ready ─▶ transform ─▶ transfer ─▶ the training loop
+//!                                                     in Python               wait: how long the loop was blocked here
 //! ```
 //!
 //! Counting costs two clock reads and a few relaxed additions per task, which takes microseconds or more, and one lock
@@ -50,17 +50,23 @@ pub enum Stage {
     Decode,
     /// Copying frames into the batch.
     Collate,
+    /// The user's transforms. They run behind the engine, which counts none; so do copies to a device.
+    Transform,
+    /// Copying batches to a device.
+    Transfer,
     /// The training loop waiting for a batch.
     Wait,
 }
 
 impl Stage {
     /// All stages, in the order in which a batch passes them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 7] = [
         Self::Schedule,
         Self::Fetch,
         Self::Decode,
         Self::Collate,
+        Self::Transform,
+        Self::Transfer,
         Self::Wait,
     ];
 
@@ -71,6 +77,8 @@ impl Stage {
             Self::Fetch => "fetch",
             Self::Decode => "decode",
             Self::Collate => "collate",
+            Self::Transform => "transform",
+            Self::Transfer => "transfer",
             Self::Wait => "wait",
         }
     }
