@@ -43,9 +43,9 @@ mod samples;
 pub use decodes::decodes_per_frame;
 pub use engine::{
     Batch, CpuShare, Delivery, FrameOptions, ImageDtype, ImageOptions, Layout, Loader,
-    LoaderOptions, MAX_PREFETCH, Moment, Next, Normal, OnError, PerKey, RandomJpeg, Report, Run,
-    ShuffleQuality, Size, Stage, Subsampling, TierRoom, TierTimes, TraceLog, Trial, VectorDtype,
-    WaitReport, Waits, Watch, available_memory, decoded_bytes, group_bytes,
+    LoaderOptions, MAX_PREFETCH, Moment, Next, Normal, OnError, PerKey, RandomJpeg, Report,
+    ResizeMode, Run, ShuffleQuality, Size, Stage, Subsampling, TierRoom, TierTimes, TraceLog,
+    Trial, VectorDtype, WaitReport, Waits, Watch, available_memory, decoded_bytes, group_bytes,
 };
 pub use error::{LoaderError, Result};
 pub use option_table::{Form, OPTIONS, OptionInfo, Part, set_option};
