@@ -30,7 +30,9 @@ pub use seal::{seal_hdf5, seal_tar, tfrecord};
 use std::cell::RefCell;
 use std::num::NonZeroUsize;
 
-use kino_codec::{Codec, Dtype, Encoded, FrameType, Frames, Page, Scratch, ValueType, codec};
+use kino_codec::{
+    Codec, Dtype, Encoded, FrameType, Frames, Page, Reduction, Scratch, ValueType, codec,
+};
 
 /// Bytes before the shared part.
 pub const HEADER_LEN: usize = 8;
@@ -112,6 +114,16 @@ impl<'a> Input<'a> {
         let _ = decoder.bitstream(page, self.first);
         let _ = decoder.decode_text(page, range, &mut Vec::new(), scratch);
         assert!(guard.iter().all(|byte| *byte == 0xa5));
+        let (&[height, width, channels], true) = (ty.shape(), decoder.can_reduce(page)) else {
+            return;
+        };
+        for reduction in [Reduction::Half, Reduction::Quarter, Reduction::Eighth] {
+            let len = reduction.side(height) * reduction.side(width) * channels;
+            let mut bytes = vec![0xa5; len + 64];
+            let (place, guard) = bytes.split_at_mut(len);
+            let _ = decoder.decode_reduced(page, reduction, place, scratch);
+            assert!(guard.iter().all(|byte| *byte == 0xa5));
+        }
     }
 
     /// Decodes text.

@@ -18,6 +18,7 @@ from kinograph._errors import InvalidArgumentError
 from kinograph._stream import is_number
 
 Layout: TypeAlias = Literal["hwc", "chw"]
+ResizeMode: TypeAlias = Literal["exact", "fast"]
 ImageDtype: TypeAlias = Literal["uint8", "float32", "float16", "bfloat16"]
 OnError: TypeAlias = Literal["raise", "skip"]
 VectorDtype: TypeAlias = Literal["float32"]
@@ -98,6 +99,8 @@ class Images:
     (8, 1, 3, 16, 16)
 
     :param size: Resize images to this height and width
+    :param resize: How images are resized: from all stored pixels (exact), or JPEG decoded at a half, a quarter or an eighth of its
+        size first, if that is enough (fast)
     :param crop: Crop images to this height and width, after resizing
     :param random_crop: Crop at a random place instead of the centre
     :param random_jpeg: Compress the images of random samples (half of them by default) as JPEG, at a random quality from this range,
@@ -114,6 +117,7 @@ class Images:
     """
 
     size: Size | None = None
+    resize: ResizeMode = "exact"
     crop: Size | None = None
     random_crop: bool = False
     random_jpeg: RandomJpeg | Mapping[str, RandomJpeg] | None = None
@@ -128,6 +132,11 @@ class Images:
         object.__setattr__(
             self, "dtype", to_word("images: dtype", dtype_name(self.dtype), get_args(ImageDtype))
         )
+        object.__setattr__(
+            self, "resize", to_word("images: resize", self.resize, get_args(ResizeMode))
+        )
+        if self.resize != "exact" and self.size is None:
+            raise InvalidArgumentError("images: resize needs `size`, the size to resize to")
         if self.random_crop and self.crop is None:
             raise InvalidArgumentError("images: random_crop needs `crop`, the size to crop to")
         self._to_json()
@@ -151,6 +160,7 @@ class Images:
     def _to_json(self) -> dict[str, Any]:
         return {
             "size": to_size("images: size", self.size),
+            "resize": self.resize,
             "crop": to_size("images: crop", self.crop),
             "random_crop": bool(self.random_crop),
             "random_jpeg": _by_key("random_jpeg", self.random_jpeg, RandomJpeg(quality=(30, 95))),

@@ -408,6 +408,8 @@ def _arguments(  # noqa: PLR0913 (each is a keyword of its own)
         images = Images(**images)
     size = None if images is None else to_size("images: size", images.size)
     crop = None if images is None else to_size("images: crop", images.crop)
+    if images is not None and images.resize != "exact":
+        raise InvalidArgumentError("images: the probe resizes exactly; omit `resize`")
     if isinstance(size, dict) or isinstance(crop, dict):
         raise InvalidArgumentError(
             "images: the probe needs one size for all cameras, such as (224, 224)"

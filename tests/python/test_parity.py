@@ -82,6 +82,7 @@ def test_images_are_those_of_pack_and_loader_bit_for_bit(codec, tmp_path):
     assert ("lossless" in str(parity["cam"])) != is_lossy
     check_exact(dataset, recorded, size=(31, 40))
     check_exact(dataset, recorded, size=(50, 70), crop=(33, 40))
+    check_exact(dataset, recorded, size=(21, 40), crop=(20, 33), resize="fast", dtype="float32")
     check_exact(dataset, recorded, crop=(20, 87), layout="chw", dtype="float16")
 
 
@@ -93,6 +94,7 @@ def test_a_plan_s_resize_is_repeated_before_the_codec(codec, channels, tmp_path)
     dataset = pack(tmp_path / "a.kino", rule, cam=recorded)
     parity = check_exact(dataset, recorded)
     check_exact(dataset, recorded, size=(16, 16), dtype="float32")
+    check_exact(dataset, recorded, size=(16, 16), resize="fast")
     # Frames that the robot resized already are taken as resized.
     small = dataset[0]["cam"][:] if codec == "predict" else None
     if small is not None:

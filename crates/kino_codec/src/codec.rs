@@ -8,6 +8,7 @@ use crate::bound::Bound;
 use crate::error::{Result, buffer, corrupt};
 use crate::frame::{FrameType, MAX_FRAME_BYTES};
 use crate::frames::Frames;
+use crate::reduction::Reduction;
 use crate::scratch::Scratch;
 use crate::spec::CodecSpec;
 
@@ -194,6 +195,25 @@ pub trait Decoder: Debug + Send + Sync {
         dest: &mut [u8],
         scratch: &mut Scratch,
     ) -> Result<()>;
+
+    /// Whether [`decode_reduced`](Self::decode_reduced) decodes this page: one that holds a single image, and that costs
+    /// less if only a fraction of its size is needed.
+    fn can_reduce(&self, _page: Page<'_>) -> bool {
+        false
+    }
+
+    /// Decodes the only image of a page at a fraction of its height and width into `dest`, which has exactly its size.
+    ///
+    /// After an error, the values in `dest` are unspecified.
+    fn decode_reduced(
+        &self,
+        _page: Page<'_>,
+        _reduction: Reduction,
+        _dest: &mut [u8],
+        _scratch: &mut Scratch,
+    ) -> Result<()> {
+        Err(buffer("this page is only decoded at its full size"))
+    }
 
     /// Appends the text frames `range` of `page` to `out`; an error for numeric streams.
     fn decode_text(

@@ -39,6 +39,7 @@ mod pco_file;
 mod pco_table;
 mod predict;
 mod raw;
+mod reduction;
 mod registry;
 mod round_trip;
 mod scratch;
@@ -73,6 +74,7 @@ pub use jpeg::{
 };
 pub use kind::Kind;
 pub use kino_ffmpeg::add_folder as add_ffmpeg_folder;
+pub use reduction::Reduction;
 pub use registry::{ATTRIBUTES_CODEC, CLOCK_CODEC, codec, codecs, describe, max_page_bytes};
 pub use round_trip::RoundTrip;
 pub use scratch::Scratch;

@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use crate::codec::{Codec, Encoded};
+use crate::codec::{Codec, Decoder, Encoded, EncodedPage};
 use crate::error::{CodecError, Result, buffer};
 use crate::frame::{FrameType, ValueType};
 use crate::frames::Frames;
@@ -59,13 +59,7 @@ impl RoundTrip {
                 dest.len()
             )));
         }
-        let frames = Frames::values(&self.frame, frames)?;
-        self.encoded.shared.clear();
-        self.encoded.pages.clear();
-        let page_frames = self.codec.page_frames(&self.frame);
-        self.codec
-            .encode(&frames, page_frames, &mut self.encoded, &mut self.scratch)?;
-        let decoder = self.codec.decoder(&self.frame, &self.encoded.shared)?;
+        let decoder = self.make_pages(frames)?;
         let mut rest = dest;
         for page in &self.encoded.pages {
             let (part, after) = rest
@@ -79,6 +73,22 @@ impl RoundTrip {
         }
         let pages: usize = self.encoded.pages.iter().map(|page| page.bytes.len()).sum();
         Ok(self.encoded.shared.len() + pages)
+    }
+
+    /// Encodes consecutive frames as one run; their pages, and what decodes them.
+    pub fn encode(&mut self, frames: &[u8]) -> Result<(Box<dyn Decoder>, &[EncodedPage])> {
+        let decoder = self.make_pages(frames)?;
+        Ok((decoder, &self.encoded.pages))
+    }
+
+    fn make_pages(&mut self, frames: &[u8]) -> Result<Box<dyn Decoder>> {
+        let frames = Frames::values(&self.frame, frames)?;
+        self.encoded.shared.clear();
+        self.encoded.pages.clear();
+        let page_frames = self.codec.page_frames(&self.frame);
+        self.codec
+            .encode(&frames, page_frames, &mut self.encoded, &mut self.scratch)?;
+        self.codec.decoder(&self.frame, &self.encoded.shared)
     }
 }
 

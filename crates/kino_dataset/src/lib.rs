@@ -105,7 +105,10 @@ pub use repack::{
     Action, GenerationLoss, Repack, RepackOptions, RepackProgress, Repacked, SampleSizes,
     StreamChange,
 };
-pub use resize::{Filter, Fit, Pixels, Resize, ResizeScratch, Size, check_cut, image_size};
+pub use resize::{
+    Filter, Fit, FitScratch, Fitted, Pixels, Resize, ResizeMode, ResizeScratch, Size, check_cut,
+    image_size,
+};
 pub use sample::sample_episodes;
 pub use selection::{Episodes, Selection};
 pub use stats::StreamStats;

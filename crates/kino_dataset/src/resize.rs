@@ -13,8 +13,10 @@
 //! Depth is resized to the nearest pixel, whose centre is `(i + 0.5) * stored / resized`: a mean of two distances is often a
 //! distance at which nothing is. That is torch's `nearest-exact`.
 //!
-//! A JPEG could be decoded at a half or a quarter for less, but its pixels would differ from those of the same image in another
-//! codec: what comes out depends on the decoded image and the options alone.
+//! What comes out depends on the decoded image and the options alone, whatever the codec; only [`ResizeMode::Fast`] gives that up
+//! (`resize/reduced.rs`).
+
+mod reduced;
 
 use std::fmt;
 
@@ -24,6 +26,9 @@ use fast_image_resize::{FilterType, PixelTrait, ResizeAlg, ResizeOptions, Resize
 use kino_codec::{CodecError, Dtype, ValueType};
 use kino_format::Kind;
 use serde::{Deserialize, Serialize};
+
+pub(crate) use reduced::first;
+pub use reduced::{FitScratch, Fitted, ResizeMode};
 
 /// Rows and columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -69,6 +74,8 @@ pub struct Fit {
     pub centre: Option<Size>,
     /// How a resized pixel is computed.
     pub filter: Filter,
+    /// What may be changed for speed.
+    pub mode: ResizeMode,
 }
 
 /// How a resized pixel is computed.
@@ -95,12 +102,13 @@ pub struct Pixels {
 }
 
 /// How frames of one type are made to fit.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub struct Resize {
     source: Pixels,
     resized: Size,
     kept: Size,
     filter: Filter,
+    mode: ResizeMode,
 }
 
 /// What resizing keeps for the next frame.
@@ -142,6 +150,7 @@ impl Fit {
             resized,
             kept,
             filter: self.filter,
+            mode: self.mode,
         };
         Ok((kept != size || resized != size).then_some(reduce))
     }
@@ -533,7 +542,7 @@ mod tests {
             let shape = if has_channels { vec![from.height, from.width, 1] } else { vec![from.height, from.width] };
             let ty = ValueType::new(dtype, &shape).unwrap();
             let frame = noise(ty.frame_bytes(), seed);
-            let fit = Fit { size: Some(to), centre: Some(cut), filter: Filter::of(Kind::Depth, &ty) };
+            let fit = Fit { size: Some(to), centre: Some(cut), filter: Filter::of(Kind::Depth, &ty), mode: ResizeMode::Exact };
             let found = match fit.reduce(&ty).unwrap() {
                 Some(_) => run(fit, &ty, &frame),
                 None => frame.clone(),

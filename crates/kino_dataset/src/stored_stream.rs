@@ -23,6 +23,7 @@ use kino_format::{NONE, PageSlice, Segment, StreamRecord, StreamSchema};
 
 use crate::episode::Episode;
 use crate::error::{DatasetError, Result, codec_at, corrupt, format_at, invalid};
+use crate::resize::{FitScratch, Fitted, first};
 
 /// The frames that a stream of an episode stores itself.
 #[derive(Debug)]
@@ -145,6 +146,40 @@ impl StoredStream {
             .decode(stored, page.range.clone(), out, scratch)
             .and_then(|()| check_bools(ty, out))
             .map_err(|error| self.at_page(page, error))
+    }
+
+    /// Decodes the requested frames of a page and makes them fit.
+    pub fn decode_resized(
+        &self,
+        page: &PageSlice,
+        bytes: &[u8],
+        Fitted { resize, out }: Fitted<'_>,
+        scratch: &mut FitScratch,
+    ) -> Result<()> {
+        let stored = Page {
+            bytes,
+            frames: page.frames,
+        };
+        let reduced = resize.decode_reduced(self.decoder()?, stored, out, scratch);
+        if reduced.map_err(|error| self.at_page(page, error))? {
+            return Ok(());
+        }
+        let step = self.frames_at_a_time().min(page.range.len().max(1));
+        let parts = out.chunks_mut((step * resize.frame_bytes()).max(1));
+        for (part, out) in parts.enumerate() {
+            let mut slice = page.clone();
+            slice.range.start += part * step;
+            slice.range.end = slice.range.end.min(slice.range.start + step);
+            let whole = first(
+                &mut scratch.whole,
+                slice.range.len() * resize.source_bytes(),
+            );
+            self.decode(&slice, bytes, whole, &mut scratch.codec)?;
+            resize
+                .put_all(whole, out, &mut scratch.resize)
+                .map_err(invalid)?;
+        }
+        Ok(())
     }
 
     /// How many frames of a page a reader that does not keep them should decode at a time; decoding goes on where it

@@ -44,8 +44,8 @@ pub use decodes::Decodes;
 pub use engine::{
     Batch, ColorJitter, CpuShare, Delivery, FrameOptions, ImageDtype, ImageOptions, Layout, Loader,
     LoaderOptions, MAX_PREFETCH, Moment, Next, Normal, OnError, PerKey, RandomJpeg,
-    RandomResizedCrop, Ranks, Report, Run, ShuffleQuality, Size, Stage, Subsampling, TierRoom,
-    TierTimes, TraceLog, Trial, VectorDtype, WaitReport, Waits, Watch, available_memory,
+    RandomResizedCrop, Ranks, Report, ResizeMode, Run, ShuffleQuality, Size, Stage, Subsampling,
+    TierRoom, TierTimes, TraceLog, Trial, VectorDtype, WaitReport, Waits, Watch, available_memory,
     decoded_bytes, group_bytes,
 };
 pub use error::{LoaderError, Result};

@@ -122,6 +122,13 @@ pub const OPTIONS: &[OptionInfo] = &[
         part: Part::Loader,
     },
     OptionInfo {
+        name: "images.resize",
+        form: Form::Choice(&["exact", "fast"]),
+        default: "exact",
+        help: "How images are resized: from all stored pixels (exact), or JPEG decoded at a half, a quarter or an eighth of its size first, if that is enough (fast)",
+        part: Part::Loader,
+    },
+    OptionInfo {
         name: "images.crop",
         form: Form::Size,
         default: "no crop",

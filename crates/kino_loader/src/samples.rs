@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::decodes::Decodes;
-use crate::error::LoaderError;
 use crate::order::{
     AutoShuffle, Batching, Deal, LengthOrder, LengthSettings, Oversize, Settings, Shuffle, Source,
 };

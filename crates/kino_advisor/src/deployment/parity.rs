@@ -184,8 +184,8 @@ impl StreamParity {
         if let (true, Some((_, stored))) = (is_known, sizes) {
             let fit = Fit {
                 size: Some(stored.size),
-                centre: None,
                 filter,
+                ..Fit::default()
             };
             return fit.reduce(live).map_err(|what| self.refuse(&what));
         }
@@ -235,12 +235,27 @@ impl LiveFrame {
 
     /// Passes packed frames through, each on its own.
     pub fn apply(&mut self, frames: &[u8]) -> Result<Vec<u8>> {
-        let mut stored = self.pass_through(frames)?;
-        self.delivery.deliver(&mut stored).map_err(Into::into)
+        let mut now = self.until_stored(frames)?;
+        let frame_bytes = match &self.resize {
+            Some(resize) => resize.frame_bytes(),
+            None => self.live_bytes,
+        };
+        let Some(codec) = &mut self.codec else {
+            return Ok(self.delivery.deliver(&mut now)?);
+        };
+        if !self.delivery.is_reduced() {
+            pass(codec, &mut now, frame_bytes, &mut self.spare)?;
+            return Ok(self.delivery.deliver(&mut now)?);
+        }
+        let mut out = Vec::new();
+        for frame in now.chunks_exact(frame_bytes.max(1)) {
+            out.extend(encode_and_deliver(codec, frame, &mut self.delivery)?);
+        }
+        Ok(out)
     }
 
-    /// The frames as they would come out of the dataset.
-    fn pass_through(&mut self, frames: &[u8]) -> Result<Vec<u8>> {
+    /// The frames as they would be given to the codec that stores them.
+    fn until_stored(&mut self, frames: &[u8]) -> Result<Vec<u8>> {
         let mut now = frames.to_vec();
         for codec in &mut self.earlier {
             pass(codec, &mut now, self.live_bytes, &mut self.spare)?;
@@ -250,15 +265,27 @@ impl LiveFrame {
                 .to_resized(&mut now, &mut self.resizing)
                 .map_err(invalid)?;
         }
-        if let Some(codec) = &mut self.codec {
-            let frame_bytes = match &self.resize {
-                Some(resize) => resize.frame_bytes(),
-                None => self.live_bytes,
-            };
-            pass(codec, &mut now, frame_bytes, &mut self.spare)?;
-        }
         Ok(now)
     }
+}
+
+/// Encodes a frame, and delivers it as the loader does, which may decode it at a fraction of its size.
+fn encode_and_deliver(
+    codec: &mut RoundTrip,
+    frame: &[u8],
+    delivery: &mut Delivery,
+) -> Result<Vec<u8>> {
+    let failed = |error| invalid(format!("a live frame cannot be encoded: {error}"));
+    let (decoder, pages) = codec.encode(frame).map_err(failed)?;
+    if let [page] = pages {
+        let done = delivery.deliver_encoded(&*decoder, page.page());
+        if let Some(done) = done.map_err(failed)? {
+            return Ok(done);
+        }
+    }
+    let mut whole = vec![0; frame.len()];
+    codec.apply(frame, &mut whole).map_err(failed)?;
+    Ok(delivery.deliver(&mut whole)?)
 }
 
 /// Passes frames through a codec one by one: in training each had other neighbours.
@@ -302,6 +329,9 @@ impl fmt::Display for StreamParity {
         }
         if let Some(size) = self.loaded.size {
             write!(f, " → load at {size}")?;
+            if !self.loaded.resize.is_exact() {
+                f.write_str(", fast")?;
+            }
         }
         if let Some(crop) = self.loaded.crop {
             write!(f, " → centre crop {crop}")?;

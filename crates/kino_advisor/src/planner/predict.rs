@@ -295,12 +295,10 @@ fn frames_s(stream: &StreamOptions, codec: &CodecOption, loader: &LoaderCost, de
     if stream.window == 0.0 {
         return 0.0;
     }
-    // What is stored in the size that is loaded is not resized again.
-    let resize_ns = codec.resize.map_or(stream.resize_ns, |_| 0.0);
-    let decode_ns = codec.decode_ns + resize_ns;
+    let decode_ns = stream.load_ns(codec);
     let ns = if loader.is_random {
         let missed = 1.0 - loader.kept;
-        let random_ns = codec.random_ns + resize_ns;
+        let random_ns = stream.load_random_ns(codec);
         missed * (random_ns + (stream.window - 1.0).max(0.0) * decode_ns)
     } else {
         frames_per_sample(stream, loader) * decodes * decode_ns

@@ -109,8 +109,8 @@ fn resized(sample: &CostSample, size: Size) -> Option<(CostSample, f64)> {
     let ty = sample.frame.as_values()?;
     let fit = Fit {
         size: Some(size),
-        centre: None,
         filter: Filter::of(sample.kind, ty),
+        ..Fit::default()
     };
     let resize = fit.reduce(ty).ok()??;
     let mut values = sample.values.clone();

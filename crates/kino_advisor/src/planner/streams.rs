@@ -5,9 +5,10 @@
 
 use std::time::Duration;
 
-use kino_codec::Bound;
+use kino_codec::{Bound, ValueType};
 use kino_dataset::{
-    CostSample, Dataset, Effort, Measured, Samples, Size, StreamSummary, measure, measure_stored,
+    CostSample, Dataset, Effort, Filter, Fit, Measured, Resize, ResizeMode, Samples, Size,
+    StreamSummary, measure, measure_stored,
 };
 use serde::{Deserialize, Serialize};
 
@@ -71,6 +72,9 @@ pub struct CodecOption {
     pub decode_ns: f64,
     /// Nanoseconds to decode it alone.
     pub random_ns: f64,
+    /// Nanoseconds to decode it at a fraction of its size and to resize it, if the loader does that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reduced_ns: Option<f64>,
     /// Nanoseconds to encode it.
     pub encode_ns: f64,
     /// The largest difference from the original, in the stream's unit.
@@ -100,7 +104,20 @@ impl StreamOptions {
     /// Nanoseconds to decode a frame after the one before it, and to resize it if it is not stored in the size that is
     /// loaded.
     pub fn load_ns(&self, option: &CodecOption) -> f64 {
-        option.decode_ns + option.resize.map_or(self.resize_ns, |_| 0.0)
+        self.resized_ns(option, option.decode_ns)
+    }
+
+    /// Nanoseconds to decode a frame alone, and to resize it as above.
+    pub(super) fn load_random_ns(&self, option: &CodecOption) -> f64 {
+        self.resized_ns(option, option.random_ns)
+    }
+
+    fn resized_ns(&self, option: &CodecOption, decode_ns: f64) -> f64 {
+        match (option.resize, option.reduced_ns) {
+            (Some(_), _) => decode_ns,
+            (None, Some(reduced_ns)) => reduced_ns,
+            (None, None) => decode_ns + self.resize_ns,
+        }
     }
 }
 
@@ -124,12 +141,15 @@ pub(super) fn measure_streams(
         };
         host.look_up()?;
         host.begins(&format!("codecs of `{}`", summary.name));
-        if let Some((mut stream, sample)) = measure_stream(dataset, summary, whole, options)? {
+        let size = loaded_size(subject, samples, &summary.name);
+        let fast = size.filter(|_| !subject.options.images.resize.is_exact());
+        let measured = measure_stream(dataset, summary, whole, fast, options)?;
+        if let Some((mut stream, sample)) = measured {
             let loaded = whole.counts.complete_frames.get(&summary.name);
             stream.frames = frames as f64;
             stream.loaded_frames = loaded.copied().unwrap_or(0) as f64;
             stream.window = window(samples, &summary.name);
-            if let Some(size) = loaded_size(subject, samples, &summary.name) {
+            if let Some(size) = size {
                 host.begins(&format!("codecs of `{}` at {size}", summary.name));
                 split::measure_resized(&mut stream, &sample, size, options);
             }
@@ -146,6 +166,18 @@ fn loaded_size(subject: &Subject, samples: &Samples, stream: &str) -> Option<Siz
     let mut sizes = windows.map(|window| subject.options.images.size_of(&window.key));
     let first = sizes.next().flatten()?;
     sizes.all(|size| size == Some(first)).then_some(first)
+}
+
+/// How a loader resizes the images of a stream that it may decode at a fraction of their size.
+fn fast_resize(summary: &StreamSummary, size: Size) -> Option<Resize> {
+    let ty = ValueType::new(summary.dtype.parse().ok()?, &summary.shape).ok()?;
+    let fit = Fit {
+        size: Some(size),
+        filter: Filter::of(summary.kind, &ty),
+        mode: ResizeMode::Fast,
+        ..Fit::default()
+    };
+    fit.reduce(&ty).ok()?
 }
 
 /// Frames of a stream in one sample.
@@ -167,11 +199,15 @@ fn measure_stream(
     dataset: &Dataset,
     summary: &StreamSummary,
     whole: &Whole,
+    fast: Option<Size>,
     options: &PlannerOptions,
 ) -> Result<Option<(StreamOptions, CostSample)>> {
     let all = dataset.manifest().streams.iter().map(|one| one.raw_bytes);
     let is_small = summary.raw_bytes < all.sum::<u64>() / SMALL_PART;
-    let effort = effort(options, if is_small { 0.05 } else { 1.0 });
+    let effort = Effort {
+        resize: fast.and_then(|size| fast_resize(summary, size)),
+        ..effort(options, if is_small { 0.05 } else { 1.0 })
+    };
     let max_bytes = options.sample_bytes;
     let name = &summary.name;
     if summary.frames == 0 {
@@ -247,6 +283,7 @@ pub(super) fn effort(options: &PlannerOptions, share: f64) -> Effort {
     Effort {
         budget: Duration::try_from_secs_f64(seconds).unwrap_or_default(),
         page_frames: None,
+        resize: None,
     }
 }
 
@@ -294,6 +331,7 @@ pub(super) fn to_option(measured: &Measured, is_allowed: bool) -> CodecOption {
         bytes: measured.bytes as f64 / frames,
         decode_ns: each(measured.decode),
         random_ns: measured.random.as_secs_f64() * 1e9,
+        reduced_ns: measured.reduced.map(each),
         encode_ns: each(measured.encode),
         max_abs_error: measured.max_abs_error,
         psnr_db: measured.psnr_db,

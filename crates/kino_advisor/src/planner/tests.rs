@@ -13,6 +13,7 @@ fn codec(text: &str, bytes: f64, decode_us: f64) -> CodecOption {
         bytes,
         decode_ns: 1e3 * decode_us,
         random_ns: 1e3 * decode_us,
+        reduced_ns: None,
         encode_ns: 1e4,
         max_abs_error: 0.0,
         psnr_db: None,
@@ -466,6 +467,26 @@ fn resized(is_allowed: bool) -> Measurements {
     // 100 frames of 400 µs, resized in 100 µs each, and 1 ms of everything else.
     measured.loader.cpu_s = 0.051;
     measured
+}
+
+#[test]
+fn images_decoded_at_a_fraction_of_their_size_cost_what_was_measured_so() {
+    let mut camera = resized(true).streams.remove(0);
+    let cost = |camera: &StreamOptions| -> Vec<(f64, f64)> {
+        let each = camera.options.iter();
+        each.map(|one| (camera.load_ns(one), camera.load_random_ns(one)))
+            .collect()
+    };
+    let exact = cost(&camera);
+    assert_eq!(exact[3], (2e5, 2e5), "decoded and resized");
+    let small = camera.options.len() - 1;
+    for idx in [3, small] {
+        camera.options[idx].reduced_ns = Some(6e4);
+    }
+    let mut fast = exact;
+    fast[3] = (6e4, 6e4);
+    // What is stored in the size that is loaded is decoded whole.
+    assert_eq!(cost(&camera), fast);
 }
 
 #[test]

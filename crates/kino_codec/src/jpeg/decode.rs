@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use crate::codec::{Decoder, Page, one_frame};
 use crate::error::Result;
+use crate::reduction::Reduction;
 use crate::scratch::Scratch;
 
 use super::ffi::{Decompressor, Image};
@@ -24,6 +25,27 @@ impl JpegDecoder {
             .as_deref()
             .filter(|_| page.bytes.first().is_some_and(|byte| *byte != 0xff))
     }
+
+    fn decode_file(
+        &self,
+        page: Page<'_>,
+        reduction: Option<Reduction>,
+        dest: &mut [u8],
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        one_frame(NAME, page)?;
+        let header = check_file(page.bytes, self.image)?;
+        let mut instances: Box<Instances> = scratch.take();
+        // Later scans may use tables that an instance remembers from other files: such files get a new instance.
+        let mut decompressor = match instances.decompressor.take() {
+            Some(used) if header.single_scan => used,
+            _ => Decompressor::new()?,
+        };
+        decompressor.decompress(page.bytes, self.image, reduction, dest)?;
+        instances.decompressor = Some(decompressor);
+        scratch.keep(instances);
+        Ok(())
+    }
 }
 
 impl Decoder for JpegDecoder {
@@ -41,18 +63,21 @@ impl Decoder for JpegDecoder {
         if let Some(exact) = self.exact(page) {
             return exact.decode(page, range, dest, scratch);
         }
-        one_frame(NAME, page)?;
-        let header = check_file(page.bytes, self.image)?;
-        let mut instances: Box<Instances> = scratch.take();
-        // Later scans may use tables that an instance remembers from other files: such files get a new instance.
-        let mut decompressor = match instances.decompressor.take() {
-            Some(used) if header.single_scan => used,
-            _ => Decompressor::new()?,
-        };
-        decompressor.decompress(page.bytes, self.image, dest)?;
-        instances.decompressor = Some(decompressor);
-        scratch.keep(instances);
-        Ok(())
+        self.decode_file(page, None, dest, scratch)
+    }
+
+    fn can_reduce(&self, page: Page<'_>) -> bool {
+        self.exact(page).is_none()
+    }
+
+    fn decode_reduced(
+        &self,
+        page: Page<'_>,
+        reduction: Reduction,
+        dest: &mut [u8],
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        self.decode_file(page, Some(reduction), dest, scratch)
     }
 
     fn bitstream<'p>(&self, page: Page<'p>, idx: usize) -> Option<&'p [u8]> {

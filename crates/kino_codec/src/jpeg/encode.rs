@@ -140,7 +140,7 @@ impl Search {
             empty => empty.insert(Decompressor::new()?),
         };
         let decoded = at_least(&mut scratch.more_bytes, pixels.len());
-        decompressor.decompress(&file, self.image, decoded)?;
+        decompressor.decompress(&file, self.image, None, decoded)?;
         let is_met = squared_error(pixels, decoded) <= self.limit;
         scratch.keep(instances);
         Ok(is_met.then_some(file))

@@ -17,6 +17,7 @@ use std::ptr::NonNull;
 use turbojpeg_sys as sys;
 
 use crate::error::{CodecError, Result, buffer, corrupt};
+use crate::reduction::Reduction;
 
 use super::encode::Quality;
 use super::{NAME, Subsampling};
@@ -37,6 +38,16 @@ impl Image {
     /// Its bytes; a frame type limits them to 256 MiB.
     pub(crate) fn bytes(&self) -> usize {
         self.height * self.width * self.channels
+    }
+
+    /// Its size if it is decoded at a fraction of its height and width, as the library rounds it.
+    fn reduced(self, reduction: Option<Reduction>) -> Self {
+        let side = |from: usize| reduction.map_or(from, |reduction| reduction.side(from));
+        Self {
+            height: side(self.height),
+            width: side(self.width),
+            ..self
+        }
     }
 
     /// The image as the library takes it, if it has exactly `bytes` bytes.
@@ -197,14 +208,17 @@ impl Decompressor {
         Ok(Self(instance))
     }
 
-    /// Decompresses `file`, which must hold an image of this size, into `pixels`.
+    /// Decompresses `file`, which must hold an image of this size, into `pixels`: all of it, or at a fraction of its
+    /// height and width.
     pub(crate) fn decompress(
         &mut self,
         file: &[u8],
         image: Image,
+        reduction: Option<Reduction>,
         pixels: &mut [u8],
     ) -> Result<()> {
-        let to = image.to_c(pixels.len())?;
+        let stored = image.to_c(image.bytes())?;
+        let to = image.reduced(reduction).to_c(pixels.len())?;
         let len = to_size(file.len())?;
         // SAFETY: the handle is a live decompressor, and `file` is readable for its length.
         let failed = unsafe { sys::tj3DecompressHeader(self.0.0.as_ptr(), file.as_ptr(), len) };
@@ -221,16 +235,26 @@ impl Decompressor {
             get(sys::TJPARAM_TJPARAM_PRECISION),
             get(sys::TJPARAM_TJPARAM_LOSSLESS),
         ];
-        if found != [to.height, to.width, 8, 0] {
+        if found != [stored.height, stored.width, 8, 0] {
             return Err(corrupt(
                 NAME,
                 "the library reports another image size for the file",
             ));
         }
+        // Set for every file: the instance keeps the factor of the one before.
+        let factor = sys::tjscalingfactor {
+            num: 1,
+            denom: c_int::try_from(reduction.map_or(1, Reduction::divisor)).unwrap_or(1),
+        };
+        // SAFETY: the handle is a live decompressor; the library checks the factor.
+        if unsafe { sys::tj3SetScalingFactor(self.0.0.as_ptr(), factor) } != 0 {
+            return Err(buffer(format!("libjpeg-turbo: {}", self.0.error())));
+        }
         // SAFETY: the handle is a live decompressor, and `file` is readable for its length. The call reads
-        // the same bytes as the header call above, and no instance was ever set to scale or crop, so it
-        // writes `height` rows of `width` pixels of `format`, `pitch` apart: exactly `pixels`, as `to_c`
-        // checked.
+        // the same bytes as the header call above, no instance was ever set to crop, and the factor just set
+        // is 1 / denom, which the library applies to both sides rounding up, as `Image::reduced` does. So it
+        // writes `height` rows of `width` pixels of `format`, `pitch` apart, all of `to`: exactly `pixels`,
+        // as `to_c` checked.
         let failed = unsafe {
             sys::tj3Decompress8(
                 self.0.0.as_ptr(),

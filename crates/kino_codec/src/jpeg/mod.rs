@@ -349,4 +349,6 @@ fn one_page(file: &[u8]) -> EncodedPage {
 }
 
 #[cfg(test)]
+mod reduced_tests;
+#[cfg(test)]
 mod tests;

@@ -11,6 +11,7 @@ use kino_codec::{Codec, CodecError, Encoded, FrameData, Frames, Scratch};
 
 use crate::compare::{Distortion, psnr_db};
 use crate::error::{Result, codec_at};
+use crate::resize::Resize;
 
 use super::reader::Reader;
 use super::record::Cost;
@@ -25,6 +26,8 @@ pub struct Effort {
     pub budget: Duration,
     /// Frames per page; `None` for the codec's choice.
     pub page_frames: Option<NonZeroUsize>,
+    /// How a loader makes images fit, where it may decode them at a fraction of their size.
+    pub resize: Option<Resize>,
 }
 
 /// The measurements of a codec.
@@ -54,6 +57,8 @@ pub struct Measured {
     pub window: Duration,
     /// Frames of a window.
     pub window_frames: usize,
+    /// Time to decode all frames at a fraction of their size and to resize them; `None` if they are decoded whole.
+    pub reduced: Option<Duration>,
     /// The largest difference between a decoded and an original value.
     pub max_abs_error: f64,
     /// The peak signal-to-noise ratio of 8-bit values, if the codec is lossy.
@@ -88,6 +93,7 @@ fn measure_run(
     let random = reader.random(1, effort.budget)?;
     let window_frames = WINDOW.min(frames.len());
     let window = reader.random(window_frames, effort.budget)?;
+    let reduced = reader.reduced(&effort)?;
     let pages = encoded.pages.iter().map(|page| page.bytes.len());
     Ok(Measured {
         codec: codec.spec().to_string(),
@@ -102,6 +108,7 @@ fn measure_run(
         random,
         window,
         window_frames,
+        reduced,
         max_abs_error: error.max_abs,
         psnr_db: psnr_of(frames, error),
     })
@@ -183,11 +190,13 @@ impl Measured {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::resize::{Fit, ResizeMode};
     use kino_codec::{Dtype, FrameType, Page};
 
     const QUICK: Effort = Effort {
         budget: Duration::from_micros(100),
         page_frames: None,
+        resize: None,
     };
 
     #[test]
@@ -208,6 +217,32 @@ mod tests {
         assert!(jpeg.bytes < 2304 && jpeg.max_abs_error > 0.0);
         assert!(jpeg.psnr_db.unwrap() > 20.0);
         assert_eq!(jpeg.to_cost().frame_bytes, 768.0);
+    }
+
+    #[test]
+    fn only_what_is_decoded_at_a_fraction_of_its_size_is_timed_so() {
+        let frame = FrameType::values(Dtype::U8, &[32, 48, 3]).unwrap();
+        let bytes: Vec<u8> = (0..2 * 32 * 48 * 3_u32)
+            .map(|idx| u8::try_from(idx / 90 % 256).unwrap())
+            .collect();
+        let frames = Frames::values(&frame, &bytes).unwrap();
+        let timed = |codec: &str, side: usize, mode: ResizeMode| {
+            let fit = Fit {
+                size: Some((side, side).into()),
+                mode,
+                ..Fit::default()
+            };
+            let effort = Effort {
+                resize: fit.reduce(frame.as_values().unwrap()).unwrap(),
+                ..QUICK
+            };
+            let codec = kino_codec::codec(codec).unwrap();
+            measure(&*codec, &frames, effort).unwrap().reduced.is_some()
+        };
+        assert!(timed("jpeg:q=80,sub=420", 16, ResizeMode::Fast));
+        assert!(!timed("jpeg:q=80,sub=420", 17, ResizeMode::Fast));
+        assert!(!timed("jpeg:q=80,sub=420", 16, ResizeMode::Exact));
+        assert!(!timed("predict", 16, ResizeMode::Fast));
     }
 
     #[test]

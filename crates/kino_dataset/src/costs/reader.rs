@@ -9,8 +9,9 @@ use kino_codec::{
 };
 
 use crate::compare::{Comparison, Distortion, broken};
+use crate::resize::FitScratch;
 
-use super::measure::best_of;
+use super::measure::{Effort, best_of};
 
 /// Random positions to read.
 const PLACES: u32 = 32;
@@ -116,6 +117,31 @@ impl<'a> Reader<'a> {
             total += best_of(budget / PLACES, || self.range(start..start + len))?;
         }
         Ok(total / PLACES)
+    }
+
+    /// The best time to decode every page as a loader does that decodes images at a fraction of their size and resizes
+    /// them; `None` if that changes nothing.
+    pub(super) fn reduced(&self, effort: &Effort) -> Result<Option<Duration>, CodecError> {
+        let is_reduced = self.pages.iter().any(|page| self.decoder.can_reduce(*page));
+        let resize = effort.resize.filter(|resize| resize.reduced().is_some());
+        let Some(resize) = resize.filter(|_| is_reduced) else {
+            return Ok(None);
+        };
+        let (mut out, mut whole) = (vec![0; resize.frame_bytes()], Vec::new());
+        let mut scratch = FitScratch::default();
+        let best = best_of(effort.budget, || {
+            for &page in &self.pages {
+                if !resize.decode_reduced(self.decoder, page, &mut out, &mut scratch)? {
+                    whole.resize(resize.source_bytes(), 0);
+                    self.decoder
+                        .decode(page, 0..1, &mut whole, &mut scratch.codec)?;
+                    let done = resize.put_all(&mut whole, &mut out, &mut scratch.resize);
+                    done.map_err(|what| CodecError::Buffer { what })?;
+                }
+            }
+            Ok(())
+        })?;
+        Ok(Some(best))
     }
 
     /// The bitstream of frame `idx`.

@@ -40,6 +40,7 @@ pub fn measure_stored(
     let window = reader
         .random(window_frames, effort.budget)
         .map_err(codec_at(place()))?;
+    let reduced = reader.reduced(&effort).map_err(codec_at(place()))?;
     let pages = encoded.pages.iter().map(|page| page.bytes.len());
     Ok(Measured {
         codec: stored.schema().codec.clone(),
@@ -54,6 +55,7 @@ pub fn measure_stored(
         random,
         window,
         window_frames,
+        reduced,
         max_abs_error: summary.max_abs_error,
         psnr_db: summary.psnr_db(),
     })

@@ -55,8 +55,8 @@ impl Rule {
         }
         let fit = Fit {
             size: Some(size),
-            centre: None,
             filter,
+            ..Fit::default()
         };
         fit.reduce(ty)
     }

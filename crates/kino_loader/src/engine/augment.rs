@@ -12,7 +12,7 @@
 use std::sync::Arc;
 
 use kino_codec::ValueType;
-use kino_dataset::{DatasetError, Filter, Fit, Kind, ResizeScratch, Size, image_size};
+use kino_dataset::{DatasetError, Filter, Fit, Kind, ResizeMode, ResizeScratch, Size, image_size};
 
 use super::color_jitter::{ColorJitter, KeyJitter, SampleJitter};
 use super::convert::Part;
@@ -83,6 +83,7 @@ impl ImageOptions {
                 size: Some(Size::from((1, 1))),
                 centre: None,
                 filter,
+                mode: ResizeMode::Exact,
             };
             let suits = other.reduce(ty);
             suits.map_err(|what| invalid(format!("`{key}`: {what}")))?;
@@ -216,6 +217,7 @@ impl SampleAugment<'_> {
                 size: Some(size),
                 centre: None,
                 filter: self.key.filter,
+                mode: ResizeMode::Exact,
             };
             let ty = ValueType::new(self.key.ty.dtype(), &pixels.shape(part.size));
             let ty = ty.map_err(|error| refused(error.to_string()))?;
@@ -292,6 +294,7 @@ mod tests {
                     size: Some(crop_size),
                     centre: None,
                     filter,
+                    mode: ResizeMode::Exact,
                 };
                 cropped[..2].copy_from_slice(&[part.size.height, part.size.width]);
                 let fit = fit

@@ -4,11 +4,12 @@
 //! decoded frame ──resize──▶ ──centre crop──▶ ──layout, dtype, normalisation──▶ the bytes of an array
 //! ```
 //!
-//! It uses what the loader uses (`kino_dataset/src/resize.rs`, `convert.rs`), so the bytes are the same. Only what is drawn at
+//! It uses what the loader uses (`kino_dataset/src/resize.rs`, `convert.rs`), so the bytes are the same. An encoded frame can be
+//! given instead of a decoded one, because JPEG may be decoded at a fraction of its size (`resize/reduced.rs` there). Only what is drawn at
 //! random differs: a random crop becomes a crop of the centre, where a policy is evaluated, and the rest is left out.
 
-use kino_codec::{Dtype, ValueType};
-use kino_dataset::{Kind, Resize, ResizeScratch, Size};
+use kino_codec::{CodecError, Decoder, Dtype, Page, ValueType};
+use kino_dataset::{FitScratch, Kind, Resize, ResizeMode, Size};
 use serde::{Deserialize, Serialize};
 
 use super::convert::Convert;
@@ -23,6 +24,9 @@ pub struct FrameOptions {
     /// Height and width to resize to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<Size>,
+    /// Whether JPEG is decoded at a fraction of its size before it is resized.
+    #[serde(default, skip_serializing_if = "ResizeMode::is_exact")]
+    pub resize: ResizeMode,
     /// Height and width to crop to, around the centre.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub crop: Option<Size>,
@@ -47,7 +51,7 @@ pub struct Delivery {
     convert: Convert,
     /// The type after resizing and cropping.
     ty: ValueType,
-    scratch: ResizeScratch,
+    scratch: FitScratch,
 }
 
 impl LoaderOptions {
@@ -56,6 +60,7 @@ impl LoaderOptions {
         let normal = self.normal.iter().find(|(known, _)| known == key);
         FrameOptions {
             size: self.images.size.of(key),
+            resize: self.images.resize,
             crop: self.images.crop.of(key),
             layout: self.images.layout,
             dtype: self.images.dtype,
@@ -76,6 +81,7 @@ impl FrameOptions {
         let all = |size: Option<Size>| size.map_or(PerKey::None, PerKey::All);
         let images = ImageOptions {
             size: all(self.size),
+            resize: self.resize,
             crop: all(self.crop),
             layout: self.layout,
             dtype: self.dtype,
@@ -89,7 +95,7 @@ impl FrameOptions {
             resize,
             convert,
             ty: form.ty,
-            scratch: ResizeScratch::default(),
+            scratch: FitScratch::default(),
         })
     }
 }
@@ -134,17 +140,42 @@ impl Delivery {
             None => &*frames,
             Some(resize) => {
                 resized = resize
-                    .to_resized(frames, &mut self.scratch)
+                    .to_resized(frames, &mut self.scratch.resize)
                     .map_err(invalid)?;
                 &resized
             }
         };
-        let taken_bytes = self.ty.frame_bytes().max(1);
-        let mut out = vec![0; taken.len() / taken_bytes * self.bytes()];
+        Ok(self.converted(taken))
+    }
+
+    /// Whether some encoded frames are decoded at a fraction of their size: then give them to
+    /// [`deliver_encoded`](Self::deliver_encoded), not decoded ones.
+    pub fn is_reduced(&self) -> bool {
+        self.resize.is_some_and(|resize| resize.reduced().is_some())
+    }
+
+    /// Delivers the only frame of a page; `None` if it has to be decoded whole.
+    pub fn deliver_encoded(
+        &mut self,
+        decoder: &dyn Decoder,
+        page: Page<'_>,
+    ) -> Result<Option<Vec<u8>>, CodecError> {
+        let Some(resize) = &self.resize else {
+            return Ok(None);
+        };
+        let mut taken = vec![0; resize.frame_bytes()];
+        let is_done = resize.decode_reduced(decoder, page, &mut taken, &mut self.scratch)?;
+        Ok(is_done.then(|| self.converted(&taken)))
+    }
+
+    /// Resized frames as a batch holds them.
+    fn converted(&self, frames: &[u8]) -> Vec<u8> {
+        let frame_bytes = self.ty.frame_bytes().max(1);
+        let mut out = vec![0; frames.len() / frame_bytes * self.bytes()];
         let places = out.chunks_exact_mut(self.bytes().max(1));
-        for (frame, place) in taken.chunks_exact(taken_bytes).zip(places) {
+        for (frame, place) in frames.chunks_exact(frame_bytes).zip(places) {
             self.convert.put(frame, None, place);
         }
-        Ok(out)
+        out
     }
 }

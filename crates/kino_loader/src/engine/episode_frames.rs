@@ -14,11 +14,11 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-use kino_dataset::{DatasetError, EpisodeSamples, Fit, StoredStream};
+use kino_dataset::{DatasetError, EpisodeSamples, Fit, FitScratch, Fitted, StoredStream};
 
 use super::collate::SampleJob;
 use super::frame_cache::EpisodeKey;
-use super::page_buffer::{DecodeScratch, PageBuffer, PageShelf};
+use super::page_buffer::{PageBuffer, PageShelf};
 use super::pages::{PageCell, Span, StoredPages, Wanted};
 use super::stored_tier::StoredTier;
 use super::urgency::Urgency;
@@ -253,7 +253,7 @@ impl EpisodeFrames {
         &self,
         id: PageId,
         shelf: &Arc<PageShelf>,
-        scratch: &mut DecodeScratch,
+        scratch: &mut FitScratch,
     ) -> DecodedPage {
         self.fill(id, || self.decode_cell(id, shelf, scratch))
     }
@@ -301,7 +301,7 @@ impl EpisodeFrames {
         &self,
         id: PageId,
         shelf: &Arc<PageShelf>,
-        scratch: &mut DecodeScratch,
+        scratch: &mut FitScratch,
     ) -> Result<Values, DatasetError> {
         let stream = &self.stored[id.stored];
         let cell = &stream.pages[id.page];
@@ -322,23 +322,9 @@ impl EpisodeFrames {
         let mut values = shelf.take(frames * stream.frame_bytes);
         match &stream.reduce {
             None => source.decode(&cell.slice, bytes, &mut values, &mut scratch.codec)?,
-            Some(reduce) => {
-                let DecodeScratch {
-                    codec,
-                    whole,
-                    resize,
-                } = scratch;
-                let step = source.frames_at_a_time().min(frames.max(1));
-                let parts = values.chunks_mut(step * stream.frame_bytes);
-                for (part, values) in parts.enumerate() {
-                    let mut slice = cell.slice.clone();
-                    slice.range.start += part * step;
-                    slice.range.end = slice.range.end.min(slice.range.start + step);
-                    whole.resize(slice.range.len() * reduce.source_bytes(), 0);
-                    source.decode(&slice, bytes, whole, codec)?;
-                    let done = reduce.put_all(whole, values, resize);
-                    done.map_err(|what| DatasetError::Invalid { what })?;
-                }
+            Some(resize) => {
+                let out = &mut values[..];
+                source.decode_resized(&cell.slice, bytes, Fitted { resize, out }, scratch)?;
             }
         }
         Ok(Values::Numbers(values))
@@ -464,7 +450,7 @@ pub(crate) mod tests {
     /// Fetches and decodes all pages; returns the number of frames decoded.
     fn fill(episode: &EpisodeFrames) -> usize {
         let shelf = PageShelf::new(1 << 20);
-        let mut scratch = DecodeScratch::default();
+        let mut scratch = FitScratch::default();
         let (mut frames, mut entered, mut left) = (0, 0, 0);
         for span in episode.request_ahead(Urgency::ahead(0)) {
             assert!(episode.begin(span) && !episode.begin(span), "read once");

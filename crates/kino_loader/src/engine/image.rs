@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 
 use kino_codec::ValueType;
-use kino_dataset::{Filter, Fit, Kind, Size, check_cut, image_size};
+use kino_dataset::{Filter, Fit, Kind, ResizeMode, Size, check_cut, image_size};
 use serde::{Deserialize, Serialize};
 
 use super::augment::Augmentation;
@@ -29,6 +29,8 @@ use crate::error::{Result, invalid};
 pub struct ImageOptions {
     /// Height and width to resize to.
     pub size: PerKey<Size>,
+    /// Whether JPEG may be decoded at a fraction of its size, for speed, before it is resized.
+    pub resize: ResizeMode,
     /// Height and width to crop to, after resizing.
     pub crop: PerKey<Size>,
     /// Whether the crop is taken anywhere instead of from the centre: evenly, one place per sample and key, drawn
@@ -173,6 +175,7 @@ impl ImageOptions {
             size,
             centre,
             filter,
+            mode: self.resize,
         };
         let refused = |what: String| invalid(format!("`{key}`: {what}"));
         fit.reduce(ty).map_err(refused)?;
@@ -503,6 +506,7 @@ mod tests {
             width: 1,
         };
         let images = ImageOptions {
+            resize: ResizeMode::Exact,
             layout: Layout::Chw,
             dtype: ImageDtype::F16,
             size: PerKey::All(size),

@@ -86,7 +86,7 @@ pub use cpu::CpuShare;
 pub use delivery::{Delivery, FrameOptions};
 use fields::ArrayInfo;
 pub use image::{ImageDtype, ImageOptions, Layout, Normal, PerKey};
-pub use kino_dataset::Size;
+pub use kino_dataset::{ResizeMode, Size};
 pub use meter::{Moment, Report, Stage, TraceLog, WaitReport, Waits};
 pub use options::{LoaderOptions, OnError, Run, VectorDtype};
 pub use quality::{Ranks, ShuffleQuality, available_memory, group_bytes};

@@ -4,8 +4,6 @@ use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use kino_codec::Scratch;
-use kino_dataset::ResizeScratch;
 use kino_sync::Mutex;
 
 /// Unused buffers by length. A stream's pages have few distinct lengths, so there are few keys.
@@ -27,15 +25,6 @@ struct Free {
 pub(crate) struct PageBuffer {
     bytes: Vec<u8>,
     shelf: Arc<PageShelf>,
-}
-
-/// What a thread that decodes keeps for the next page.
-#[derive(Debug, Default)]
-pub(crate) struct DecodeScratch {
-    pub(crate) codec: Scratch,
-    /// A page of frames as they are stored; only where they are resized.
-    pub(crate) whole: Vec<u8>,
-    pub(crate) resize: ResizeScratch,
 }
 
 impl PageShelf {

@@ -219,7 +219,7 @@ fn round_trip(
 
 #[cfg(test)]
 mod tests {
-    use kino_dataset::{Filter, Size};
+    use kino_dataset::{Filter, ResizeMode, Size};
 
     use super::*;
 
@@ -232,6 +232,7 @@ mod tests {
 
     fn fit(size: Option<(usize, usize)>, centre: Option<(usize, usize)>) -> Fit {
         Fit {
+            mode: ResizeMode::Exact,
             size: size.map(Size::from),
             centre: centre.map(Size::from),
             filter: Filter::Bilinear,

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-use kino_dataset::DatasetError;
+use kino_dataset::{DatasetError, FitScratch};
 
 use super::OnError;
 use super::augment::CollateScratch;
@@ -13,7 +13,6 @@ use super::episode_frames::{DecodedPage, EpisodeFrames, PageId, SpanId};
 use super::episodes::open;
 use super::frame_cache::EpisodeKey;
 use super::meter::{Meter, Stage};
-use super::page_buffer::DecodeScratch;
 use super::shared::{Shared, sample_error};
 use super::trial::pause;
 use super::urgency::Urgency;
@@ -149,7 +148,7 @@ pub(super) fn push_collate(shared: &Shared, job: Arc<SampleJob>) {
 
 /// A decode thread: decodes and collates until the queue is closed.
 pub(super) fn work(shared: &Shared, thread: usize) {
-    let mut scratch = DecodeScratch::default();
+    let mut scratch = FitScratch::default();
     let mut collating = CollateScratch::default();
     let mut account = Account::new(shared.cpu.as_ref());
     while let Some(work) = shared.work.pop(thread) {
@@ -177,7 +176,7 @@ fn decode(
     shared: &Shared,
     frames: &EpisodeFrames,
     page: PageId,
-    scratch: &mut DecodeScratch,
+    scratch: &mut FitScratch,
 ) -> DecodedPage {
     pause(shared.trial.decode_pause);
     if shared.trial.without_decode {

@@ -69,6 +69,7 @@ type Rows = Vec<(String, Result<Measured, String>)>;
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let budget = Duration::try_from_secs_f64(args.seconds).context("invalid --seconds")?;
     let effort = Effort {
+        resize: None,
         budget,
         page_frames: args.page,
     };
