@@ -40,6 +40,9 @@ CODERS = {
     ),
     "h264_422": ("libx264", {"g": "12"}, "yuv422p"),
     "h264_full_range": ("libx264", {"g": "12"}, "yuvj420p"),
+    "h264_444": ("libx264", {"g": "12"}, "yuv444p"),
+    "h264_444_full_range": ("libx264", {"g": "12"}, "yuvj444p"),
+    "hevc_gray": ("libx265", {"x265-params": "keyint=12"}, "gray"),
     "hevc_open": (
         "libx265",
         {"x265-params": "keyint=12:min-keyint=12:bframes=3:open-gop=1"},
@@ -396,7 +399,7 @@ def test_color_of_ten_bits_is_decoded_with_a_note(pixels, coder, tmp_path):
 
 
 @pytest.mark.parametrize("matrix", [1, 5, 9])
-@pytest.mark.parametrize("coder", ["h264_b_frames", "av1_lerobot", "h264_full_range"])
+@pytest.mark.parametrize("coder", ["h264_b_frames", "av1_lerobot", "h264_full_range", "h264_444"])
 def test_the_matrix_of_a_video_is_that_of_pyav(coder, matrix, tmp_path):
     path = make_video(write_dataset(tmp_path / "source", (FRAMES,)), coder, matrix=matrix)
     kinograph.pack(tmp_path / "source", tmp_path / "d.kino")
