@@ -294,6 +294,10 @@ def test_a_trusted_page_is_checked_once_it_was_read(tmp_path):
     assert "obs/front_image" not in kinograph.open(target).stats
     file = tmp_path / "recording" / "demos.hdf5"
     times = (file.stat().st_atime_ns, file.stat().st_mtime_ns)
+    os.utime(file, ns=(times[0], times[1] + 10**9))
+    (found,) = kinograph.verify(target)
+    assert "these bytes were never read before; restore it, or link" in found.what
+    os.utime(file, ns=times)
     kinograph.open(target)["demo_0"]["obs/front_image"][:]
     original = file.read_bytes()
     changed = bytearray(original)
