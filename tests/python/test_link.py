@@ -351,6 +351,9 @@ def test_the_command_links_copies_and_relocates(tmp_path):
     said = json.loads(done.stdout)
     assert said["linked_files"] == 1
     assert said["linked_bytes"] == 2 * (2 * images(0).nbytes + FRAMES * 8 * 8 * 2)
+    assert "`kinograph repack TARGET COPY` makes a copy" in " ".join(
+        run("link", "--help").stdout.split()
+    )
     shown = run("info", target)
     assert "linked" in shown.stdout
     assert f"1 file below {(tmp_path / 'recording').resolve()}" in shown.stdout
