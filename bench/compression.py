@@ -2,6 +2,7 @@
 
     python bench/compression.py                 # measures; writes bench/results/compression.csv
     python bench/compression.py --tables        # makes the tables of docs/measurements/compression.md from that file
+    python bench/compression.py --only lossless 'WebP 75' --csv two_cores.csv    # a few codecs, on another machine
 
 The cameras of the sample recording are stored raw, with general codecs (zstd, and zlib's five strategies as foreign codecs),
 lossless, and as JPEG and WebP of falling quality; everything else as by default. Per codec and storage: the bytes of the cameras,
@@ -110,22 +111,31 @@ def _take(batches: Iterable[object], count: int) -> None:
         pass
 
 
-def run(path: pathlib.Path, kinds: list[str]) -> None:
-    """Measure every codec of these kinds with every storage, and write the table."""
-    rows: list[dict[str, object]] = [dict(row) for row in read(path) if row["kind"] not in kinds]
-    for kind in kinds:
-        for name, codec in KINDS[kind]().items():
-            plan = f'[[stream]]\nmatch = "obs/*_image"\ncodec = "{codec}"\n'
-            began = time.process_time()
-            stored = pack("compression", plan)
-            pack_s = time.process_time() - began
-            for storage, emulated in STORAGES.items():
-                row = {"kind": kind, "codec": name, "storage": storage}
-                row["cores"] = len(os.sched_getaffinity(0))
-                row |= {"pack_cpu_s": round(pack_s, 2)} | one(stored, emulated, kind)
-                rows.append(row)
-                print(row, flush=True)
-                write(path, rows)
+def run(path: pathlib.Path, kinds: list[str], only: list[str]) -> None:
+    """Measure the codecs of these kinds, or only some of them, with every storage, and write the table."""
+    codecs = {
+        (kind, name): codec
+        for kind in kinds
+        for name, codec in KINDS[kind]().items()
+        if not only or name in only
+    }
+    if missing := {*only} - {name for _, name in codecs}:
+        raise SystemExit(f"error: no codec {', '.join(sorted(missing))}")
+    rows: list[dict[str, object]] = [
+        dict(row) for row in read(path) if (row["kind"], row["codec"]) not in codecs
+    ]
+    for (kind, name), codec in codecs.items():
+        plan = f'[[stream]]\nmatch = "obs/*_image"\ncodec = "{codec}"\n'
+        began = time.process_time()
+        stored = pack("compression", plan)
+        pack_s = time.process_time() - began
+        for storage, emulated in STORAGES.items():
+            row = {"kind": kind, "codec": name, "storage": storage}
+            row["cores"] = len(os.sched_getaffinity(0))
+            row |= {"pack_cpu_s": round(pack_s, 2)} | one(stored, emulated, kind)
+            rows.append(row)
+            print(row, flush=True)
+            write(path, rows)
 
 
 KINDS = {"general": general, "image": images}
@@ -260,10 +270,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tables", action="store_true", help="print the tables of a measurement")
     parser.add_argument("--kind", choices=KINDS, help="measure only these codecs")
+    parser.add_argument("--only", nargs="+", default=[], help="measure only these codecs, by name")
     parser.add_argument("--csv", type=pathlib.Path, default=RESULTS)
     given = parser.parse_args()
     if not given.tables:
-        run(given.csv, [given.kind] if given.kind else list(KINDS))
+        run(given.csv, [given.kind] if given.kind else list(KINDS), given.only)
     if {row["kind"] for row in read(given.csv)} == set(KINDS):
         tables(given.csv)
 

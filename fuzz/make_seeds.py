@@ -1,4 +1,4 @@
-"""Writes the seeds of the importers' targets and of H.264: small recordings of every kind, as the targets expect them.
+"""Writes the seeds of the targets of importers, of H.264 and of parity: small recordings of every kind, as they expect them.
 
     .venv/bin/python fuzz/make_seeds.py      # in the root of the repository, after `make setup`
 
@@ -1003,6 +1003,99 @@ def links() -> None:
         seed("links", f"episode_{slot}", index)
 
 
+def parity() -> None:
+    """Parity files of a camera and of a vector, as `ds.parity(reference=True).save(path)` writes them."""
+    figures = {
+        "brightness": 215.0,
+        "contrast": 60.0,
+        "darkest": 24.6,
+        "brightest": 254.0,
+        "red_green": 3.5,
+        "blue_green": -2.5,
+        "sharpness": -1.0,
+        "noise": 1.5,
+        "blocking": 0.1,
+        "flat": 0.4,
+    }
+    looks = {
+        "frames": 66,
+        "episodes": 3,
+        "figures": {
+            name: {"mean": mean, "std": 1.5, "limit": 7.5} for name, mean in figures.items()
+        },
+        "red_blue": [[11.7, 1.0], [3.5, 1.4]] * 8,
+        "red_blue_limit": 3.0,
+        "borders": [[0, 0], [0, 2], [0, 0], [1, 3]],
+        "max": 255,
+        "jpeg": {"quality": 60, "fit": 0.8, "sigmas": 20.0},
+        "jpeg_fit": 0.9,
+    }
+    camera = {
+        "stream": "front",
+        "kind": "image",
+        "dtype": "uint8",
+        "shape": [32, 24, 3],
+        "resized_from": [[48, 40]],
+        "earlier": ["jpeg:q=90,sub=444"],
+        "codec": "jpeg:q=60,sub=420",
+        "is_lossy": True,
+        "fidelity": "exact",
+        "notes": ["a note"],
+    }
+    joints = {
+        "stream": "joints",
+        "kind": "vector",
+        "dtype": "float64",
+        "shape": [3],
+        "is_lossy": False,
+        "fidelity": "unchanged",
+    }
+    normal = {"offset": [0.5, 0.25, 0.0], "scale": [0.2, 1.0, 2.0]}
+    loaded = {
+        "bare": ({}, {}),
+        "float": (
+            {
+                "size": [20, 20],
+                "crop": [16, 12],
+                "layout": "chw",
+                "dtype": "float32",
+                "normal": normal,
+            },
+            {"vector_dtype": "float32", "normal": normal},
+        ),
+    }
+    for name, (of_camera, of_joints) in loaded.items():
+        keys = [
+            {"key": "front", "stored": camera, "loaded": of_camera},
+            {"key": "joints", "stored": joints, "loaded": of_joints},
+        ]
+        file = {
+            "kinograph": "parity",
+            "format": 1,
+            "tool": "kinograph 0.1.0",
+            "dataset": ["a.kino", 1, "1052a45f"],
+            "keys": keys,
+            "reference": {"streams": {"front": looks}},
+        }
+        seed("parity", name, json.dumps(file))
+
+
+def jpeg() -> None:
+    """JPEG files of several qualities and ways to sample chroma."""
+    pixels = Image.fromarray((np.arange(24 * 32 * 3).reshape(24, 32, 3) % 251).astype(np.uint8))
+    for name, options in {
+        "q75_420": {"quality": 75},
+        "q95_444": {"quality": 95, "subsampling": 0},
+        "q30_422_progressive": {"quality": 30, "subsampling": 1, "progressive": True},
+    }.items():
+        file = io.BytesIO()
+        pixels.save(file, "JPEG", **options)
+        seed("jpeg_estimate", name, file.getvalue())
+    file = io.BytesIO()
+    pixels.convert("L").save(file, "JPEG", quality=50)
+    seed("jpeg_estimate", "q50_gray", file.getvalue())
+
+
 for write in [
     hdf5,
     mcap,
@@ -1018,5 +1111,7 @@ for write in [
     lerobot,
     texts,
     links,
+    parity,
+    jpeg,
 ]:
     write()

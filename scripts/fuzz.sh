@@ -93,11 +93,15 @@ write_line() {
 
 # Link-time optimisation of each target would take longer than most runs.
 export CARGO_PROFILE_RELEASE_LTO=off
-scripts/step.sh "build the fuzz targets" cargo +nightly fuzz build --features libfuzzer
-built=target/$(rustc +nightly -vV | sed -n 's/^host: //p')/release
+built=${CARGO_TARGET_DIR:-target}/$(rustc +nightly -vV | sed -n 's/^host: //p')/release
+if [[ $# == 0 ]]; then
+    mapfile -t all < <(cargo +nightly fuzz list)
+    scripts/step.sh "build the fuzz targets" cargo +nightly fuzz build --features libfuzzer
+fi
 failed=0
-[[ $# -gt 0 ]] || mapfile -t all < <(cargo +nightly fuzz list)
 for target in "${@:-${all[@]}}"; do
+    # A target that was named is built alone: all of them take many minutes.
+    [[ $# == 0 ]] || scripts/step.sh "build $target" cargo +nightly fuzz build --features libfuzzer "$target"
     run_target "$target" || failed=1
 done
 echo "wrote $csv" >&2

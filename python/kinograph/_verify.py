@@ -9,7 +9,7 @@ from kinograph import _core
 
 
 class Damage(NamedTuple):
-    """One damaged or unreadable place of a dataset."""
+    """One place of a dataset that is damaged, or that cannot be read or decoded here."""
 
     place: str
     what: str
@@ -28,7 +28,8 @@ def verify(
 
     The manifest, the episode table and the statistics are compared with the shards. With ``decode`` every frame is
     decoded too, and the statistics are compared with the frames. A dataset whose manifest or table is damaged raises
-    ``CorruptDataError``, because nothing can be checked without them.
+    ``CorruptDataError``, because nothing can be checked without them. A stream whose decoder is missing is in the result
+    too, once: its bytes are right.
 
     If pages are linked to other files, their bytes are checked too, and with ``decode`` the hashes of the files.
 

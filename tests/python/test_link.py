@@ -294,6 +294,10 @@ def test_a_trusted_page_is_checked_once_it_was_read(tmp_path):
     assert "obs/front_image" not in kinograph.open(target).stats
     file = tmp_path / "recording" / "demos.hdf5"
     times = (file.stat().st_atime_ns, file.stat().st_mtime_ns)
+    os.utime(file, ns=(times[0], times[1] + 10**9))
+    (found,) = kinograph.verify(target)
+    assert "these bytes were never read before; restore it, or link" in found.what
+    os.utime(file, ns=times)
     kinograph.open(target)["demo_0"]["obs/front_image"][:]
     original = file.read_bytes()
     changed = bytearray(original)
@@ -347,6 +351,9 @@ def test_the_command_links_copies_and_relocates(tmp_path):
     said = json.loads(done.stdout)
     assert said["linked_files"] == 1
     assert said["linked_bytes"] == 2 * (2 * images(0).nbytes + FRAMES * 8 * 8 * 2)
+    assert "`kinograph repack TARGET COPY` makes a copy" in " ".join(
+        run("link", "--help").stdout.split()
+    )
     shown = run("info", target)
     assert "linked" in shown.stdout
     assert f"1 file below {(tmp_path / 'recording').resolve()}" in shown.stdout

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -182,10 +183,13 @@ def test_the_command_writes_a_plan_and_says_when_no_plan_keeps_the_limits(small,
     assert found["is_within_limits"]
     assert 0 < found["verified"][0]["measured"] <= 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["plan.html", "plan.toml"]
-    assert (tmp_path / "plan.toml").read_text().startswith("# Chosen by `kinograph plan`")
-    missed = run(small, "--max-size", "1kB")
+    head = (tmp_path / "plan.toml").read_text().splitlines()[0]
+    assert re.match(r"# Chosen by `kinograph plan` .*ratio [01]\.\d+, \d[\d.]* kB\.$", head), head
+    missed = run(small, "--max-size", "1kB", "--hours", "2")
     assert missed.returncode == 4, missed.stderr
     assert "No plan keeps the limits" in missed.stdout
+    assert re.search(r"^In 2 h: \d+\.\d epochs\.$", missed.stdout, re.MULTILINE)
+    assert " of memory for 1 rank, " in missed.stdout
     wrong = run(small, "--bound", "psnr(38)")
     assert wrong.returncode == 1
     assert "PATTERN=BOUND" in wrong.stderr

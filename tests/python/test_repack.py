@@ -183,6 +183,8 @@ def test_the_command_says_what_it_would_do(lift_path, tmp_path):
     refused = run("repack", tmp_path / "raw.kino", lift_path, "--quality", "90")
     assert refused.returncode == 1
     assert "already contains a dataset" in refused.stderr
+    done = run("repack", tmp_path / "raw.kino", "--in-place", "--quality", "90")
+    assert "raw.kino: version 2 with 3 episodes, " in done.stdout
 
 
 def test_real_jpeg_files_can_be_encoded_again_from_source_and_dataset(tmp_path):

@@ -40,6 +40,9 @@ CODERS = {
     ),
     "h264_422": ("libx264", {"g": "12"}, "yuv422p"),
     "h264_full_range": ("libx264", {"g": "12"}, "yuvj420p"),
+    "h264_444": ("libx264", {"g": "12"}, "yuv444p"),
+    "h264_444_full_range": ("libx264", {"g": "12"}, "yuvj444p"),
+    "hevc_gray": ("libx265", {"x265-params": "keyint=12"}, "gray"),
     "hevc_open": (
         "libx265",
         {"x265-params": "keyint=12:min-keyint=12:bframes=3:open-gop=1"},
@@ -396,7 +399,7 @@ def test_color_of_ten_bits_is_decoded_with_a_note(pixels, coder, tmp_path):
 
 
 @pytest.mark.parametrize("matrix", [1, 5, 9])
-@pytest.mark.parametrize("coder", ["h264_b_frames", "av1_lerobot", "h264_full_range"])
+@pytest.mark.parametrize("coder", ["h264_b_frames", "av1_lerobot", "h264_full_range", "h264_444"])
 def test_the_matrix_of_a_video_is_that_of_pyav(coder, matrix, tmp_path):
     path = make_video(write_dataset(tmp_path / "source", (FRAMES,)), coder, matrix=matrix)
     kinograph.pack(tmp_path / "source", tmp_path / "d.kino")
@@ -454,7 +457,27 @@ def test_a_missing_decoder_is_reported_when_a_dataset_is_opened(tmp_path):
     assert warning.startswith("KinographWarning")
     for text in (warning, error):
         assert CAMERA in text
-        assert "pip install av" in text
+        # The variable comes first, so installing PyAV alone would change nothing.
+        assert "or unset it and run `pip install av`" in text
+
+
+def test_verify_calls_a_missing_decoder_by_its_name_and_not_damage(tmp_path):
+    make_video(write_dataset(tmp_path / "source", (13, FRAMES - 13)), "hevc_closed")
+    kinograph.pack(tmp_path / "source", tmp_path / "d.kino")
+    without = os.environ | {"KINOGRAPH_FFMPEG": "/nowhere"}
+    command = [sys.executable, "-m", "kinograph", "verify", str(tmp_path / "d.kino"), "--decode"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=without)
+    assert done.returncode == 1
+    line, verdict = done.stdout.splitlines()
+    # Once for both episodes.
+    assert line.startswith(f"not checked: stream `{CAMERA}`: codec `video` cannot be used here")
+    assert "d.kino: 1 stream cannot be decoded here (2 episodes, " in verdict
+    assert "damaged" not in done.stdout
+    done = subprocess.run(
+        [*command, "--json"], capture_output=True, text=True, check=False, env=without
+    )
+    found = json.loads(done.stdout)
+    assert (found["valid"], found["damage"], len(found["undecodable"])) == (False, [], 1)
 
 
 def test_codecs_and_the_planner_measure_carried_video_as_it_is_stored(tmp_path):

@@ -77,6 +77,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "kino_dataset",
             "kino_import",
             "kino_loader",
+            "kino_advisor",
         ],
     ),
 ];

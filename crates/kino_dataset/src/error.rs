@@ -8,6 +8,9 @@ use kino_format::FormatError;
 /// The result of working with a dataset.
 pub type Result<T, E = DatasetError> = std::result::Result<T, E>;
 
+/// What to do about a linked file that has changed.
+pub(crate) const RELINK: &str = "restore it, or link its new contents into a new dataset";
+
 /// An error of a dataset: what happened, where, and what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -61,9 +64,7 @@ pub enum DatasetError {
         version: u64,
     },
     /// A file that pages are linked to is not what it was.
-    #[error(
-        "the linked file {path} {what}; restore it, or link its new contents into a new dataset"
-    )]
+    #[error("the linked file {path} {what}; {}", RELINK)]
     Linked {
         /// The file.
         path: String,

@@ -8,12 +8,12 @@ pub type Result<T, E = FfmpegError> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum FfmpegError {
     /// There is no FFmpeg, or one that cannot be used.
-    #[error(
-        "FFmpeg cannot be used ({what}); run `pip install av`, or set KINOGRAPH_FFMPEG to a folder with libavcodec"
-    )]
+    #[error("FFmpeg cannot be used ({what}); {advice}")]
     Unavailable {
         /// What was tried.
         what: String,
+        /// What to do.
+        advice: &'static str,
     },
     /// This FFmpeg was built without a codec.
     #[error("this FFmpeg ({version}) cannot {does}; `pip install av` brings one that can")]

@@ -19,6 +19,13 @@ use crate::ffi::{Functions, preload};
 /// The variable that names a folder with libavcodec.
 const VARIABLE: &str = "KINOGRAPH_FFMPEG";
 
+/// What to do if the folder that the variable names does not help: PyAV alone would not be looked at.
+const IF_NAMED: &str = "set it to a folder with libavcodec, or unset it and run `pip install av`";
+
+/// What to do if nothing was found.
+const IF_SEARCHED: &str =
+    "run `pip install av`, or set KINOGRAPH_FFMPEG to a folder with libavcodec";
+
 /// Major versions of libavcodec whose structs have the fields where `ffi.rs` reads them: FFmpeg 4 to 8.
 const MAJORS: [u32; 5] = [62, 61, 60, 59, 58];
 
@@ -78,16 +85,16 @@ fn open(folders: &[PathBuf]) -> Result<&'static Functions> {
         let files = in_folder(&folder);
         if files.is_empty() {
             let what = format!("{VARIABLE}={} has no libavcodec", folder.display());
-            return Err(FfmpegError::Unavailable { what });
+            return Err(unavailable(what, IF_NAMED));
         }
-        return open_first(&files);
+        return open_first(&files, IF_NAMED);
     }
     let system = MAJORS.map(|major| PathBuf::from(format!("libavcodec.so.{major}")));
     let files: Vec<_> = folders
         .iter()
         .flat_map(|folder| in_folder(folder))
         .collect();
-    open_first(&files).or_else(|error| match open_first(&system) {
+    open_first(&files, IF_SEARCHED).or_else(|error| match open_first(&system, IF_SEARCHED) {
         // That the system has none says nothing; that PyAV's cannot be used does.
         Err(_) if !files.is_empty() => Err(error),
         found => found,
@@ -95,7 +102,7 @@ fn open(folders: &[PathBuf]) -> Result<&'static Functions> {
 }
 
 /// Opens the first of these files that can be used.
-fn open_first(files: &[PathBuf]) -> Result<&'static Functions> {
+fn open_first(files: &[PathBuf], advice: &'static str) -> Result<&'static Functions> {
     let mut tried = Vec::new();
     for file in files {
         let opened = Functions::open(file).or_else(|_| {
@@ -118,8 +125,11 @@ fn open_first(files: &[PathBuf]) -> Result<&'static Functions> {
     if tried.is_empty() {
         tried.push("libavcodec was not found".to_owned());
     }
-    let what = tried.join("; ");
-    Err(FfmpegError::Unavailable { what })
+    Err(unavailable(tried.join("; "), advice))
+}
+
+fn unavailable(what: String, advice: &'static str) -> FfmpegError {
+    FfmpegError::Unavailable { what, advice }
 }
 
 /// The libraries beside libavcodec that it may need. Those of a wheel have names that only their folder knows, and most
@@ -179,7 +189,7 @@ mod tests {
             .collect();
         assert_eq!(names, ["libavcodec.so.62", "libavcodec-1a.so.62.1"]);
         // Files that are not libraries are reported, not loaded.
-        let error = open_first(&in_folder(&folder)).unwrap_err();
+        let error = open_first(&in_folder(&folder), IF_SEARCHED).unwrap_err();
         for part in [
             "libavcodec.so.62",
             "libavcodec-1a.so.62.1",

@@ -83,6 +83,7 @@ pub(crate) fn verify(
         .damage
         .into_iter()
         .chain(found.unreadable)
+        .chain(found.undecodable)
         .map(|damage| (damage.place, damage.what))
         .collect())
 }

@@ -9,13 +9,16 @@
 
 use super::Plot;
 use super::axis::{Axis, Scale};
-use super::svg::{Anchor, LETTER, Rect, Svg, WIDTH, legend_height};
+use super::svg::{Anchor, LETTER, Rect, Svg, WIDTH, clip, legend_height};
 
 /// Distance from one bar to the next.
 const ROW: f64 = 28.0;
 
 /// The most width that names may take.
 const NAMES: f64 = 150.0;
+
+/// The most letters of a name.
+const NAME_LETTERS: usize = 21;
 
 /// Room right of the longest bar, for its value.
 const VALUES: f64 = 76.0;
@@ -89,7 +92,12 @@ pub(crate) fn stacked_bars(title: &str, axis: &Axis, series: &[&str], rows: &[St
     };
     let mut top = 0.0;
     for row in rows {
-        svg.text([0.0, top + 18.0], Anchor::Start, "", &clip(&row.name));
+        svg.text(
+            [0.0, top + 18.0],
+            Anchor::Start,
+            "",
+            &clip(&row.name, NAME_LETTERS),
+        );
         let end = bars.draw(&mut svg, row, top);
         let value = sum(axis, row).map_or("–".to_owned(), |sum| axis.quantity(sum));
         svg.text([end + 6.0, top + 18.0], Anchor::Start, "soft", &value);
@@ -154,21 +162,13 @@ fn sum(axis: &Axis, row: &StackedBar) -> Option<f64> {
 
 fn names_width(rows: &[StackedBar]) -> f64 {
     let widths = rows.iter().map(|row| {
-        let letters = clip(&row.name).chars().map(|_| LETTER).sum::<f64>();
+        let letters = clip(&row.name, NAME_LETTERS)
+            .chars()
+            .map(|_| LETTER)
+            .sum::<f64>();
         letters + 10.0
     });
     widths.fold(20.0, f64::max).min(NAMES + 20.0)
-}
-
-/// The name, shortened to fit.
-fn clip(name: &str) -> String {
-    const MOST: usize = 21;
-    if name.chars().nth(MOST).is_none() {
-        return name.to_owned();
-    }
-    let mut short: String = name.chars().take(MOST - 1).collect();
-    short.push('…');
-    short
 }
 
 #[cfg(test)]
@@ -228,7 +228,14 @@ mod tests {
 
     #[test]
     fn a_long_name_is_shortened() {
-        assert_eq!(clip("observation/agentview"), "observation/agentview");
-        assert_eq!(clip("observation/agentview_image"), "observation/agentvie…");
+        assert_eq!(
+            clip("observation/agentview", NAME_LETTERS),
+            "observation/agentview"
+        );
+        assert_eq!(
+            clip("observation/agentview_image", NAME_LETTERS),
+            "observation/agentvie…"
+        );
+        assert_eq!(clip("ab", 0), "");
     }
 }

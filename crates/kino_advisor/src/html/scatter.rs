@@ -11,7 +11,7 @@ use super::Plot;
 use super::axis::Axis;
 use super::lines::to_path;
 use super::style::SERIES;
-use super::svg::{Anchor, Dimension, Frame, LETTER, Place, Svg, WIDTH, escape};
+use super::svg::{Anchor, Dimension, Frame, LETTER, Place, Svg, WIDTH, clip, escape};
 
 /// Which end of an axis is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,14 +109,21 @@ fn draw_name(frame: &mut Frame, point: &Point) {
     let Some([x, y]) = frame.at(point.x, point.y) else {
         return;
     };
-    let width = point.name.chars().map(|_| LETTER).sum::<f64>();
-    // On the side that has room.
-    let (at, anchor) = if x + width + 8.0 > WIDTH {
-        (x - 8.0, Anchor::End)
+    let widths = point.name.chars().scan(0.0, |width, _| {
+        *width += LETTER;
+        Some(*width)
+    });
+    let fitting = |room: f64| widths.clone().take_while(|width| *width <= room).count();
+    // On the side that has more room, if it does not fit on the right.
+    let (left, right) = (x - 8.0, WIDTH - x - 8.0);
+    let is_right = widths.clone().all(|width| width <= right) || right >= left;
+    let (at, anchor, most) = if is_right {
+        (x + 8.0, Anchor::Start, fitting(right))
     } else {
-        (x + 8.0, Anchor::Start)
+        (x - 8.0, Anchor::End, fitting(left))
     };
-    frame.svg.text([at, y - 5.0], anchor, "", &point.name);
+    let name = clip(&point.name, most);
+    frame.svg.text([at, y - 5.0], anchor, "", &name);
 }
 
 /// Each group once, in order of first appearance.
@@ -218,6 +225,36 @@ mod tests {
                 assert_eq!(names, naive(&points, x, y), "{x:?} {y:?}");
             }
         }
+    }
+
+    #[test]
+    fn a_name_that_is_longer_than_the_plot_is_shortened_on_the_side_with_more_room() {
+        let long = "n".repeat(90);
+        let points = [point(&long, 1.0, 1.0), point(&long, 9.0, 9.0)];
+        let axis = Axis::new("", "");
+        let Plot { svg, .. } = scatter(&Scatter {
+            title: "t",
+            x: &axis,
+            y: &axis,
+            points: &points,
+            better: None,
+        });
+        check(&svg);
+        let labels: Vec<(f64, bool, usize)> = svg
+            .split("<text x=\"")
+            .filter(|text| text.contains("n…</text>"))
+            .map(|text| {
+                let x: f64 = text.split('"').next().unwrap().parse().unwrap();
+                let name = text.split(['<', '>']).nth(1).unwrap();
+                (x, text.contains("\"end\""), name.chars().count())
+            })
+            .collect();
+        let [(left, false, first), (right, true, second)] = labels[..] else {
+            panic!("{labels:?}");
+        };
+        let width = |letters: usize| (0..letters).map(|_| LETTER).sum::<f64>();
+        assert!(left + width(first) <= WIDTH && left + width(first + 1) > WIDTH);
+        assert!(right >= width(second) && right < width(second + 1));
     }
 
     #[test]

@@ -41,6 +41,21 @@ const LEGEND_ROW: f64 = 20.0;
 /// The approximate width of a letter: text is not measured here.
 pub(super) const LETTER: f64 = 7.0;
 
+/// The name, shortened if it has more letters than that.
+pub(super) fn clip(name: &str, most: usize) -> String {
+    let is_longer = name.chars().nth(most).is_some();
+    let kept = if is_longer {
+        most.saturating_sub(1)
+    } else {
+        most
+    };
+    let mut short: String = name.chars().take(kept).collect();
+    if is_longer && most > 0 {
+        short.push('…');
+    }
+    short
+}
+
 /// Escapes text for HTML, XML and attributes. Characters that XML does not allow become a replacement character.
 pub(super) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());

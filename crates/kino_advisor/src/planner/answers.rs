@@ -202,8 +202,9 @@ impl Planned {
                 to_quantity(needs.memory_bytes, "B"),
             ));
         }
-        if let Some(epochs) = answers.epochs.get(self.chosen) {
-            lines.push(format!("In the time given: {epochs:.1} epochs."));
+        if let (Some(hours), Some(epochs)) = (self.question.hours, answers.epochs.get(self.chosen))
+        {
+            lines.push(format!("In {hours} h: {epochs:.1} epochs."));
         }
         if let Some(share) = answers
             .episodes_share

@@ -187,10 +187,11 @@ impl Planned {
                 self.measured.windows.join(", ")
             ),
             format!(
-                "{} cores and {} of memory for {} rank(s), {} of it for decoded frames: {}",
+                "{} cores and {} of memory for {} {}, {} of it for decoded frames: {}",
                 host.cores,
                 to_quantity(host.memory_bytes as f64, "B"),
                 host.ranks,
+                if host.ranks == 1 { "rank" } else { "ranks" },
                 to_quantity(loader.memory_bytes as f64, "B"),
                 match loader.decodes {
                     0.0 => "all frames stay decoded".to_owned(),
@@ -329,6 +330,8 @@ impl Planned {
         let error = match (option.is_lossless, option.psnr_db) {
             (true, _) if option.resize.is_some() => "resized".to_owned(),
             (true, _) => "none".to_owned(),
+            // Carried bitstreams lost something before, and nothing here.
+            (false, None) if option.max_abs_error == 0.0 => "none".to_owned(),
             (false, Some(psnr)) => format!("{psnr:.1} dB"),
             (false, None) => format!("{:.2e}", option.max_abs_error),
         };

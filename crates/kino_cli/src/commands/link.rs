@@ -19,9 +19,8 @@ use crate::writing::{EpisodeArgs, ResourceArgs, StartArgs, tell_defects};
 ///
 /// Vectors, text, index and checksums are written to TARGET; images are read from the files of SOURCE, which must stay as
 /// they are. Videos of LeRobot datasets, JPEG files in ACT (ALOHA) HDF5 files and in tars, and uncompressed HDF5 images can
-/// be linked. Every image
-/// is read and decoded once to check it, or none with --trust. `kinograph pack TARGET COPY` makes a copy that needs no
-/// other files.
+/// be linked. Every image is read and decoded once to check it, or none with --trust. `kinograph repack TARGET COPY` makes
+/// a copy that needs no other files.
 ///
 /// Exit codes: 0 done, 1 failed, 2 wrong usage, 3 done but something was lost (listed on stderr), 130 stopped by
 /// Ctrl-C.

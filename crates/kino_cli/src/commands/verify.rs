@@ -16,7 +16,7 @@ use crate::progress::Progress;
 ///
 /// Compares every byte with its hash, and the manifest, the episode table and the statistics with the shards. Lists
 /// every damaged page with its shard, episode, stream and first frame. If pages are linked to other files, these are
-/// checked too. Exit code 1 means damage, or an unreadable file.
+/// checked too. Exit code 1 means damage, an unreadable file, or with --decode a stream that cannot be decoded here.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The dataset's folder
@@ -51,7 +51,8 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
         Err(error) => return Err(unreadable(error)),
         Ok(found) => found,
     };
-    let is_valid = found.damage.is_empty() && found.unreadable.is_empty();
+    let is_valid =
+        found.damage.is_empty() && found.unreadable.is_empty() && found.undecodable.is_empty();
     if args.json {
         let places = |all: &[kino_dataset::Damage]| -> Vec<_> {
             let place = |one: &kino_dataset::Damage| json!({"place": one.place, "what": one.what});
@@ -61,6 +62,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
             "valid": is_valid, "files": found.files, "bytes": found.bytes,
             "episodes": found.episodes, "frames": found.frames,
             "damage": places(&found.damage), "unreadable": places(&found.unreadable),
+            "undecodable": places(&found.undecodable),
         }))?;
     } else {
         print(&report(args, &found))?;
@@ -88,8 +90,8 @@ fn report(args: &Args, found: &Verified) -> String {
         let line = format!("damaged: {}: {}", damage.place, damage.what);
         text.push_str(&format!("{}\n", one_line(&line)));
     }
-    for file in &found.unreadable {
-        let line = format!("not checked: {}: {}", file.place, file.what);
+    for place in found.unreadable.iter().chain(&found.undecodable) {
+        let line = format!("not checked: {}: {}", place.place, place.what);
         text.push_str(&format!("{}\n", one_line(&line)));
     }
     let decoded = if args.decode {
@@ -97,15 +99,19 @@ fn report(args: &Args, found: &Verified) -> String {
     } else {
         String::new()
     };
-    let verdict = match (found.damage.len(), found.unreadable.len()) {
-        (0, 0) => "valid".to_owned(),
-        (0, files) => format!("{} cannot be read", count(files, "file")),
-        (places, 0) => count(places, "damaged place"),
-        (places, files) => format!(
-            "{}, {} cannot be read",
-            count(places, "damaged place"),
-            count(files, "file")
-        ),
+    let verdicts = [
+        (&found.damage, "damaged place", ""),
+        (&found.unreadable, "file", " cannot be read"),
+        (&found.undecodable, "stream", " cannot be decoded here"),
+    ];
+    let verdicts: Vec<String> = verdicts
+        .iter()
+        .filter(|(places, ..)| !places.is_empty())
+        .map(|(places, noun, verdict)| format!("{}{verdict}", count(places.len(), noun)))
+        .collect();
+    let verdict = match verdicts.as_slice() {
+        [] => "valid".to_owned(),
+        some => some.join(", "),
     };
     text.push_str(&format!(
         "{}: {verdict} ({}, {} in {}{decoded})\n",

@@ -276,7 +276,7 @@ impl VideoDecoder {
         }
         match picture.layout {
             Layout::Gray if self.size.is_deep() => out.copy_from_slice(luma),
-            Layout::Gray => gray_to_pixels(luma, conversion, out),
+            Layout::Gray => gray_to_pixels(luma, out),
             Layout::Yuv420 | Layout::Yuv422 => row.half_to_pixels(conversion, out),
             Layout::Yuv444 => row.full_to_pixels(conversion, out),
         }

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use kino_codec::Scratch;
+use kino_codec::{CodecError, Scratch};
 
 use super::tally::Tally;
-use super::{Check, PIECE_BYTES};
+use super::{Check, Damage, PIECE_BYTES};
 use crate::episode::Episode;
-use crate::error::Result;
+use crate::error::{DatasetError, Result};
 use crate::stats::{Recount, StreamStats};
 use crate::stream::Stream;
 
@@ -59,12 +59,30 @@ impl Check<'_> {
             match self.decode_stream(&episode, &name, recounts.get_mut(&name)) {
                 Ok(frames) => self.found.frames += frames,
                 Err(error) => {
-                    self.report(error);
                     recounts.remove(&name);
+                    self.report_of_stream(&name, error);
                 }
             }
         }
         Ok(())
+    }
+
+    /// A decoder that is missing is no damage, and the same in every episode.
+    fn report_of_stream(&mut self, name: &str, error: DatasetError) {
+        let DatasetError::Codec {
+            source: source @ (CodecError::Unavailable { .. } | CodecError::Foreign { .. }),
+            ..
+        } = error
+        else {
+            return self.report(error);
+        };
+        let stream = Damage {
+            place: format!("stream `{name}`"),
+            what: source.to_string(),
+        };
+        if !self.found.undecodable.contains(&stream) {
+            self.found.undecodable.push(stream);
+        }
     }
 
     fn decode_stream(

@@ -29,7 +29,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use crate::dataset::{Dataset, read_stats};
-use crate::error::{DatasetError, Result};
+use crate::error::{DatasetError, RELINK, Result};
 use crate::links::Links;
 use crate::store::{FileKind, Store, version_key};
 
@@ -69,6 +69,8 @@ pub struct Verified {
     pub damage: Vec<Damage>,
     /// Files that the system does not let this program read, and what it says: they may be whole.
     pub unreadable: Vec<Damage>,
+    /// Streams whose frames this machine cannot decode, and what is missing: their bytes are right.
+    pub undecodable: Vec<Damage>,
 }
 
 /// Checks the newest version of the dataset in folder `path`, calling `progress` with the bytes done and the total.
@@ -170,7 +172,7 @@ impl Check<'_> {
             DatasetError::Corrupt { place, what } => (place, what),
             DatasetError::Format { place, source } => (place, source.to_string()),
             DatasetError::Codec { place, source } => (place, source.to_string()),
-            DatasetError::Linked { path, what } => (path, what),
+            DatasetError::Linked { path, what } => (path, format!("{what}; {RELINK}")),
             DatasetError::Io { path, source, .. } => {
                 let place = path;
                 let what = format!("cannot be read: {source}");

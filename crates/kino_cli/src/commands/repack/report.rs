@@ -192,6 +192,11 @@ impl Summary<'_> {
             committed, resumed, ..
         } = self.repacked;
         let (before, after) = self.sizes();
+        let episodes = if self.args.in_place {
+            "episode"
+        } else {
+            "new episode"
+        };
         let mut text = table.render();
         text.push_str(&notes(&self.repacked.streams));
         text.push_str(&generations::lines(self.after.manifest().streams.iter()));
@@ -199,7 +204,7 @@ impl Summary<'_> {
             "\n{}: version {} with {}, {:.2} s, {} MB/s of raw frames\n{} of pages → {} ({})\n",
             self.args.target().display(),
             committed.version,
-            count(committed.episodes, "new episode"),
+            count(committed.episodes, episodes),
             self.seconds,
             speed(self.raw_bytes(), self.seconds),
             bytes(before),
