@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::{PlannerOptions, Whole, split};
 use crate::doctor::{Host, Subject};
 use crate::error::Result;
+use crate::signal::FoundBounds;
 
 /// Each figure of a codec is measured for this share of the time that the loader is measured…
 const EFFORT: f64 = 0.02;
@@ -108,7 +109,7 @@ impl StreamOptions {
 pub(super) fn measure_streams(
     subject: &Subject,
     whole: &Whole,
-    options: &PlannerOptions,
+    (options, signal): (&PlannerOptions, Option<&FoundBounds>),
     host: &mut dyn Host,
 ) -> Result<Vec<StreamOptions>> {
     let Some(samples) = subject.windows.first().and_then(|all| all.first()) else {
@@ -124,7 +125,10 @@ pub(super) fn measure_streams(
         };
         host.look_up()?;
         host.begins(&format!("codecs of `{}`", summary.name));
-        if let Some((mut stream, sample)) = measure_stream(dataset, summary, whole, options)? {
+        let bounded = signal.and_then(|found| found.codec(&summary.name));
+        if let Some((mut stream, sample)) =
+            measure_stream(dataset, summary, whole, (options, bounded))?
+        {
             let loaded = whole.counts.complete_frames.get(&summary.name);
             stream.frames = frames as f64;
             stream.loaded_frames = loaded.copied().unwrap_or(0) as f64;
@@ -167,7 +171,7 @@ fn measure_stream(
     dataset: &Dataset,
     summary: &StreamSummary,
     whole: &Whole,
-    options: &PlannerOptions,
+    (options, bounded): (&PlannerOptions, Option<&str>),
 ) -> Result<Option<(StreamOptions, CostSample)>> {
     let all = dataset.manifest().streams.iter().map(|one| one.raw_bytes);
     let is_small = summary.raw_bytes < all.sum::<u64>() / SMALL_PART;
@@ -213,7 +217,11 @@ fn measure_stream(
     };
     let start = sample.start(FOREIGN_BYTES);
     let bounds = &options.bounds;
-    let codecs = bounds.codecs_for(name, summary.kind, &sample.frame, &options.foreign);
+    let mut codecs = bounds.codecs_for(name, summary.kind, &sample.frame, &options.foreign);
+    if let Some(bounded) = bounded {
+        codecs.retain(|(text, _)| text != bounded);
+        codecs.push((bounded.to_owned(), true));
+    }
     for (text, is_allowed) in codecs {
         if text == stored.codec {
             continue;
