@@ -27,8 +27,8 @@ from kinograph._doctor import _to_loader, every_stream
 from kinograph._errors import InvalidArgumentError, KinographWarning
 from kinograph._loader import BaseLoader, Trained
 from kinograph._loader_options import Images
-from kinograph._repack import repack
 from kinograph._probe_options import ProbeOptions, say, to_probe
+from kinograph._repack import repack
 from kinograph._report import Shown, written
 from kinograph._samples import Window, WindowSpec
 from kinograph._source import is_dataset, refuse, to_rule, to_source
@@ -506,9 +506,7 @@ def _step_s(
     return max(sorted(times)[len(times) // 2], 1e-6)
 
 
-def _bounds(
-    bounds: Mapping[str, str] | str | os.PathLike[str] | None, quality: int | None
-) -> str:
+def _bounds(bounds: Mapping[str, str] | str | os.PathLike[str] | None, quality: int | None) -> str:
     """Write what may be lost as a plan."""
     if isinstance(bounds, str | os.PathLike):
         if quality is not None:

@@ -138,7 +138,11 @@ impl Search {
         let mut judge = Judge::new(&trained.problem, lanes, &trained.raw, options.margin);
         judge.skill = judge.skills();
         for (name, spec) in controls(lanes) {
-            host.begins(&format!("whether {name} is seen"));
+            let stream = spec.lanes.first().map(|lane| &*lanes[*lane].source.name);
+            host.begins(&format!(
+                "whether {name} of `{}` is seen",
+                stream.unwrap_or_default()
+            ));
             let errors = trained.errors(&spec.versions, host)?;
             judge.add_control(name, &spec, &errors);
         }
