@@ -281,6 +281,7 @@ def plan(
     windows: list[list[Samples]],
     options: str,
     how: PlanArgs,
+    progress: Callable[[str], object] | None,
 ) -> str: ...
 def plan_html(found: str, is_page: bool) -> str: ...
 def plan_part(
@@ -358,6 +359,8 @@ class PlanArgs(TypedDict):
     gpu_price: float | None
     seconds: float
     whole: str | None
+    signal: bool
+    probe: ProbeArgs
 
 @type_check_only
 class SampleArgs(TypedDict):

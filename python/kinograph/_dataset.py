@@ -403,6 +403,8 @@ class StreamSummary:
     resized_from: tuple[tuple[int, int], ...]
     #: The lossy encodings that its frames went through before this one, the oldest first.
     generations: tuple[Generation, ...]
+    #: What was measured before a bound such as ``signal(2%)`` made it lossy; None if that is not why.
+    signal: Mapping[str, Any] | None
     #: The stream that this is another encoding of: ``wrist@small`` of ``wrist``.
     variant_of: str | None
 

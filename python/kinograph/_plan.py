@@ -27,6 +27,7 @@ from kinograph._doctor import _to_loader, every_stream
 from kinograph._errors import InvalidArgumentError, KinographWarning
 from kinograph._loader import BaseLoader, Trained
 from kinograph._loader_options import Images
+from kinograph._probe_options import ProbeOptions, say, to_probe
 from kinograph._repack import repack
 from kinograph._report import Shown, written
 from kinograph._samples import Window, WindowSpec
@@ -106,6 +107,23 @@ class FewerDecodes:
 
 
 @dataclasses.dataclass(frozen=True)
+class SignalBound:
+    """What a bound such as ``signal(2%)`` became for a stream.
+
+    ``codec`` is None if the stream stays lossless. ``reason`` is why it is not stored smaller, ``evidence`` what was measured, as the
+    plan and the datasets that are written with it have it. Bytes are those of a frame, in a sample.
+    """
+
+    stream: str
+    percent: float
+    codec: str | None
+    frame_bytes: float
+    lossless_frame_bytes: float
+    reason: str
+    evidence: Mapping[str, Any] | None
+
+
+@dataclasses.dataclass(frozen=True)
 class PlanChoice:
     """What the planner found; ``print`` shows all of it, a notebook shows plots.
 
@@ -113,7 +131,8 @@ class PlanChoice:
     plan keeps the limits; then the smallest was chosen. ``measured`` is everything that was measured, ``verified`` are
     predictions beside measurements, if that was asked for. ``split_points`` compares where images that the loader resizes
     could be materialised. ``fewer_decodes`` are options of the loader that would raise the compute ratio, if memory for decoded
-    frames is what limits it.
+    frames is what limits it. ``signal_bounds`` are what bounds such as ``signal(2%)`` became; ``probed`` is what the probe says of
+    plans that lose something, if that was asked for.
     """
 
     plans: tuple[Prediction, ...]
@@ -123,6 +142,8 @@ class PlanChoice:
     split_points: tuple[SplitPoint, ...]
     fewer_decodes: tuple[FewerDecodes, ...]
     verified: tuple[Verified, ...]
+    signal_bounds: tuple[SignalBound, ...]
+    probed: Mapping[str, Any] | None
     _json: str = dataclasses.field(repr=False)
 
     @property
@@ -221,8 +242,10 @@ def plan(  # noqa: PLR0913 (each is a keyword of its own)
     batch_size: int | None = None,
     images: Images | Mapping[str, Any] | None = None,
     memory: int | str | None = None,
-    bounds: Mapping[str, str] | None = None,
+    bounds: Mapping[str, str] | str | os.PathLike[str] | None = None,
     quality: int | None = None,
+    signal: bool = False,
+    probe: ProbeOptions | None = None,
     foreign: Sequence[str] = (),
     allow_resize: bool = False,
     storage: str | None = None,
@@ -237,6 +260,7 @@ def plan(  # noqa: PLR0913 (each is a keyword of its own)
     sample: int | str = "256MB",
     seconds: float = 2.0,
     verify: bool = False,
+    progress: Callable[[str], object] | None = say,
 ) -> PlanChoice:
     """Choose the codec of every stream: measure this data, storage and machine, and predict how busy the GPU will be.
 
@@ -278,8 +302,12 @@ def plan(  # noqa: PLR0913 (each is a keyword of its own)
     :param batch_size: As for a loader; 64 by default
     :param images: As for a loader
     :param memory: As for a loader
-    :param bounds: What streams may lose, by pattern: ``{"obs/*_image": "psnr(40)"}``
+    :param bounds: What streams may lose, by pattern: ``{"obs/*_image": "psnr(40)"}``, or ``"signal(2%)"`` for what lets the held-out
+        error of actions grow by less than 2 %, by the probe. Or the TOML file of a plan with bounds and protected events
     :param quality: Also consider JPEG of this quality, 1 to 100, for images without a bound
+    :param signal: Whether the probe says what a policy would lose with the plans that lose something (:func:`probe`)
+    :param probe: How the probe measures, for ``signal`` and for bounds such as ``signal(2%)``: ``{"inputs": ["cam"]}``. Without
+        ``inputs``, a policy sees the streams that the loader reads
     :param foreign: Foreign codecs that may be chosen, such as ``["webp-80"]``: every reader of the dataset needs them
         too. Others are only compared
     :param allow_resize: Also consider images stored in the size that ``images`` resizes them to: nothing else can be made
@@ -296,6 +324,7 @@ def plan(  # noqa: PLR0913 (each is a keyword of its own)
     :param sample: Decoded size of the sample
     :param seconds: How long each run of the loader is measured
     :param verify: Pack a sample with the chosen plan, load it, and compare with the prediction
+    :param progress: Called with a line about what the probe does next and how long it takes; by default written to stderr
     """
     if sum(one is not None for one in (step, step_s, report)) != 1:
         raise InvalidArgumentError(
@@ -329,8 +358,10 @@ def plan(  # noqa: PLR0913 (each is a keyword of its own)
             gpu_price=gpu_price,
             seconds=seconds,
             whole=whole,
+            signal=signal,
+            probe=probe,
         )
-        return _from_json(_core.plan(loader._order._core, *loader._to_core(), how))
+        return _from_json(_core.plan(loader._order._core, *loader._to_core(), how, progress))
 
     how_read: dict[str, Any] = {
         "rate_hz": rate_hz,
@@ -475,8 +506,12 @@ def _step_s(
     return max(sorted(times)[len(times) // 2], 1e-6)
 
 
-def _bounds(bounds: Mapping[str, str] | None, quality: int | None) -> str:
+def _bounds(bounds: Mapping[str, str] | str | os.PathLike[str] | None, quality: int | None) -> str:
     """Write what may be lost as a plan."""
+    if isinstance(bounds, str | os.PathLike):
+        if quality is not None:
+            raise InvalidArgumentError("a plan as `bounds` has its own quality; remove `quality`")
+        return pathlib.Path(bounds).read_text(encoding="utf-8")
     lines = []
     if quality is not None:
         lines.append(f"quality = {to_whole('quality', quality, least=1, most=100)}")
@@ -501,6 +536,8 @@ def _arguments(  # noqa: PLR0913 (each is a keyword of its own)
     allow_resize: bool = False,
     seconds: float = 1.0,
     whole: str | None = None,
+    signal: bool = False,
+    probe: ProbeOptions | None = None,
 ) -> _core.PlanArgs:
     def number(name: str, value: float | None) -> float | None:
         return None if value is None else to_number(name, value)
@@ -523,6 +560,8 @@ def _arguments(  # noqa: PLR0913 (each is a keyword of its own)
         "gpu_price": number("gpu_price", gpu_price),
         "seconds": to_number("seconds", seconds),
         "whole": whole,
+        "signal": signal,
+        "probe": to_probe(**(probe or {})),
     }
 
 
@@ -563,5 +602,9 @@ def _from_json(text: str) -> PlanChoice:
         split_points=tuple(map(to_split_point, found["split_points"])),
         fewer_decodes=tuple(FewerDecodes(**one) for one in found["answers"]["fewer_decodes"]),
         verified=tuple(Verified(**one) for one in found["verified"]),
+        signal_bounds=tuple(
+            SignalBound(**one) for one in (found["measured"]["signal"] or {}).get("streams", [])
+        ),
+        probed=None if found["probed"] is None else found["probed"]["found"],
         _json=text,
     )

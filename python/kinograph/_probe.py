@@ -14,20 +14,20 @@ import json
 import os
 import pathlib
 import re
-import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from kinograph import _core
-from kinograph._arguments import to_bytes, to_number, to_whole
+from kinograph._arguments import to_bytes
 from kinograph._dataset import Dataset
 from kinograph._errors import InvalidArgumentError
-from kinograph._loader_options import Images, to_size
+from kinograph._loader_options import Images
 from kinograph._plan import PlanChoice
+from kinograph._probe_options import Chosen, say, to_probe
 from kinograph._report import written
 from kinograph._source import is_dataset, refuse, to_rule, to_source
 
@@ -39,9 +39,6 @@ Change: TypeAlias = Callable[[npt.NDArray[Any]], npt.ArrayLike]
 
 #: One way to store streams: a plan, codecs, bounds or functions by pattern, or a dataset with the same episodes.
 Candidate: TypeAlias = "str | os.PathLike[str] | PlanChoice | Dataset | Mapping[str, str | Change]"
-
-#: Streams, or streams and their elements.
-Chosen: TypeAlias = "Sequence[str] | Mapping[str, Sequence[int] | None]"
 
 _BOUND = re.compile(r"lossless|[a-z]+\(.*\)")
 
@@ -183,10 +180,6 @@ class Probed:
         return _core.probe_text(self._json)
 
 
-def _say(text: str) -> None:
-    sys.stderr.write(f"kinograph probe: {text}\n")
-
-
 def probe(  # noqa: PLR0913 (each is a keyword of its own)
     source: str | os.PathLike[str] | Dataset,
     *,
@@ -214,7 +207,7 @@ def probe(  # noqa: PLR0913 (each is a keyword of its own)
     seed: int = 0,
     folder: str | os.PathLike[str] = ".",
     sample: int | str = "1GB",
-    progress: Callable[[str], object] | None = _say,
+    progress: Callable[[str], object] | None = say,
 ) -> Probed:
     """Measure what a policy would lose if streams were stored like this.
 
@@ -262,7 +255,7 @@ def probe(  # noqa: PLR0913 (each is a keyword of its own)
     :param progress: Called with a line about what comes next and how long it takes; by default written to stderr
     """
     asked = _asked(plan, codecs, against, candidates)
-    how = _arguments(
+    how = to_probe(
         inputs=inputs,
         targets=targets,
         chunk=chunk,
@@ -371,62 +364,6 @@ def _packed(stream: str, change: Change) -> Callable[[bytearray, str, list[int]]
         return found.tobytes()
 
     return apply
-
-
-def _chosen(name: str, chosen: Chosen) -> list[tuple[str, list[int] | None]]:
-    if isinstance(chosen, str):
-        raise InvalidArgumentError(
-            f"{name} is {chosen!r}; give a list of streams, such as [{chosen!r}]"
-        )
-    if not isinstance(chosen, Mapping):
-        return [(stream, None) for stream in chosen]
-    return [
-        (
-            stream,
-            None
-            if elements is None
-            else [to_whole(f"{name}: an element", one) for one in elements],
-        )
-        for stream, elements in chosen.items()
-    ]
-
-
-def _arguments(  # noqa: PLR0913 (each is a keyword of its own)
-    *,
-    inputs: Chosen,
-    targets: Chosen,
-    chunk: int,
-    images: Images | Mapping[str, Any] | None,
-    seconds: float,
-    features: int,
-    seeds: int,
-    folds: int,
-    margin: float,
-    seed: int,
-) -> _core.ProbeArgs:
-    if isinstance(images, Mapping):
-        images = Images(**images)
-    size = None if images is None else to_size("images: size", images.size)
-    crop = None if images is None else to_size("images: crop", images.crop)
-    if images is not None and images.resize != "exact":
-        raise InvalidArgumentError("images: the probe resizes exactly; omit `resize`")
-    if isinstance(size, dict) or isinstance(crop, dict):
-        raise InvalidArgumentError(
-            "images: the probe needs one size for all cameras, such as (224, 224)"
-        )
-    return {
-        "inputs": _chosen("inputs", inputs),
-        "targets": _chosen("targets", targets),
-        "chunk": to_whole("chunk", chunk, least=1),
-        "size": None if size is None else (size[0], size[1]),
-        "crop": None if crop is None else (crop[0], crop[1]),
-        "features": to_whole("features", features, least=64),
-        "seeds": to_whole("seeds", seeds, least=1),
-        "folds": to_whole("folds", folds, least=3),
-        "seconds": to_number("seconds", seconds),
-        "margin": to_number("margin", margin),
-        "seed": to_whole("seed", seed),
-    }
 
 
 def _from_json(text: str) -> Probed:

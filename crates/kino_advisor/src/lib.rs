@@ -6,7 +6,7 @@
 //! idle_cost.rs what idle GPUs cost, and when to raise an alarm            GpuPrice, Idle
 //! bench/       costs on this machine, and comparing two results        bench_loader, bench_au, bench_storage, compare
 //! planner/     data, storage, machine, step → the codec of every stream   choose_plan, Planned
-//! signal/      a dataset and codecs → what a policy would lose          probe, Probed
+//! signal/      a dataset and codecs → what a policy would lose          probe, Probed, find_bounds
 //! report.rs    what a loader and a training loop did → a report           Measured
 //! deployment/  live frames like the training frames, and a check       Parity, Deployment
 //! html/        data → one HTML report with tables and plots
@@ -42,12 +42,13 @@ pub use error::{AdvisorError, Result};
 pub use idle_cost::{ALARM_RATIO, GpuPrice, Idle, IdleCost};
 pub use planner::{
     Answers, CandidatePlan, CodecOption, FewerDecodes, HostNeeds, Limits, LoaderCost, Measurements,
-    MemoryFit, Planned, PlannerOptions, Prediction, Question, SplitPoint, StorageCost,
-    StreamOptions, Verified, Whole, choose_plan,
+    MemoryFit, PROBING, Planned, PlannerOptions, Prediction, ProbedPlans, Question, SignalOptions,
+    SplitPoint, StorageCost, StreamOptions, Verified, Whole, choose_plan,
 };
 pub use report::Measured;
 pub use signal::{
-    Arm, Candidate, Change, Changed, Chosen, Contrast, Control, Effort, Interval, Outcome,
-    ProbeHost, ProbeOptions, Probed, ProbedCandidate, Region, Skill, Verdict, probe,
+    Arm, Candidate, Change, Changed, Chosen, Contrast, Control, Effort, FoundBound, FoundBounds,
+    Interval, Looked, Outcome, ProbeHost, ProbeOptions, Probed, ProbedCandidate, Region, Skill,
+    Verdict, find_bounds, probe,
 };
 pub use workload::Workload;

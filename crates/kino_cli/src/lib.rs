@@ -10,6 +10,7 @@ mod load_args;
 mod open_args;
 mod output;
 mod planner_args;
+mod probe_args;
 mod progress;
 mod resized;
 mod source_args;

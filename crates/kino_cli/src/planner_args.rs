@@ -4,8 +4,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use kino_advisor::{Limits, Measured, PlannerOptions, Question};
+use kino_advisor::{Limits, Measured, PlannerOptions, Question, SignalOptions};
 use kino_dataset::{ByteSize, Plan, SlowStorage};
+
+use crate::probe_args::ProbeArgs;
+use crate::writing::read_plan;
 
 /// The model, the host, the limits, and which codecs may be chosen.
 #[derive(Debug, Clone, clap::Args)]
@@ -28,9 +31,16 @@ pub(crate) struct PlannerArgs {
     /// Memory of the training host [default: that of this machine]
     #[arg(long, value_name = "BYTES")]
     host_memory: Option<ByteSize>,
-    /// What a stream may lose: a pattern and a bound, such as `obs/*_image=psnr(40)` or `**=lossless`. May be repeated
+    /// What a stream may lose: a pattern and a bound, such as `obs/*_image=psnr(40)`, `obs/*_image=signal(2%)` or `**=lossless`. May
+    /// be repeated
     #[arg(long, value_name = "PATTERN=BOUND")]
     bound: Vec<String>,
+    /// Or a plan with bounds and protected events, such as the one that `pack` refused because of `signal(2%)`
+    #[arg(long, value_name = "FILE")]
+    bounds: Option<PathBuf>,
+    /// Show what a policy would lose with the plans that lose something, by the probe
+    #[arg(long)]
+    signal: bool,
     /// Also consider a foreign codec, such as webp-80: every reader of the dataset needs it too. May be repeated
     #[arg(long, value_name = "NAME")]
     foreign: Vec<String>,
@@ -49,6 +59,11 @@ pub(crate) struct PlannerArgs {
     /// How long each run of the loader is measured, in seconds
     #[arg(long, value_name = "S", default_value_t = 2.0)]
     seconds: f64,
+    #[command(
+        flatten,
+        next_help_heading = "Probe, for --signal and bounds such as signal(2%)"
+    )]
+    probe: ProbeArgs,
 }
 
 impl PlannerArgs {
@@ -69,7 +84,11 @@ impl PlannerArgs {
                 ..here
             },
             storage: storage.transpose()?,
-            bounds: bounds(&self.bound, quality)?,
+            bounds: bounds(&self.bound, self.bounds.as_deref(), quality)?,
+            signal: SignalOptions {
+                verdicts: self.signal,
+                probe: self.probe.options(),
+            },
             foreign: self.foreign.clone(),
             allow_resize: self.allow_resize,
             seconds: self.seconds,
@@ -110,8 +129,8 @@ pub(crate) fn rule(pattern: &str, key: &str, value: &str) -> String {
     format!("[[stream]]\nmatch = {pattern}\n{key} = {value}\n")
 }
 
-/// The bounds as a plan: what a stream may lose.
-fn bounds(given: &[String], quality: Option<u8>) -> Result<Plan> {
+/// The bounds as a plan: what a stream may lose, first by `given`, then by the plan in `file`.
+fn bounds(given: &[String], file: Option<&Path>, quality: Option<u8>) -> Result<Plan> {
     let mut toml = String::new();
     for text in given {
         let (pattern, bound) = text
@@ -120,6 +139,12 @@ fn bounds(given: &[String], quality: Option<u8>) -> Result<Plan> {
         toml += &rule(pattern, "bound", bound);
     }
     let mut plan = Plan::from_toml(&toml).context("--bound")?;
-    plan.quality = quality;
+    if let Some(path) = file {
+        let read = read_plan(path)?;
+        plan.rules.extend(read.rules);
+        plan.events = read.events;
+        plan.quality = read.quality;
+    }
+    plan.quality = quality.or(plan.quality);
     Ok(plan)
 }

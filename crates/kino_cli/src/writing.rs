@@ -28,16 +28,19 @@ impl PlanArgs {
     /// Reads the plan.
     pub(crate) fn read(&self) -> Result<Plan> {
         let mut plan = match &self.plan {
-            Some(path) => {
-                let text = fs::read_to_string(path)
-                    .with_context(|| format!("cannot read plan {}", path.display()))?;
-                Plan::from_toml(&text).with_context(|| format!("plan {}", path.display()))?
-            }
+            Some(path) => read_plan(path)?,
             None => Plan::lossless(),
         };
         plan.quality = self.quality.or(plan.quality);
         Ok(plan)
     }
+}
+
+/// Reads a plan from a TOML file.
+pub(crate) fn read_plan(path: &Path) -> Result<Plan> {
+    let text =
+        fs::read_to_string(path).with_context(|| format!("cannot read plan {}", path.display()))?;
+    Plan::from_toml(&text).with_context(|| format!("plan {}", path.display()))
 }
 
 /// What the target may contain.

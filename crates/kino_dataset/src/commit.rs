@@ -25,6 +25,7 @@ use crate::error::{DatasetError, ErrorKind, Result, not_found};
 use crate::generation::Generation;
 use crate::manifest::{Manifest, ShardRef};
 use crate::next_version::prepare;
+use crate::plan::SignalEvidence;
 use crate::resize::Size;
 use crate::stats::StreamStats;
 use crate::store::{FileKind, Put, Store, version_key};
@@ -160,6 +161,8 @@ pub(crate) struct Known {
     pub(crate) encoders: BTreeMap<String, Vec<String>>,
     /// Sizes that frames had before they came here, the oldest first.
     pub(crate) resized_from: BTreeMap<String, Vec<Size>>,
+    /// What was measured of streams that a `signal(…)` bound made lossy.
+    pub(crate) signal: BTreeMap<String, SignalEvidence>,
     /// If episodes are replaced: the streams that are different in them. All others are as in the version before.
     pub(crate) changed: BTreeSet<String>,
 }

@@ -99,7 +99,9 @@ pub use local::check_local;
 pub use manifest::{Manifest, StreamSummary};
 pub use pages::{LinkedPiece, NewPage, PageCheck, Pages};
 pub use part::{Part, ending_number};
-pub use plan::{Arrival, Choice, Plan, Trial, Tried, matches_pattern};
+pub use plan::{
+    Arrival, Choice, GIVEN, Plan, SignalBound, SignalEvidence, Trial, Tried, matches_pattern,
+};
 pub use read_ahead::{Pieces, ReadAhead, ReadLimits, Share, Task};
 pub use repack::{
     Action, GenerationLoss, Repack, RepackOptions, RepackProgress, Repacked, SampleSizes,

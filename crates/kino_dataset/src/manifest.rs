@@ -22,6 +22,7 @@ use crate::error::{DatasetError, Result, codec_at, corrupt, format_at, invalid};
 use crate::generation::Generation;
 use crate::hash::Hash;
 use crate::links::Links;
+use crate::plan::SignalEvidence;
 use crate::resize::Size;
 
 /// Upper limit of the size of a manifest.
@@ -115,6 +116,9 @@ pub struct StreamSummary {
     /// The lossy encodings that its frames went through before this one, the oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub generations: Vec<Generation>,
+    /// What was measured before a `signal(…)` bound made it lossy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<SignalEvidence>,
     /// The stream that this is another encoding of: `wrist@small` of `wrist`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variant_of: Option<String>,
@@ -448,6 +452,7 @@ mod tests {
                 max_abs_error: Some(1e-3),
                 psnr_db: None,
             }],
+            signal: None,
             variant_of: None,
         });
         manifest

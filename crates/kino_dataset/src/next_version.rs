@@ -114,6 +114,9 @@ fn add_streams(
         if let Some(earlier) = known.resized_from.get(&stream.name) {
             stream.add_earlier_sizes(earlier);
         }
+        if let Some(evidence) = known.signal.get(&stream.name) {
+            stream.signal = Some(evidence.clone());
+        }
         // Episodes may differ: the longest history counts.
         let earlier = known.generations.get(&stream.name);
         if let Some(earlier) = earlier.filter(|earlier| earlier.len() > stream.generations.len()) {

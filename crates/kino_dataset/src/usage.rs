@@ -144,6 +144,11 @@ impl Usage {
         }
     }
 
+    /// Every stream.
+    pub(crate) fn streams(&self) -> &[StreamUsage] {
+        &self.streams
+    }
+
     /// The codec of every stream that has frames, by name.
     pub(crate) fn codecs(&self) -> impl Iterator<Item = (String, String)> {
         let streams = self.streams.iter().filter(|stream| stream.frames > 0);
@@ -239,6 +244,7 @@ impl StreamSummary {
             encoders: Vec::new(),
             resized_from: Vec::new(),
             generations: Vec::new(),
+            signal: None,
             variant_of: schema.variant_of.clone(),
         }
     }

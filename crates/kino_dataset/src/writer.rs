@@ -175,6 +175,7 @@ impl DatasetWriter {
     pub fn open(path: &Path, start: Start, options: WriterOptions) -> Result<Self> {
         check_quality(&options.plan)?;
         options.plan.check()?;
+        options.plan.check_measured()?;
         let replacement = match start {
             Start::Overwrite => Some(Replacement::beside(path)?),
             _ => None,
@@ -325,11 +326,20 @@ impl DatasetWriter {
             self.resumed_areas.into_iter().for_each(Receipts::remove);
             return Ok(head);
         }
+        let mut known = self.known;
+        for stream in finished.usage.streams() {
+            let schema = &stream.schema;
+            let evidence = self.options.plan.evidence(&schema.name, schema.kind);
+            // A rule that was edited afterwards has another codec than the one that was measured.
+            if let Some(evidence) = evidence.filter(|one| one.codec == schema.codec) {
+                known.signal.insert(schema.name.clone(), evidence.clone());
+            }
+        }
         let additions = Additions {
             finished: &finished,
             attributes: &self.options.attributes,
             sources: &self.sources,
-            known: &self.known,
+            known: &known,
             root: self.options.link_root.as_deref(),
             message,
         };

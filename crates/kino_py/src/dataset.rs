@@ -110,6 +110,7 @@ impl Dataset {
             summary["encoders"] = json!(stream.encoders);
             summary["resized_from"] = json!(stream.resized_from);
             summary["generations"] = json!(stream.generations);
+            summary["signal"] = json!(stream.signal);
             summary["variant_of"] = json!(stream.variant_of);
             summary
         });

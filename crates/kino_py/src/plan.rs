@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use kino_advisor::{
-    AdvisorError, Host, Limits, Planned, PlannerOptions, Question, Whole, choose_plan,
+    AdvisorError, Host, Limits, PROBING, Planned, PlannerOptions, Question, SignalOptions, Whole,
+    choose_plan,
 };
 use kino_dataset::{Part, Plan, SlowStorage, complete_episodes};
 use kino_import::SampleOptions;
@@ -16,6 +17,7 @@ use crate::doctor::to_subject;
 use crate::errors::{advisor_to_py, invalid, to_py};
 use crate::order::Order;
 use crate::pack::telling;
+use crate::probe::ProbeArgs;
 use crate::samples::Samples;
 use crate::source::SourceArgs;
 
@@ -40,6 +42,9 @@ pub(crate) struct PlanArgs {
     seconds: f64,
     /// What the dataset stands for, as JSON; `None` for all of itself.
     whole: Option<String>,
+    /// Whether the probe judges plans that lose something.
+    signal: bool,
+    probe: ProbeArgs,
 }
 
 /// Which sample of a recording to pack.
@@ -76,6 +81,10 @@ impl PlanArgs {
             foreign: self.foreign.clone(),
             allow_resize: self.allow_resize,
             seconds: self.seconds,
+            signal: SignalOptions {
+                verdicts: self.signal,
+                probe: self.probe.options(),
+            },
             ..PlannerOptions::default()
         })
     }
@@ -158,6 +167,7 @@ pub(crate) fn plan(
     windows: Vec<Vec<PyRef<'_, Samples>>>,
     options: &str,
     how: PlanArgs,
+    progress: Option<Py<PyAny>>,
 ) -> PyResult<String> {
     let subject = to_subject(&order, windows, options)?;
     let first = subject.windows.first().and_then(|all| all.first());
@@ -173,7 +183,10 @@ pub(crate) fn plan(
         }
     };
     let options = how.options()?;
-    let mut host = Signals { raised: None };
+    let mut host = Signals {
+        raised: None,
+        progress,
+    };
     let found = py.detach(|| choose_plan(&subject, &whole, &options, &mut host));
     match (host.raised, found) {
         // The Python exception says more than `Interrupted`.
@@ -193,7 +206,10 @@ pub(crate) fn plan_verify(
 ) -> PyResult<String> {
     let mut found: Planned = parse("the plan", &how.found)?;
     let subject = to_subject(&order, windows, options)?;
-    let mut host = Signals { raised: None };
+    let mut host = Signals {
+        raised: None,
+        progress: None,
+    };
     let verified = py.detach(|| found.verify(how.plan, &subject, &mut host));
     match (host.raised, verified) {
         (Some(raised), _) => Err(raised),
@@ -246,12 +262,22 @@ fn to_json(found: &Planned) -> PyResult<String> {
 /// Lets Ctrl-C end the measurement.
 struct Signals {
     raised: Option<PyErr>,
+    /// Told what the probe does next.
+    progress: Option<Py<PyAny>>,
 }
 
 impl Host for Signals {
     fn step(&mut self, batch: Batch) -> kino_advisor::Result<()> {
         drop(batch);
         Ok(())
+    }
+
+    fn begins(&mut self, what: &str) {
+        // All else takes as long as `seconds` says.
+        if let (Some(progress), Some(what)) = (&self.progress, what.strip_prefix(PROBING)) {
+            // Progress that cannot be shown is no reason to stop; Ctrl-C is seen by `look_up`.
+            let _ = Python::attach(|py| progress.call1(py, (what,)));
+        }
     }
 
     fn look_up(&mut self) -> kino_advisor::Result<()> {

@@ -44,15 +44,15 @@ pub(crate) struct CandidateParts<'py>(
 );
 
 impl ProbeArgs {
-    fn options(self) -> ProbeOptions {
-        let chosen = |all: Vec<ChosenParts>| {
-            let all = all.into_iter();
+    pub(crate) fn options(&self) -> ProbeOptions {
+        let chosen = |all: &[ChosenParts]| {
+            let all = all.iter().cloned();
             all.map(|(stream, elements)| Chosen { stream, elements })
                 .collect()
         };
         ProbeOptions {
-            inputs: chosen(self.inputs),
-            targets: chosen(self.targets),
+            inputs: chosen(&self.inputs),
+            targets: chosen(&self.targets),
             chunk: self.chunk,
             fit: Fit {
                 size: self.size.map(Size::from),

@@ -46,6 +46,14 @@ impl Planned {
             self.codecs(),
             "Candidate codecs of the streams that are loaded: stored bytes and time to decode a frame, on one core.",
         );
+        let signal = self.signal_lines();
+        if !signal.is_empty() {
+            report = report.heading("What a policy would lose, by the probe");
+            for line in signal {
+                report = report.text(&line);
+            }
+            report = table(report, &self.looked_rows());
+        }
         report = report.heading("What follows");
         for line in self.answer_lines() {
             report = report.text(&line);

@@ -7,6 +7,7 @@
 //! storage.rs   the storage, measured cold and warm, or given   bandwidth, latency
 //!        └──▶ predict.rs   a plan → batch time, compute ratio, cores, bytes, epoch     a pure function
 //!                └──▶ search.rs   candidate plans → Pareto front → the chosen one      a pure function
+//! signal.rs    `signal(…)` bounds → the codecs that keep them, before plans are compared; verdicts on plans
 //! split.rs     images stored as recorded, decoded, resized or normalised   where to materialise
 //! verify.rs    a plan, packed and loaded → prediction beside measurement
 //! fewer_decodes.rs   more memory, or smaller shuffle groups → what they would bring
@@ -23,6 +24,7 @@ mod loader;
 mod plan_file;
 mod predict;
 mod search;
+mod signal;
 mod split;
 mod storage;
 mod streams;
@@ -40,6 +42,7 @@ pub use fewer_decodes::FewerDecodes;
 pub use loader::LoaderCost;
 pub use predict::Prediction;
 pub use search::CandidatePlan;
+pub use signal::{PROBING, ProbedPlans, SignalOptions};
 pub use split::SplitPoint;
 pub use storage::StorageCost;
 pub use streams::{CodecOption, StreamOptions};
@@ -50,6 +53,7 @@ use crate::doctor::{Host, Subject};
 use crate::error::{Result, invalid};
 use crate::idle_cost::GpuPrice;
 use crate::machine::{cores, memory_bytes};
+use crate::signal::FoundBounds;
 
 /// What to choose for, from which codecs, and how long to measure.
 #[derive(Debug, Clone)]
@@ -58,8 +62,11 @@ pub struct PlannerOptions {
     pub question: Question,
     /// The storage; `None` measures the one that the sample is on.
     pub storage: Option<SlowStorage>,
-    /// What may be lost: the bounds of its rules and its quality. Its codecs have no effect.
+    /// What may be lost: the bounds of its rules and its quality, and around which events nothing is. Its codecs have no effect,
+    /// but for a `signal(…)` bound, which tries no others.
     pub bounds: Plan,
+    /// What to ask the probe.
+    pub signal: SignalOptions,
     /// Foreign codecs that may be chosen, by name: every reader of the dataset needs them too. Others are only compared.
     pub foreign: Vec<String>,
     /// Whether images may be stored in the size that the loader resizes them to: nothing else can be made of them then.
@@ -76,6 +83,7 @@ impl Default for PlannerOptions {
             question: Question::default(),
             storage: None,
             bounds: Plan::lossless(),
+            signal: SignalOptions::default(),
             foreign: Vec::new(),
             allow_resize: false,
             seconds: 1.0,
@@ -140,6 +148,12 @@ pub struct Measurements {
     pub loader: LoaderCost,
     /// Every stream, with its candidate codecs.
     pub streams: Vec<StreamOptions>,
+    /// What may be lost, as it was asked.
+    #[serde(default)]
+    pub bounds: Plan,
+    /// What its `signal(…)` bounds became.
+    #[serde(default)]
+    pub signal: Option<FoundBounds>,
 }
 
 /// What was measured, what follows for every candidate plan, and the choice.
@@ -163,6 +177,9 @@ pub struct Planned {
     /// Plans whose predictions were compared with measurements.
     #[serde(default)]
     pub verified: Vec<Verified>,
+    /// What the probe says of the plans that lose something, if it was asked.
+    #[serde(default)]
+    pub probed: Option<ProbedPlans>,
 }
 
 /// Measures a sample, predicts what candidate plans would do, and chooses one.
@@ -178,7 +195,8 @@ pub fn choose_plan(
     let windows = subject.windows.first().and_then(|all| all.first());
     let windows = windows.ok_or_else(|| invalid("the training loop requests no stream"))?;
     let dataset = windows.dataset();
-    let streams = streams::measure_streams(subject, whole, options, host)?;
+    let signal = signal::measure_bounds(subject, options, host)?;
+    let streams = streams::measure_streams(subject, whole, (options, signal.as_ref()), host)?;
     host.begins("the storage");
     let storage = storage::measure_storage(dataset, options, subject.options.run.readers)?;
     let loader = loader::measure_loader(subject, whole, &streams, options, host)?;
@@ -188,8 +206,14 @@ pub fn choose_plan(
         storage,
         loader,
         streams,
+        bounds: options.bounds.clone(),
+        signal,
     };
-    Ok(Planned::of(measured, options.question.clone()))
+    let mut planned = Planned::of(measured, options.question.clone());
+    if options.signal.verdicts {
+        planned.probe(subject, options, host)?;
+    }
+    Ok(planned)
 }
 
 impl Planned {
@@ -217,6 +241,7 @@ impl Planned {
             measured,
             question,
             verified: Vec::new(),
+            probed: None,
         }
     }
 
@@ -231,7 +256,10 @@ impl Planned {
         if let Some(given) = storage {
             measured.storage.set(given);
         }
-        Self::of(measured, question)
+        Self {
+            probed: self.probed.clone(),
+            ..Self::of(measured, question)
+        }
     }
 }
 

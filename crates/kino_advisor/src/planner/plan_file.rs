@@ -2,7 +2,9 @@
 
 use std::fmt::Write;
 
-use super::{CandidatePlan, Planned};
+use kino_dataset::SignalEvidence;
+
+use super::{CandidatePlan, CodecOption, Planned, StreamOptions};
 use crate::html::to_quantity;
 
 impl Planned {
@@ -26,8 +28,16 @@ impl Planned {
             let Some(option) = stream.options.get(idx) else {
                 continue;
             };
+            // Writing to a string cannot fail.
+            if let Some(bound) = self
+                .measured
+                .signal
+                .as_ref()
+                .and_then(|all| all.of(&stream.name))
+            {
+                let _ = write!(text, "\n# {}", one_line(&bound.sentence()));
+            }
             if option.is_stored {
-                // Writing to a string cannot fail.
                 let _ = writeln!(
                     text,
                     "\n# `{}` keeps {}",
@@ -36,18 +46,36 @@ impl Planned {
                 );
                 continue;
             }
-            let _ = write!(
-                text,
-                "\n[[stream]]\nmatch = {}\ncodec = {}\n",
-                quoted(&pattern(&stream.name)),
-                quoted(&option.codec)
-            );
-            if let Some(size) = option.resize {
-                let _ = writeln!(text, "resize = [{}, {}]", size.height, size.width);
+            let _ = write!(text, "\n{}", rule_toml(stream, option));
+            let protect = self.protect(stream, option);
+            if !protect.is_empty() {
+                let _ = writeln!(text, "protect = {}", serde_json::json!(protect));
+            }
+            if let Some(evidence) = self.evidence(stream, option) {
+                text += &evidence.to_toml();
             }
         }
-        text
+        text + &self.measured.bounds.events_toml()
     }
+
+    /// What was measured before a stream may have this codec, if it is because of a `signal(…)` bound.
+    fn evidence(&self, stream: &StreamOptions, option: &CodecOption) -> Option<&SignalEvidence> {
+        let bound = self.measured.signal.as_ref()?.of(&stream.name)?;
+        let evidence = bound.evidence.as_ref();
+        evidence.filter(|one| one.codec == option.codec)
+    }
+}
+
+/// The rule of a stream, without what follows from bounds.
+pub(super) fn rule_toml(stream: &StreamOptions, option: &CodecOption) -> String {
+    let resize = option.resize.map_or(String::new(), |size| {
+        format!("resize = [{}, {}]\n", size.height, size.width)
+    });
+    format!(
+        "[[stream]]\nmatch = {}\ncodec = {}\n{resize}",
+        quoted(&pattern(&stream.name)),
+        quoted(&option.codec)
+    )
 }
 
 /// A name as a pattern that matches nothing else: wildcards in it match any one character.

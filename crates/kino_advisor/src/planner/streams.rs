@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::{PlannerOptions, Whole, split};
 use crate::doctor::{Host, Subject};
 use crate::error::Result;
+use crate::signal::FoundBounds;
 
 /// Each figure of a codec is measured for this share of the time that the loader is measured…
 const EFFORT: f64 = 0.02;
@@ -125,7 +126,7 @@ impl StreamOptions {
 pub(super) fn measure_streams(
     subject: &Subject,
     whole: &Whole,
-    options: &PlannerOptions,
+    (options, signal): (&PlannerOptions, Option<&FoundBounds>),
     host: &mut dyn Host,
 ) -> Result<Vec<StreamOptions>> {
     let Some(samples) = subject.windows.first().and_then(|all| all.first()) else {
@@ -142,9 +143,12 @@ pub(super) fn measure_streams(
         host.look_up()?;
         host.begins(&format!("codecs of `{}`", summary.name));
         let size = loaded_size(subject, samples, &summary.name);
-        let fast = size.filter(|_| !subject.options.images.resize.is_exact());
-        let measured = measure_stream(dataset, summary, whole, fast, options)?;
-        if let Some((mut stream, sample)) = measured {
+        let how = How {
+            fast: size.filter(|_| !subject.options.images.resize.is_exact()),
+            bounded: signal.and_then(|found| found.codec(&summary.name)),
+            options,
+        };
+        if let Some((mut stream, sample)) = measure_stream(dataset, summary, whole, how)? {
             let loaded = whole.counts.complete_frames.get(&summary.name);
             stream.frames = frames as f64;
             stream.loaded_frames = loaded.copied().unwrap_or(0) as f64;
@@ -195,13 +199,27 @@ fn window(samples: &Samples, stream: &str) -> f64 {
     frames.sum()
 }
 
+/// How a stream is measured.
+#[derive(Clone, Copy)]
+struct How<'a> {
+    /// The size that images may be decoded near to.
+    fast: Option<Size>,
+    /// The codec that keeps a bound of the probe.
+    bounded: Option<&'a str>,
+    options: &'a PlannerOptions,
+}
+
 fn measure_stream(
     dataset: &Dataset,
     summary: &StreamSummary,
     whole: &Whole,
-    fast: Option<Size>,
-    options: &PlannerOptions,
+    how: How<'_>,
 ) -> Result<Option<(StreamOptions, CostSample)>> {
+    let How {
+        fast,
+        bounded,
+        options,
+    } = how;
     let all = dataset.manifest().streams.iter().map(|one| one.raw_bytes);
     let is_small = summary.raw_bytes < all.sum::<u64>() / SMALL_PART;
     let effort = Effort {
@@ -249,7 +267,11 @@ fn measure_stream(
     };
     let start = sample.start(FOREIGN_BYTES);
     let bounds = &options.bounds;
-    let codecs = bounds.codecs_for(name, summary.kind, &sample.frame, &options.foreign);
+    let mut codecs = bounds.codecs_for(name, summary.kind, &sample.frame, &options.foreign);
+    if let Some(bounded) = bounded {
+        codecs.retain(|(text, _)| text != bounded);
+        codecs.push((bounded.to_owned(), true));
+    }
     for (text, is_allowed) in codecs {
         if text == stored.codec {
             continue;

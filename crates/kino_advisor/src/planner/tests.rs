@@ -1,10 +1,11 @@
 //! Choices from measurements made by hand: a camera and joints, three codecs, storage and steps of any speed.
 
-use kino_dataset::{EpisodeCounts, Plan};
+use kino_dataset::{EpisodeCounts, Plan, SignalEvidence};
 use kino_loader::Shuffle;
 
 use super::streams::{CodecOption, StreamOptions};
 use super::*;
+use crate::signal::{Contrast, Effort, FoundBound};
 
 /// A codec that keeps `bytes` of a frame and takes `decode_us` to decode it.
 fn codec(text: &str, bytes: f64, decode_us: f64) -> CodecOption {
@@ -100,6 +101,8 @@ fn measured() -> Measurements {
             },
         },
         streams: vec![camera],
+        bounds: Plan::lossless(),
+        signal: None,
     }
 }
 
@@ -554,4 +557,75 @@ fn every_split_point_is_compared_whether_it_is_allowed_or_not() {
     let planned = Planned::of(resized(true), question(3.0));
     assert!(planned.to_string().contains("allowed here"));
     assert!(planned.to_html().contains("Split points"));
+}
+
+#[test]
+fn the_plan_of_a_signal_bound_has_what_was_measured_and_protects_events() {
+    let evidence = SignalEvidence {
+        bound: "signal(2%)".to_owned(),
+        codec: "jpeg:psnr=39,sub=420".to_owned(),
+        contrast: "total".to_owned(),
+        target: "actions".to_owned(),
+        increase: 0.004,
+        low: -0.004,
+        high: 0.013,
+        control: "blur 4".to_owned(),
+        control_increase: 0.5,
+        skill: 0.3,
+        episodes: 100,
+        frames: 4000,
+        frame_bytes: 2e3,
+        lossless_frame_bytes: 1e4,
+    };
+    let bound = |stream: &str, codec: Option<&str>, reason: &str| FoundBound {
+        stream: stream.to_owned(),
+        percent: 2.0,
+        codec: codec.map(str::to_owned),
+        frame_bytes: 2e3,
+        lossless_frame_bytes: 1e4,
+        reason: reason.to_owned(),
+        evidence: codec.map(|_| evidence.clone()),
+    };
+    let mut measured = measured();
+    let mut jpeg = codec("jpeg:psnr=39,sub=420", 2e3, 80.0);
+    (jpeg.is_lossless, jpeg.psnr_db) = (false, Some(39.2));
+    measured.streams[0].options.push(jpeg);
+    let mut side = measured.streams[0].clone();
+    side.name = "side".to_owned();
+    side.options.truncate(1);
+    measured.streams.push(side);
+    let asked = "[[stream]]\nkind = \"image\"\nbound = \"signal(2%)\"\nprotect = [\"grip\"]\n\
+                 [[event]]\nname = \"grip\"\nstream = \"actions\"\ndetect = \"transition\"";
+    measured.bounds = Plan::from_toml(asked).unwrap();
+    measured.signal = Some(FoundBounds {
+        contrast: Contrast::Total,
+        streams: vec![
+            bound("wrist", Some("jpeg:psnr=39,sub=420"), ""),
+            bound("side", None, "cannot tell: no\nskill"),
+        ],
+        looked: Vec::new(),
+        inputs: Vec::new(),
+        targets: Vec::new(),
+        skill: Vec::new(),
+        controls: Vec::new(),
+        effort: Effort::default(),
+    });
+    let planned = Planned::of(measured, question(10.0));
+    let toml = planned.to_toml();
+    let plan = Plan::from_toml(&toml).unwrap();
+    assert_eq!(plan.rules.len(), 1, "{toml}");
+    let rule = &plan.rules[0];
+    assert_eq!(rule.codec.as_deref(), Some("jpeg:psnr=39,sub=420"));
+    assert_eq!(rule.protect, ["grip"]);
+    assert_eq!(rule.signal.as_ref(), Some(&evidence));
+    assert_eq!(plan.events, planned.measured.bounds.events);
+    for shown in [toml, planned.to_string(), planned.to_html()] {
+        assert!(
+            shown.contains("`side`, signal(2%): stays lossless; cannot tell"),
+            "{shown}"
+        );
+    }
+    // Another choice from the same measurements keeps what they allow.
+    let again = planned.what_if(question(1.0), None);
+    assert_eq!(again.measured.signal, planned.measured.signal);
 }

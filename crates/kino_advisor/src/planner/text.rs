@@ -5,6 +5,7 @@ use std::fmt;
 use super::{CandidatePlan, CodecOption, FewerDecodes, Planned, StreamOptions};
 use crate::html::to_quantity;
 use crate::idle_cost::ALARM_RATIO;
+use crate::signal::FoundBounds;
 
 /// The columns of the tables of streams.
 const STREAM_HEAD: [&str; 6] = ["stream", "codec", "smaller", "decode", "encode", "error"];
@@ -34,6 +35,15 @@ impl fmt::Display for Planned {
                 "\nForeign codecs, which readers need too; allow one with --foreign NAME:"
             )?;
             write_table(f, &foreign)?;
+        }
+        let signal = self.signal_lines();
+        if !signal.is_empty() {
+            writeln!(f, "\nWhat a policy would lose, by the probe:")?;
+            signal.iter().try_for_each(|line| writeln!(f, "{line}"))?;
+        }
+        let looked = self.looked_rows();
+        if looked.len() > 1 {
+            write_table(f, &looked)?;
         }
         let answers = self.answer_lines();
         if !answers.is_empty() {
@@ -212,7 +222,7 @@ impl Planned {
 
     /// The plans, with a head.
     pub(super) fn plan_rows(&self) -> Vec<Vec<String>> {
-        let head = [
+        let mut head = vec![
             "plan",
             "bytes",
             "compute",
@@ -221,19 +231,30 @@ impl Planned {
             "read",
             "epoch",
             "pack",
-            "",
         ];
-        let mut rows = vec![head.map(str::to_owned).to_vec()];
+        if self.probed.is_some() {
+            head.push("harm");
+        }
+        head.push("");
+        let mut rows = vec![head.into_iter().map(str::to_owned).collect()];
         for (idx, plan) in self.plans.iter().enumerate() {
-            let is_shown = idx == self.chosen
-                || plan.is_on_front
-                || !plan.name.is_empty()
-                || self.is_lossy_front(idx);
-            if is_shown {
+            if self.is_shown(idx) {
                 rows.push(self.plan_row(idx, plan));
             }
         }
         rows
+    }
+
+    /// Whether a plan is worth a row.
+    pub(super) fn is_shown(&self, idx: usize) -> bool {
+        let is_named = |plan: &CandidatePlan| plan.is_on_front || !plan.name.is_empty();
+        idx == self.chosen || self.plans.get(idx).is_some_and(is_named) || self.is_lossy_front(idx)
+    }
+
+    /// The steps of `signal(…)` bounds, with a head.
+    pub(super) fn looked_rows(&self) -> Vec<Vec<String>> {
+        let signal = self.measured.signal.as_ref();
+        signal.map_or(Vec::new(), FoundBounds::rows)
     }
 
     fn plan_row(&self, idx: usize, plan: &CandidatePlan) -> Vec<String> {
@@ -253,7 +274,7 @@ impl Planned {
         if prediction.is_page_cached {
             remarks.push("in page cache");
         }
-        vec![
+        let mut row = vec![
             self.plan_name(plan),
             to_quantity(prediction.bytes, "B"),
             format!("{:.3}", prediction.compute_ratio),
@@ -262,8 +283,10 @@ impl Planned {
             to_quantity(prediction.read_bytes_per_s, "B/s"),
             to_quantity(prediction.epoch_s, "s"),
             to_quantity(prediction.pack_s, "s"),
-            remarks.join(", "),
-        ]
+        ];
+        row.extend(self.probed.is_some().then(|| self.verdict(plan)));
+        row.push(remarks.join(", "));
+        row
     }
 
     /// The name of a plan, or the codecs of its loaded image streams, or of the largest stream.

@@ -87,10 +87,16 @@ impl Gathered {
             // The frame that is there at the anchor: the last one before it, or the first of all.
             let at = |time: &i64| clock.partition_point(|one| one <= time).saturating_sub(1);
             let places: Vec<usize> = times.iter().map(at).collect();
+            // Per variant, which frames stay as they are.
+            let exact = lane.variants.iter().map(|variant| match &variant.exact {
+                Some(exact) => exact.frames(episode, &clock),
+                None => Ok(Vec::new()),
+            });
+            let exact = exact.collect::<Result<Vec<_>>>()?;
             if lane.source.is_camera() {
-                self.add_images(episode.id(), &stream, lane, (&places, host))?;
+                self.add_images((episode.id(), &exact), &stream, lane, (&places, host))?;
             } else {
-                lane.add_values(episode.id(), &stream, &places, host)?;
+                lane.add_values((episode.id(), &exact), &stream, &places, host)?;
             }
         }
         self.episodes += 1;
@@ -99,7 +105,7 @@ impl Gathered {
 
     fn add_images(
         &mut self,
-        episode: &str,
+        (episode, exact): (&str, &[Vec<bool>]),
         stream: &Stream,
         lane: &mut Lane,
         (places, host): (&[usize], &mut dyn ProbeHost),
@@ -126,10 +132,16 @@ impl Gathered {
                 let began = Instant::now();
                 let variant = &mut lane.variants[number];
                 let is_single = variant.is_single();
+                let exact = exact[number].get(first..end).unwrap_or_default();
+                let of_used: Vec<bool> = inside
+                    .iter()
+                    .filter_map(|at| exact.get(*at).copied())
+                    .collect();
                 let run = Run {
                     episode,
                     first,
                     frames: if is_single { &used } else { &frames },
+                    exact: if is_single { &of_used } else { exact },
                 };
                 let mut after = variant.apply(&lane.source, &run, host)?;
                 if !is_single {
@@ -233,7 +245,7 @@ impl Lane {
 
     fn add_values(
         &mut self,
-        episode: &str,
+        (episode, exact): (&str, &[Vec<bool>]),
         stream: &Stream,
         places: &[usize],
         host: &mut dyn ProbeHost,
@@ -242,11 +254,12 @@ impl Lane {
         let elements = self.source.ty.elements();
         let raw = to_numbers(&self.source.ty, &frames);
         self.push_values(0, &raw, places);
-        for number in 0..self.variants.len() {
+        for (number, exact) in exact.iter().enumerate() {
             let run = Run {
                 episode,
                 first: 0,
                 frames: &frames,
+                exact,
             };
             let variant = &mut self.variants[number];
             let mut values = to_numbers(&self.source.ty, &variant.apply(&self.source, &run, host)?);

@@ -44,27 +44,73 @@ pub(super) fn measure(
             problem.arm(&seed, &spec.versions, &penalties, errors);
         }
     }
-    let judge = Judge {
-        problem: &problem,
-        lanes,
-        raw: &raw,
-        margin: options.margin,
-        skill: Vec::new(),
-        controls: Vec::new(),
-    };
+    let judge = Judge::new(&problem, lanes, &raw, options.margin);
     Ok(judge.finish((&specs, &errors), gathered, (candidates, names)))
 }
 
-struct Judge<'a> {
+/// Says what errors mean; first of raw frames, then of the controls.
+pub(super) struct Judge<'a> {
     problem: &'a Problem<'a>,
     lanes: &'a [Lane],
     raw: &'a RawErrors,
     margin: f64,
-    skill: Vec<Skill>,
-    controls: Vec<Control>,
+    pub(super) skill: Vec<Skill>,
+    pub(super) controls: Vec<Control>,
 }
 
-impl Judge<'_> {
+impl<'a> Judge<'a> {
+    pub(super) fn new(
+        problem: &'a Problem<'a>,
+        lanes: &'a [Lane],
+        raw: &'a RawErrors,
+        margin: f64,
+    ) -> Self {
+        Self {
+            problem,
+            lanes,
+            raw,
+            margin,
+            skill: Vec::new(),
+            controls: Vec::new(),
+        }
+    }
+
+    /// What a control that was done to a stream has shown.
+    pub(super) fn add_control(&mut self, name: &str, spec: &Spec, errors: &ArmErrors) {
+        let stream = spec
+            .lanes
+            .iter()
+            .map(|lane| self.lanes[*lane].source.name.clone())
+            .collect();
+        let outcomes = self.outcomes(errors, |_, _, _| Ok(()));
+        self.controls.push(Control {
+            name: name.to_owned(),
+            stream,
+            outcomes,
+        });
+    }
+
+    /// What was done.
+    pub(super) fn effort(&self, gathered: &Gathered) -> Effort {
+        let stride = |lane: &Lane| {
+            Some((
+                lane.source.name.clone(),
+                lane.convolution.as_ref()?.stride(),
+            ))
+        };
+        Effort {
+            episodes: gathered.episodes,
+            anchors: gathered.near.len(),
+            near_events: gathered.near.iter().filter(|near| **near).count(),
+            folds: gathered.folds.len(),
+            seeds: self.problem.seeds,
+            features: self.problem.width(),
+            strides: self.lanes.iter().filter_map(stride).collect(),
+            margin: self.margin,
+            ..Effort::default()
+        }
+    }
+
     fn finish(
         mut self,
         (specs, errors): (&[Spec], &[ArmErrors]),
@@ -77,17 +123,7 @@ impl Judge<'_> {
         }
         for (spec, errors) in specs.iter().zip(errors) {
             if let Of::Control(name) = spec.of {
-                let stream = spec
-                    .lanes
-                    .iter()
-                    .map(|lane| lanes[*lane].source.name.clone())
-                    .collect();
-                let outcomes = self.outcomes(errors, |_, _, _| Ok(()));
-                self.controls.push(Control {
-                    name: name.to_owned(),
-                    stream,
-                    outcomes,
-                });
+                self.add_control(name, spec, errors);
             }
         }
         let of_candidate = |(idx, candidate): (usize, &Candidate)| {
@@ -107,40 +143,11 @@ impl Judge<'_> {
             }
         };
         let found: Vec<ProbedCandidate> = candidates.iter().enumerate().map(of_candidate).collect();
-        let with = |wanted: &[Role]| {
-            let has = |lane: &&Lane| {
-                lane.source
-                    .uses
-                    .iter()
-                    .any(|one| wanted.contains(&one.role))
-            };
-            lanes
-                .iter()
-                .filter(has)
-                .map(|lane| lane.source.name.clone())
-                .collect()
-        };
-        let stride = |lane: &Lane| {
-            Some((
-                lane.source.name.clone(),
-                lane.convolution.as_ref()?.stride(),
-            ))
-        };
         Probed {
             name: String::new(),
-            inputs: with(&[Role::Camera, Role::Vector]),
-            targets: with(&[Role::Target]),
-            effort: Effort {
-                episodes: gathered.episodes,
-                anchors: gathered.near.len(),
-                near_events: gathered.near.iter().filter(|near| **near).count(),
-                folds: gathered.folds.len(),
-                seeds: self.problem.seeds,
-                features: self.problem.width(),
-                strides: lanes.iter().filter_map(stride).collect(),
-                margin: self.margin,
-                ..Effort::default()
-            },
+            inputs: with_role(lanes, &[Role::Camera, Role::Vector]),
+            targets: with_role(lanes, &[Role::Target]),
+            effort: self.effort(gathered),
             skill: self.skill,
             controls: self.controls,
             candidates: found,
@@ -156,7 +163,7 @@ impl Judge<'_> {
         Region::ALL.into_iter().enumerate().filter(has).collect()
     }
 
-    fn skills(&self) -> Vec<Skill> {
+    pub(super) fn skills(&self) -> Vec<Skill> {
         let mut found = Vec::new();
         let has_images = self.problem.has_images();
         for (group, target) in self.problem.groups.iter().enumerate() {
@@ -219,7 +226,7 @@ impl Judge<'_> {
         found
     }
 
-    fn arm(&self, spec: &Spec, errors: &ArmErrors) -> Arm {
+    pub(super) fn arm(&self, spec: &Spec, errors: &ArmErrors) -> Arm {
         let has_image = spec.lanes.iter().any(|lane| self.problem.is_camera(*lane));
         let streams: Vec<String> = spec
             .lanes
@@ -237,6 +244,20 @@ impl Judge<'_> {
             }
         });
         Arm { streams, outcomes }
+    }
+
+    /// Whether harm that is done to a stream would be seen, everywhere.
+    pub(super) fn is_able(
+        &self,
+        stream: &str,
+        target: &str,
+        contrast: Contrast,
+    ) -> Result<(), String> {
+        let mut lanes = self.lanes.iter().enumerate();
+        let is_image =
+            lanes.any(|(idx, lane)| lane.source.name == stream && self.problem.is_camera(idx));
+        self.has_skill(target, Region::Everywhere, is_image)?;
+        self.has_seen(stream, target, (Region::Everywhere, contrast))
     }
 
     /// Whether a target is predicted better than by simpler means, with confidence.
@@ -321,6 +342,16 @@ impl Judge<'_> {
     }
 }
 
+/// The streams that are used like this.
+pub(super) fn with_role(lanes: &[Lane], wanted: &[Role]) -> Vec<String> {
+    let has = |lane: &&Lane| {
+        let mut uses = lane.source.uses.iter();
+        uses.any(|one| wanted.contains(&one.role))
+    };
+    let names = lanes.iter().filter(has);
+    names.map(|lane| lane.source.name.clone()).collect()
+}
+
 /// The errors of a group in a region: by seed and fold.
 fn of(errors: &Errors, group: usize, region: usize) -> Vec<Vec<f64>> {
     let fold = |fold: &Vec<[f64; 3]>| fold.get(group).map_or(f64::NAN, |regions| regions[region]);
@@ -346,7 +377,7 @@ fn growth(from: &[Vec<f64>], to: &[Vec<f64>]) -> Option<Interval> {
     })
 }
 
-pub(super) fn one_percent(share: f64) -> String {
+pub(crate) fn one_percent(share: f64) -> String {
     let percent = 100.0 * share;
     match percent.abs() {
         0.0 => "0 %".to_owned(),

@@ -189,7 +189,7 @@ fn last_part(name: &str) -> &str {
 }
 
 /// Whether a stream has actions, by its name.
-pub(super) fn is_action(name: &str) -> bool {
+pub(crate) fn is_action(name: &str) -> bool {
     ACTIONS.contains(&last_part(name))
 }
 
@@ -232,7 +232,12 @@ fn chosen_targets(streams: &[&StreamSummary], options: &ProbeOptions) -> Result<
             there.join(", ")
         )));
     };
-    let state = vectors.filter(|one| is_simulator_state(&one.name));
+    // A policy that sees the state of a simulator need not predict it.
+    let is_seen = |name: &str| {
+        let mut inputs = options.inputs.iter();
+        inputs.any(|input| input.stream == name && input.elements.is_none())
+    };
+    let state = vectors.filter(|one| is_simulator_state(&one.name) && !is_seen(&one.name));
     Ok([whole(action)]
         .into_iter()
         .chain(state.map(|one| whole(one)))

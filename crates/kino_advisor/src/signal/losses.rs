@@ -1,7 +1,7 @@
 //! What is done to frames: the codecs that are probed, and the controls that must be seen.
 
 use kino_codec::{FrameType, RoundTrip, ValueType};
-use kino_dataset::{Arrival, Dataset, Plan, Resize, Size};
+use kino_dataset::{Arrival, Dataset, Episode, EventRule, GIVEN, Plan, Resize, Size, find_events};
 
 use super::layout::{Source, fit_of};
 use super::{Candidate, Change, ProbeHost, ProbeOptions};
@@ -19,6 +19,8 @@ pub(super) struct Variant {
     pub(super) name: String,
     /// Whether every frame so far came back bit by bit.
     pub(super) is_identical: bool,
+    /// Around which events frames stay as they are; `None` if nothing is protected.
+    pub(super) exact: Option<Exact>,
     /// Bytes in between, of how many frames; 0 if not known.
     pub(super) bytes: u64,
     pub(super) frames: u64,
@@ -51,11 +53,46 @@ pub(super) const JPEG: &str = "JPEG 5";
 /// A control for vectors.
 pub(super) const BITS: &str = "3 bits";
 
-/// Consecutive frames of a stream in an episode.
+/// Events around which a plan keeps frames exact.
+#[derive(Debug)]
+pub(super) struct Exact {
+    rules: Vec<EventRule>,
+    /// Whether events that come with an episode are among them.
+    is_given: bool,
+}
+
+impl Exact {
+    fn of(plan: &Plan, protect: &[String]) -> Option<Self> {
+        let has = |event: &str| protect.iter().any(|name| name == "*" || name == event);
+        let rules = plan.events.iter().filter(|rule| has(&rule.name));
+        (!protect.is_empty()).then(|| Self {
+            rules: rules.cloned().collect(),
+            is_given: has(GIVEN),
+        })
+    }
+
+    /// Which frames of an episode these are, by their times.
+    pub(super) fn frames(&self, episode: &Episode, times: &[i64]) -> Result<Vec<bool>> {
+        let mut ranges = find_events(episode, &self.rules)?;
+        if self.is_given {
+            let stored = episode.read_protected()?.into_iter();
+            ranges.extend(stored.filter(|range| range.event == GIVEN));
+        }
+        let is_in = |time: &i64| {
+            let mut ranges = ranges.iter();
+            ranges.any(|range| (range.start_ns..=range.end_ns).contains(time))
+        };
+        Ok(times.iter().map(is_in).collect())
+    }
+}
+
+/// Frames of a stream in an episode: consecutive ones, or those that are used.
 pub(super) struct Run<'a> {
     pub(super) episode: &'a str,
     pub(super) first: usize,
     pub(super) frames: &'a [u8],
+    /// Which of them stay as they are; empty for none.
+    pub(super) exact: &'a [bool],
 }
 
 impl Variant {
@@ -105,14 +142,15 @@ impl Variant {
         let frame = FrameType::Values(source.ty.clone());
         let choice = plan.choose(&source.name, source.kind, &frame, Arrival::Values)?;
         let refuse = |what: String| invalid(format!("stream `{}`: {what}", source.name));
-        if !choice.protect.is_empty() {
+        let resize = choice.resize().cloned();
+        if !choice.protect.is_empty() && resize.is_some() {
             return Err(refuse(
-                "the plan protects events, which a codec alone does not show; repack the dataset with it, and compare \
-                 with that one (`against`)"
+                "the plan resizes it and protects events; repack the dataset with the plan, and compare with that one \
+                 (`against`)"
                     .to_owned(),
             ));
         }
-        let resize = choice.resize().cloned();
+        let exact = Exact::of(plan, &choice.protect);
         let ty = resize.as_ref().map_or(Ok(source.ty.clone()), |resize| {
             resize.value_type(&source.ty)
         });
@@ -133,6 +171,7 @@ impl Variant {
         };
         let mut found = Self::new(of, loss, source, &name);
         found.ty = ty;
+        found.exact = exact;
         found.make_fit(source, options).map_err(refuse)?;
         Ok(Some(found))
     }
@@ -160,6 +199,7 @@ impl Variant {
             fit: source.fit.clone(),
             name: name.to_owned(),
             is_identical: true,
+            exact: None,
             bytes: 0,
             frames: 0,
         }
@@ -203,7 +243,7 @@ impl Variant {
         let frame_bytes = source.ty.frame_bytes().max(1);
         let count = run.frames.len() / frame_bytes;
         let mut bytes = 0;
-        let found = match &mut self.loss {
+        let mut found = match &mut self.loss {
             Loss::Codec { trip, resize, .. } => {
                 let mut frames = run.frames.to_vec();
                 if let Some(resize) = resize {
@@ -230,6 +270,10 @@ impl Variant {
         if found.len() != expected {
             let what = format!("{} bytes came back instead of {expected}", found.len());
             return Err(failed(source, run, &what));
+        }
+        for (idx, _) in run.exact.iter().enumerate().filter(|(_, exact)| **exact) {
+            let frame = idx * frame_bytes..(idx + 1) * frame_bytes;
+            found[frame.clone()].copy_from_slice(&run.frames[frame]);
         }
         self.bytes += bytes as u64;
         self.frames += count as u64;

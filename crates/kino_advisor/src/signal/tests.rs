@@ -5,6 +5,7 @@ use std::path::Path;
 use kino_codec::{Dtype, FrameType};
 use kino_dataset::{Arrival, DatasetWriter, EpisodeInfo, Start, StreamInfo, Times, WriterOptions};
 
+use super::random::Random;
 use super::*;
 use kino_dataset::Kind;
 
@@ -49,7 +50,15 @@ fn wander(random: &mut Random, low: f64, high: f64) -> Vec<f64> {
 /// Episodes whose actions are where the red square is in `front` (in its upper half) and in `wrist`, and the square of
 /// the gripper; a blue square that does not matter moves in both cameras.
 fn record(path: &Path, episodes: usize) -> Dataset {
-    let mut writer = DatasetWriter::open(path, Start::New, WriterOptions::default()).unwrap();
+    record_as(path, episodes, Plan::lossless())
+}
+
+fn record_as(path: &Path, episodes: usize, plan: Plan) -> Dataset {
+    let options = WriterOptions {
+        plan,
+        ..WriterOptions::default()
+    };
+    let mut writer = DatasetWriter::open(path, Start::New, options).unwrap();
     let mut random = Random::new(1);
     for _ in 0..episodes {
         let mut episode = writer.episode(EpisodeInfo::default()).unwrap();
@@ -68,17 +77,17 @@ fn record(path: &Path, episodes: usize) -> Dataset {
             }
             all
         };
+        let bytes = |values: Vec<f64>| values.into_iter().flat_map(to_bytes).collect::<Vec<u8>>();
+        episode
+            .stream(&info("gripper", Kind::Vector, Dtype::F32, &[1]))
+            .unwrap();
+        episode.push(&bytes(gripper.clone())).unwrap();
         for (name, x, other) in [("front", &front, &other[0]), ("wrist", &wrist, &other[1])] {
             episode
                 .stream(&info(name, Kind::Image, Dtype::U8, &[SIDE, SIDE, 3]))
                 .unwrap();
             episode.push(&image(x, other, &mut random)).unwrap();
         }
-        let bytes = |values: Vec<f64>| values.into_iter().flat_map(to_bytes).collect::<Vec<u8>>();
-        episode
-            .stream(&info("gripper", Kind::Vector, Dtype::F32, &[1]))
-            .unwrap();
-        episode.push(&bytes(gripper.clone())).unwrap();
         let actions = (0..FRAMES)
             .flat_map(|step| [front[step], wrist[step], 40.0 * gripper[step]])
             .collect();
@@ -302,4 +311,161 @@ fn what_cannot_be_probed_says_what_can() {
         elements: Some(vec![3]),
     }];
     assert!(refused(&jpeg, &wrong).contains("none with the number 3"));
+}
+
+fn bounded(pattern: &str, rest: &str) -> Plan {
+    Plan::from_toml(&format!("[[stream]]\nmatch = \"{pattern}\"\n{rest}")).unwrap()
+}
+
+#[test]
+fn a_signal_bound_becomes_codecs_whose_harm_all_together_is_below_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let dataset = record(&folder.path().join("bounded.kino"), 24);
+    let asked = bounded("*", "bound = \"signal(95%)\"");
+    let found = find_bounds(&dataset, &asked, &quick(), &mut Planted(Vec::new())).unwrap();
+    let names: Vec<&str> = found.streams.iter().map(|one| &*one.stream).collect();
+    assert_eq!(names.len(), 4, "{names:?}");
+    let lossy: Vec<_> = found
+        .streams
+        .iter()
+        .filter(|one| one.codec.is_some())
+        .collect();
+    for name in ["wrist", "gripper"] {
+        assert!(lossy.iter().any(|one| one.stream == name), "{found:#?}");
+    }
+    for one in &lossy {
+        assert!(one.frame_bytes < one.lossless_frame_bytes, "{one:?}");
+        let evidence = one.evidence.as_ref().unwrap();
+        assert!(evidence.high < 0.95 && evidence.low <= evidence.increase);
+        assert_eq!(Some(&evidence.codec), one.codec.as_ref());
+        assert!(evidence.skill > 0.02 && !evidence.control.is_empty());
+        assert_eq!((evidence.episodes, evidence.frames), (24, 720));
+    }
+    // The probe, asked about these codecs alone, gives the same figures.
+    let mut plan = Plan::lossless();
+    for one in &lossy {
+        let codec = format!("codec = \"{}\"", one.codec.as_ref().unwrap());
+        plan.rules.extend(bounded(&one.stream, &codec).rules);
+    }
+    let candidate = Candidate {
+        name: "found".to_owned(),
+        change: Change::Plan(plan),
+    };
+    let probed = probe(&dataset, &[candidate], &quick(), &mut Planted(Vec::new())).unwrap();
+    let outcome = probed.candidates[0]
+        .outcomes(Contrast::Total)
+        .next()
+        .unwrap();
+    let increase = outcome.increase.unwrap();
+    for one in &lossy {
+        let evidence = one.evidence.as_ref().unwrap();
+        let figures = [evidence.increase, evidence.low, evidence.high];
+        assert_eq!(figures, [increase.mean, increase.low, increase.high]);
+    }
+    // A step that was not kept ends a stream, and every kept one was smaller than the one before.
+    for name in names {
+        let mut steps = found.looked.iter().filter(|one| one.stream == name);
+        let mut before = f64::INFINITY;
+        while let Some(step) = steps.next() {
+            assert!(step.frame_bytes < before);
+            before = step.frame_bytes;
+            assert!(step.is_kept || steps.next().is_none());
+        }
+    }
+    let tight = bounded("*", "bound = \"signal(0.001%)\"");
+    let found = find_bounds(&dataset, &tight, &quick(), &mut Planted(Vec::new())).unwrap();
+    let cameras = found
+        .streams
+        .iter()
+        .filter(|one| one.stream != "gripper" && one.stream != "actions");
+    for one in cameras {
+        assert_eq!(one.codec, None);
+        assert!(one.reason.contains("not shown"), "{}", one.reason);
+    }
+}
+
+#[test]
+fn what_the_probe_cannot_tell_stays_lossless_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let dataset = record(&folder.path().join("blind.kino"), 12);
+    let chosen = |stream: &str, elements: Option<Vec<usize>>| Chosen {
+        stream: stream.to_owned(),
+        elements,
+    };
+    let of = |asked: &Plan, options: &ProbeOptions, dataset: &Dataset| {
+        let found = find_bounds(dataset, asked, options, &mut Planted(Vec::new())).unwrap();
+        let one = found.streams.into_iter().next().unwrap();
+        assert_eq!((one.codec, one.evidence), (None, None));
+        one.reason
+    };
+    let wrist = bounded("wrist", "bound = \"signal(20%)\"");
+    // The wrist camera says nothing about the square in the front, the gripper all about the third action.
+    for (element, says) in [(0, "constant"), (2, "vectors alone")] {
+        let options = ProbeOptions {
+            inputs: vec![chosen("wrist", None), chosen("gripper", None)],
+            targets: vec![chosen("actions", Some(vec![element]))],
+            ..quick()
+        };
+        let reason = of(&wrist, &options, &dataset);
+        assert!(
+            reason.contains("cannot tell") && reason.contains(says),
+            "{reason}"
+        );
+    }
+    let options = ProbeOptions {
+        inputs: vec![chosen("front", None)],
+        ..quick()
+    };
+    let reason = of(&wrist, &options, &dataset);
+    assert!(reason.contains("neither sees nor predicts"), "{reason}");
+    let few = record(&folder.path().join("few.kino"), 3);
+    let reason = of(&wrist, &quick(), &few);
+    assert!(reason.contains("3 episodes have every stream"), "{reason}");
+    // A rule may name the codec; a setting that is larger than lossless is never taken.
+    let large = bounded("wrist", "codec = \"jpeg:q=100\"\nbound = \"signal(20%)\"");
+    let reason = of(&large, &quick(), &dataset);
+    assert!(reason.contains("nothing lossy is smaller"), "{reason}");
+}
+
+#[test]
+fn protected_frames_are_as_a_dataset_stores_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let dataset = record(&folder.path().join("exact.kino"), 12);
+    let events = "[[event]]\nname = \"grip\"\nstream = \"gripper\"\ndetect = \"transition\"";
+    let plan = |protect: &str| {
+        let images = format!("[[stream]]\nmatch = \"front\"\nbound = \"psnr(30)\"\n{protect}");
+        let vectors = format!("[[stream]]\nkind = \"vector\"\nbound = \"abs(0.3)\"\n{protect}");
+        Plan::from_toml(&format!("{images}\n{vectors}\n{events}")).unwrap()
+    };
+    let protecting = plan("protect = [\"grip\"]");
+    let stored = record_as(&folder.path().join("stored.kino"), 12, protecting.clone());
+    let candidate = |name: &str, change| Candidate {
+        name: name.to_owned(),
+        change,
+    };
+    let candidates = [
+        candidate("plan", Change::Plan(protecting)),
+        candidate("stored", Change::Stored(stored)),
+        candidate("unprotected", Change::Plan(plan(""))),
+    ];
+    let probed = probe(&dataset, &candidates, &quick(), &mut Planted(Vec::new())).unwrap();
+    let images = |candidate: usize| {
+        let arms = &probed.candidates[candidate].arms;
+        let arm = arms.iter().find(|arm| arm.streams == ["front"]).unwrap();
+        arm.outcomes
+            .iter()
+            .map(|one| one.increase)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(images(0), images(1));
+    assert_ne!(images(0), images(2));
+    // Near the events, where every frame is exact, nothing is fed to the policy that it has not seen.
+    let near = |candidate: usize| {
+        let all = &probed.candidates[candidate].arms.last().unwrap().outcomes;
+        let one = all
+            .iter()
+            .find(|one| (one.region, one.contrast) == (Region::Events, Contrast::Mismatch));
+        one.unwrap().increase.unwrap().mean.abs()
+    };
+    assert!(near(0) < near(2), "{} {}", near(0), near(2));
 }

@@ -182,6 +182,20 @@ fn streams(dataset: &Dataset) -> String {
         streams.map(|one| (one.name.as_str(), one.resized_from.as_slice())),
     ));
     text.push_str(&generations::lines(dataset.manifest().streams.iter()));
+    for stream in &dataset.manifest().streams {
+        if let Some(found) = &stream.signal {
+            text.push_str(&format!(
+                "{}: {} by {}, whose error for {} grew by {:.1} % [{:.1} to {:.1}] in the probe\n",
+                stream.name,
+                found.codec,
+                found.bound,
+                found.target,
+                100.0 * found.increase,
+                100.0 * found.low,
+                100.0 * found.high
+            ));
+        }
+    }
     let protected = dataset
         .manifest()
         .streams
@@ -285,6 +299,7 @@ fn to_json(args: &Args, dataset: &Dataset) -> Result<Value> {
             "encoders": stream.encoders,
             "resized_from": resized::to_json(&stream.resized_from),
             "generations": generations::to_json(&stream.generations),
+            "signal": stream.signal,
             "variant_of": stream.variant_of,
         })
     });

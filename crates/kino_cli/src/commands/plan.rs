@@ -24,8 +24,9 @@ pub(super) use sample::{Planner, Verify, folder_of, is_interrupted, sample_folde
 ///
 /// Measures candidate codecs on a sample of every stream, the loader on that sample, and the storage. From these it
 /// predicts for every candidate plan the compute ratio, the bytes, the cores and the time of an epoch, and chooses the
-/// plan with the highest compute ratio inside the limits; of equals, the smallest. Nothing is lost unless --bound or
-/// --quality allows it, and images keep their size unless --allow-resize is given. A recording that is not packed yet is
+/// plan with the highest compute ratio inside the limits; of equals, the smallest. Nothing is lost unless --bound, --bounds or
+/// --quality allows it; a bound such as `signal(2%)` is first turned into codecs by the probe. Images keep
+/// their size unless --allow-resize is given. A recording that is not packed yet is
 /// sampled: a few episodes are packed into --folder, and removed afterwards. Only episodes with frames of every requested
 /// stream are loaded; how many lack one is reported.
 ///

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use kino_advisor::{Candidate, Change, Chosen, ProbeHost, ProbeOptions, Probed, probe};
+use kino_advisor::{Candidate, Change, ProbeHost, ProbeOptions, Probed, probe};
 use kino_dataset::{ByteSize, Dataset, Fit, Part, Plan, Size};
 use kino_import::{SampleOptions, Videos, pack_sample};
 
@@ -13,8 +13,10 @@ use crate::Outcome;
 use crate::open_args::RootArg;
 use crate::output::{note, print, print_json};
 use crate::planner_args::rule;
+use crate::probe_args::ProbeArgs;
 use crate::progress::watched;
 use crate::source_args::PackedSourceArgs;
+use crate::writing::read_plan;
 
 /// Measure what a policy would lose if its streams were stored like this.
 ///
@@ -39,37 +41,14 @@ pub(crate) struct Args {
     /// A dataset with the same episodes, stored in another way. May be repeated
     #[arg(long, value_name = "DATASET")]
     against: Vec<PathBuf>,
-    /// What a policy sees: a stream, or some elements of it, such as `state[0,1]`. May be repeated [default: all images and
-    /// vectors but the targets]
-    #[arg(long, value_name = "STREAM", value_parser = chosen)]
-    input: Vec<Chosen>,
-    /// What it has to predict, in the same form [default: the actions, and streams named after simulator state]
-    #[arg(long, value_name = "STREAM", value_parser = chosen)]
-    target: Vec<Chosen>,
-    /// Frames of an action chunk
-    #[arg(long, value_name = "N", default_value_t = 16)]
-    chunk: usize,
+    #[command(flatten)]
+    probe: ProbeArgs,
     /// Resize images to the height and width that the policy sees, such as 224x224
     #[arg(long, value_name = "HxW", value_parser = size)]
     image_size: Option<Size>,
     /// Crop images in the centre, after resizing
     #[arg(long, value_name = "HxW", value_parser = size)]
     image_crop: Option<Size>,
-    /// How long it may take, in seconds
-    #[arg(long, value_name = "S", default_value_t = 180.0)]
-    budget: f64,
-    /// Random features of all images together
-    #[arg(long, value_name = "N", default_value_t = 1024)]
-    features: usize,
-    /// Sets of random features
-    #[arg(long, value_name = "N", default_value_t = 3)]
-    seeds: usize,
-    /// Parts of the episodes, each of which is held out once
-    #[arg(long, value_name = "N", default_value_t = 10)]
-    folds: usize,
-    /// By which share the error must be below those of simpler predictors before it counts
-    #[arg(long, value_name = "SHARE", default_value_t = 0.02)]
-    margin: f64,
     /// What random numbers start from
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
@@ -99,20 +78,13 @@ impl ProbeHost for Shown {
 pub(crate) fn run(args: &Args, videos: Option<Arc<dyn Videos>>) -> Result<Outcome> {
     let candidates = candidates(args)?;
     let options = ProbeOptions {
-        inputs: args.input.clone(),
-        targets: args.target.clone(),
-        chunk: args.chunk,
         fit: Fit {
             size: args.image_size,
             centre: args.image_crop,
             ..Fit::default()
         },
-        features: args.features,
-        seeds: args.seeds,
-        folds: args.folds,
-        budget_s: args.budget,
-        margin: args.margin,
         seed: args.seed,
+        ..args.probe.options()
     };
     let probed = if Dataset::is_at(&args.source) {
         let part = (args.source_options.part() != Part::default()).then_some("a part");
@@ -134,7 +106,7 @@ pub(crate) fn run(args: &Args, videos: Option<Arc<dyn Videos>>) -> Result<Outcom
         note("packing a sample");
         let sample = SampleOptions {
             max_bytes: args.sample.bytes(),
-            requested: requested(args),
+            requested: args.probe.requested(),
             plan: Plan::lossless(),
         };
         watched("sample", |report| {
@@ -144,15 +116,6 @@ pub(crate) fn run(args: &Args, videos: Option<Arc<dyn Videos>>) -> Result<Outcom
     };
     show(args, &probed)?;
     Ok(Outcome::Done)
-}
-
-/// The streams that every sampled episode needs; none are all.
-fn requested(args: &Args) -> Vec<String> {
-    if args.input.is_empty() || args.target.is_empty() {
-        return Vec::new();
-    }
-    let chosen = args.input.iter().chain(&args.target);
-    chosen.map(|one| one.stream.clone()).collect()
 }
 
 fn candidates(args: &Args) -> Result<Vec<Candidate>> {
@@ -165,12 +128,9 @@ fn candidates(args: &Args) -> Result<Vec<Candidate>> {
         });
     }
     for path in &args.plan {
-        let text = std::fs::read_to_string(path)
-            .with_context(|| format!("cannot read {}", path.display()))?;
-        let plan = Plan::from_toml(&text).with_context(|| path.display().to_string())?;
         found.push(Candidate {
             name: path.display().to_string(),
-            change: Change::Plan(plan),
+            change: Change::Plan(read_plan(path)?),
         });
     }
     for path in &args.against {
@@ -190,26 +150,6 @@ fn plan_of(text: &str) -> Result<Plan> {
     let is_bound = what.trim() == "lossless" || what.trim_end().ends_with(')');
     let key = if is_bound { "bound" } else { "codec" };
     Ok(Plan::from_toml(&rule(pattern, key, what))?)
-}
-
-/// A stream, or `stream[0,1]`.
-fn chosen(text: &str) -> Result<Chosen, String> {
-    let wrong = || format!("`{text}` is not a stream, nor elements of one such as `state[0,1]`");
-    let Some((stream, rest)) = text.split_once('[') else {
-        return Ok(Chosen {
-            stream: text.to_owned(),
-            elements: None,
-        });
-    };
-    let inside = rest.strip_suffix(']').ok_or_else(wrong)?;
-    let elements = inside.split(',').map(|one| one.trim().parse());
-    let elements = elements
-        .collect::<Result<Vec<usize>, _>>()
-        .map_err(|_| wrong())?;
-    Ok(Chosen {
-        stream: stream.to_owned(),
-        elements: Some(elements),
-    })
 }
 
 fn size(text: &str) -> Result<Size, String> {
@@ -238,12 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn streams_sizes_and_codecs_are_read_as_they_are_written() {
-        let elements = chosen("obs/state[0, 2]").unwrap();
-        assert_eq!(elements.stream, "obs/state");
-        assert_eq!(elements.elements, Some(vec![0, 2]));
-        assert_eq!(chosen("img").unwrap().elements, None);
-        assert!(chosen("img[0").is_err() && chosen("img[a]").is_err());
+    fn sizes_and_codecs_are_read_as_they_are_written() {
         assert_eq!(size("480x640").unwrap().width, 640);
         assert!(size("480").unwrap_err().contains("224x224"));
         assert_eq!(plan_of("img=jpeg:q=75,sub=420").unwrap().rules.len(), 1);

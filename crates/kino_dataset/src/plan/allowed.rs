@@ -54,7 +54,9 @@ impl Plan {
                 }
             }
         }
-        if let Some(quality) = self.quality.filter(|_| bound.is_none()) {
+        // JPEG of a quality has no bound, so that it cannot keep frames exact.
+        let is_protected = rule.is_some_and(|rule| !rule.protect.is_empty());
+        if let Some(quality) = self.quality.filter(|_| bound.is_none() && !is_protected) {
             for setting in suitable().filter_map(|codec| codec.quality) {
                 add(setting(quality), true);
             }

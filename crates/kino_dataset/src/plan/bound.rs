@@ -1,4 +1,4 @@
-//! The bound of a rule in a plan: `lossless`, `abs(1e-4)`, `psnr(42)`, `mm(1)`.
+//! The bound of a rule in a plan: `lossless`, `abs(1e-4)`, `psnr(42)`, `mm(1)`, `signal(2%)`.
 
 use std::fmt;
 
@@ -18,6 +18,9 @@ pub enum PlanBound {
     Psnr(f64),
     /// No distance changes by more than this many millimetres.
     Millimetres(f64),
+    /// The held-out error of actions grows by less than so many percent. Only measuring can say which codec that is
+    /// (`signal.rs`): until then, nothing is written with it.
+    Signal(f64),
 }
 
 impl PlanBound {
@@ -26,7 +29,8 @@ impl PlanBound {
     /// By default, integers count millimetres and floats metres.
     pub(crate) fn in_unit_of(&self, ty: Option<&ValueType>, unit_mm: Option<f64>) -> Bound {
         match self {
-            Self::Lossless => Bound::Lossless,
+            // No codec is known to keep a signal bound but a lossless one.
+            Self::Lossless | Self::Signal(_) => Bound::Lossless,
             Self::Abs(bound) => Bound::Abs(bound.clone()),
             Self::Psnr(db) => Bound::Psnr(*db),
             Self::Millimetres(mm) => {
@@ -72,9 +76,15 @@ impl TryFrom<String> for PlanBound {
                     .filter(positive)
                     .map(Self::Millimetres)
             })
+            .or_else(|| {
+                let share = |percent: &f64| *percent > 0.0 && *percent < 100.0;
+                number(argument("signal")?.strip_suffix('%')?.trim())
+                    .filter(share)
+                    .map(Self::Signal)
+            })
             .ok_or_else(|| {
                 format!(
-                    "cannot parse bound `{text}`: expected lossless, abs(1e-4), abs(1e-4x7/0x3), psnr(42) or mm(1)"
+                    "cannot parse bound `{text}`: expected lossless, abs(1e-4), abs(1e-4x7/0x3), psnr(42), mm(1) or signal(2%)"
                 )
             })
     }
@@ -93,6 +103,7 @@ impl fmt::Display for PlanBound {
             Self::Abs(bound) => write!(f, "abs({bound})"),
             Self::Psnr(db) => write!(f, "psnr({db})"),
             Self::Millimetres(mm) => write!(f, "mm({mm})"),
+            Self::Signal(percent) => write!(f, "signal({percent}%)"),
         }
     }
 }
@@ -109,6 +120,8 @@ mod tests {
             "abs(1e-4x7/0x3)",
             "psnr(42.5)",
             "mm(1)",
+            "signal(2%)",
+            "signal(0.5%)",
         ] {
             let bound = PlanBound::try_from(text.to_owned()).unwrap();
             assert_eq!(bound.to_string(), text);
@@ -122,6 +135,9 @@ mod tests {
             "mm(0)",
             "mm(-1)",
             "cm(1)",
+            "signal(2)",
+            "signal(0%)",
+            "signal(100%)",
         ] {
             assert!(PlanBound::try_from(text.to_owned()).is_err(), "{text}");
         }

@@ -32,6 +32,7 @@ mod choice;
 mod glob;
 mod resize;
 mod rule;
+mod signal;
 mod trial;
 
 use std::sync::Arc;
@@ -46,11 +47,13 @@ use crate::events::EventRule;
 pub use choice::Choice;
 pub use glob::matches_pattern;
 pub(crate) use rule::Rule;
+pub use signal::{SignalBound, SignalEvidence};
 pub use trial::{Trial, Tried};
 
-use bound::keeps;
+use bound::{PlanBound, keeps};
 use choice::Candidate;
 use resize::{check_scope, resized_arrival, resized_type};
+use signal::unmeasured;
 
 /// Which codec, bound and page size each stream gets.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -251,6 +254,9 @@ impl Plan {
     ) -> Result<Choice> {
         let place = || place.to_owned();
         let refused = |what: String| invalid(format!("{}: {what}", place()));
+        if let Some(bound @ PlanBound::Signal(_)) = rule.and_then(|rule| rule.bound.as_ref()) {
+            return Err(refused(unmeasured("it", &bound.to_string())));
+        }
         let resize = rule.map(|rule| rule.resize_of(kind, frame)).transpose();
         let resize = resize.map_err(refused)?.flatten().map(Arc::new);
         let arrival = resized_arrival(resize.is_some(), arrival).map_err(refused)?;
@@ -390,7 +396,7 @@ fn of_coding(text: String, arrival: Arrival) -> String {
 }
 
 /// The event name of time ranges that come with an episode instead of from a rule.
-pub(crate) const GIVEN: &str = "given";
+pub const GIVEN: &str = "given";
 
 /// The codec `text`, if it can store such frames, in this process.
 fn checked(text: &str, frame: &FrameType) -> Result<Arc<dyn Codec>, CodecError> {

@@ -12,6 +12,7 @@ use crate::resize::Size;
 use super::bound::PlanBound;
 use super::glob::matches_pattern;
 use super::resize::check_rule;
+use super::signal::SignalEvidence;
 
 /// One rule of a plan. A rule without `match` and `kind` matches every stream.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -44,6 +45,9 @@ pub struct Rule {
     /// Frames per page; `None` for the codec's choice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page_frames: Option<NonZeroUsize>,
+    /// What was measured, if the codec is what a `signal(…)` bound became.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<SignalEvidence>,
 }
 
 impl Rule {

@@ -63,7 +63,7 @@ pub(super) fn run(
         add_sources(&dataset, made_from, &mut writer);
     }
     let is_part = rows.len() < dataset.len();
-    let has_stats = tell_known(&dataset, &changes, is_part, &mut writer)?;
+    let has_stats = tell_known(&dataset, &changes, &plan, is_part, &mut writer)?;
     let table = dataset.table().rows()?;
     let reading = Reading::new(&dataset, &changes, has_stats);
     let mut work = Work {
@@ -110,6 +110,7 @@ fn limits(options: &mut WriterOptions) -> ReadLimits {
 fn tell_known(
     dataset: &Dataset,
     changes: &[StreamChange],
+    plan: &Plan,
     is_part: bool,
     writer: &mut DatasetWriter,
 ) -> Result<Vec<bool>> {
@@ -137,6 +138,15 @@ fn tell_known(
         } else {
             changed.insert(name.clone());
         }
+        let evidence = match change.action {
+            Action::Copy => stored.signal.clone(),
+            _ => plan
+                .evidence(name, stored.kind)
+                .filter(|one| Some(&one.codec) == change.codec.as_ref())
+                .cloned(),
+        };
+        let evidence = evidence.map(|found| (name.clone(), found));
+        writer.known.signal.extend(evidence);
         if !generations.is_empty() && change.action != Action::Drop {
             writer.add_generations(name, generations);
         }

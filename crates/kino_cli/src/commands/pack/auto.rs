@@ -87,7 +87,10 @@ impl AutoArgs {
             verify: Verify::Nothing,
         };
         let planned = planner.plan_recording(source, import)?;
-        planned.explanation().iter().for_each(|line| note(line));
+        let lines = planned.explanation().into_iter();
+        lines
+            .chain(planned.signal_lines())
+            .for_each(|line| note(&line));
         let mut file = target.as_os_str().to_owned();
         file.push(".plan.toml");
         let file = PathBuf::from(file);

@@ -1,0 +1,205 @@
+//! What is measured: streams with what becomes of them, episodes, how many of them there is time for, and their frames.
+
+use std::ops::Range;
+
+use kino_dataset::{Dataset, Episode, EventRule, sample_episodes};
+
+use super::convolution::Convolution;
+use super::gather::{Gathered, Lane, anchors_of, is_complete};
+use super::layout::{Layout, Source};
+use super::losses::Variant;
+use super::random::Random;
+use super::schedule::{self, Amount, Cost};
+use super::{Candidate, ProbeHost, ProbeOptions};
+use crate::error::{Result, invalid};
+
+/// Streams, with what candidates and controls make of them, and with filters for images.
+pub(super) fn lanes(
+    dataset: &Dataset,
+    layout: Layout,
+    candidates: &[Candidate],
+    options: &ProbeOptions,
+) -> Result<Vec<Lane>> {
+    let cameras = layout
+        .sources
+        .iter()
+        .filter(|source| source.is_camera())
+        .count();
+    let width = options.features / cameras.max(1);
+    let mut lanes = Vec::new();
+    let mut is_changed = false;
+    for (number, source) in layout.sources.into_iter().enumerate() {
+        let mut variants = Vec::new();
+        for candidate in candidates.iter().enumerate() {
+            variants.extend(Variant::of_candidate(candidate, &source, options)?);
+        }
+        is_changed |= !variants.is_empty();
+        if !variants.is_empty() {
+            variants.extend(Variant::controls(&source, options)?);
+        }
+        let mut random = Random::new(options.seed.wrapping_add(1000 * (number as u64 + 1)));
+        let convolution = if source.is_camera() {
+            Some(learn(
+                dataset,
+                &source,
+                (options.seeds, width),
+                &mut random,
+            )?)
+        } else {
+            None
+        };
+        lanes.push(Lane::new(source, variants, convolution, options.seeds));
+    }
+    if !is_changed {
+        let names: Vec<&str> = lanes.iter().map(|lane| lane.source.name.as_str()).collect();
+        return Err(invalid(format!(
+            "nothing that is probed changes any of the streams that a policy sees or predicts: {}",
+            names.join(", ")
+        )));
+    }
+    Ok(lanes)
+}
+
+/// Filters for a camera, from a few frames of a few episodes.
+fn learn(
+    dataset: &Dataset,
+    source: &Source,
+    (seeds, width): (usize, usize),
+    random: &mut Random,
+) -> Result<Convolution> {
+    const EPISODES: usize = 12;
+    const FRAMES: usize = 4;
+    let mut frames = Vec::new();
+    for row in sample_episodes(dataset.len(), dataset.len() as u64, EPISODES as u64) {
+        let Ok(stream) = dataset.episode(row)?.stream(&source.name) else {
+            continue;
+        };
+        if stream.frame_type().as_values() != Some(&source.ty) {
+            continue;
+        }
+        for idx in 0..FRAMES.min(stream.len()) {
+            let at = idx * stream.len() / FRAMES.min(stream.len());
+            frames.extend(stream.read(at..at + 1)?);
+        }
+    }
+    let mut ty = source.ty.clone();
+    if let Some(fit) = &source.fit {
+        let refuse = |what: String| invalid(format!("stream `{}`: {what}", source.name));
+        frames = fit
+            .to_resized(&mut frames, &mut kino_dataset::ResizeScratch::default())
+            .map_err(refuse)?;
+        ty = fit
+            .value_type(&ty)
+            .map_err(|error| refuse(error.to_string()))?;
+    }
+    let shape = kino_dataset::image_size(&ty);
+    let shape =
+        shape.ok_or_else(|| invalid(format!("stream `{}` has no images of uint8", source.name)))?;
+    Ok(Convolution::learn(&frames, shape, (seeds, width), random))
+}
+
+/// The episodes that have every stream, in an order of which any beginning is a fair sample.
+pub(super) fn episodes(
+    dataset: &Dataset,
+    lanes: &[Lane],
+    options: &ProbeOptions,
+) -> Result<Vec<Episode>> {
+    let mut random = Random::new(options.seed ^ 0x0065_7069_736f_6465);
+    let mut found = Vec::new();
+    for row in random.permutation(dataset.len()) {
+        if found.len() == schedule::MOST_EPISODES {
+            break;
+        }
+        let episode = dataset.episode(row)?;
+        if is_complete(&episode, lanes) {
+            found.push(episode);
+        }
+    }
+    if found.len() < options.folds.min(6) {
+        return Err(invalid(format!(
+            "{} episodes have every stream that is probed; at least {} are needed to hold some out",
+            found.len(),
+            options.folds.min(6)
+        )));
+    }
+    Ok(found)
+}
+
+/// What follows the gathering of frames.
+pub(super) struct Work<'a> {
+    /// How many arms are fitted, at most.
+    pub(super) arms: &'a dyn Fn(&[Lane]) -> usize,
+    /// Sets of features that are in memory at once, of raw frames.
+    pub(super) kept: usize,
+}
+
+/// Measures one episode, and says how many fit into the budget.
+pub(super) fn amount(
+    order: &[Episode],
+    lanes: &mut [Lane],
+    (anchor, rules): (usize, &[EventRule]),
+    (work, options): (&Work<'_>, &ProbeOptions),
+    host: &mut dyn ProbeHost,
+) -> Result<Amount> {
+    let Some(first) = order.first() else {
+        return Err(invalid("the dataset has no episode"));
+    };
+    let mut piece = Gathered::default();
+    let anchors = anchors_of(first, &lanes[anchor].source.name, schedule::MOST_ANCHORS)?;
+    piece.add((first, &anchors), lanes, (anchor, rules), host)?;
+    let bytes = |lane: &Lane| {
+        lane.tables
+            .iter()
+            .flatten()
+            .map(|rows| rows.values.len() * 4)
+            .sum::<usize>()
+    };
+    let count = anchors.len().max(1);
+    let widths = lanes
+        .iter()
+        .filter_map(|lane| lane.convolution.as_ref())
+        .map(Convolution::width);
+    let width = widths.sum::<usize>() + 256;
+    let cost = Cost {
+        episode_s: piece.run_s,
+        anchor_s: piece.feature_s / count as f64,
+        anchor_bytes: lanes.iter().map(bytes).sum::<usize>() / count + 4 * width * work.kept,
+        width,
+        arms: (work.arms)(lanes),
+        seeds: options.seeds,
+        folds: options.folds.min(order.len()),
+    };
+    lanes.iter_mut().for_each(Lane::clear);
+    Ok(cost.amount(order.len(), options.budget_s))
+}
+
+/// Reads all episodes, fold by fold.
+pub(super) fn gather(
+    episodes: &[Episode],
+    lanes: &mut [Lane],
+    (anchor, rules): (usize, &[EventRule]),
+    (amount, options): (&Amount, &ProbeOptions),
+    host: &mut dyn ProbeHost,
+) -> Result<Gathered> {
+    let mut gathered = Gathered::default();
+    let folds = options.folds.min(episodes.len());
+    let name = lanes[anchor].source.name.clone();
+    for fold in 0..folds {
+        let start = gathered.near.len();
+        for episode in episodes.iter().skip(fold).step_by(folds) {
+            if gathered.episodes % 20 == 0 {
+                host.begins(&format!(
+                    "frames, episode {} of {}",
+                    gathered.episodes + 1,
+                    episodes.len()
+                ));
+            }
+            host.look_up()?;
+            let anchors = anchors_of(episode, &name, amount.anchors)?;
+            gathered.add((episode, &anchors), lanes, (anchor, rules), host)?;
+        }
+        let rows: Range<usize> = start..gathered.near.len();
+        gathered.folds.push(rows);
+    }
+    Ok(gathered)
+}
