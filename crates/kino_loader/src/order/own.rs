@@ -332,14 +332,14 @@ mod tests {
                 }
                 let found = decoded as f64 / all.len() as f64;
                 let said = order.sharing(u32::try_from(world).unwrap(), decodes);
-                // Frames at the ends of an episode are used less; of lanes, few are cut.
-                let slack = match (shuffle, lanes) {
-                    (Shuffle::Groups { .. }, 1) => 0.03,
-                    (_, 1) => 0.09,
-                    _ => 0.12,
+                // Frames at the ends of an episode are used less; a shared lane counts as decoded by both ranks.
+                let least = match (shuffle, lanes) {
+                    (Shuffle::Groups { .. }, 1) => 0.97,
+                    (_, 1) => 0.91,
+                    _ => 0.8,
                 };
                 assert!(
-                    (found / said - 1.0).abs() < slack,
+                    (least..1.12).contains(&(found / said)),
                     "{shuffle:?}, {lanes} lanes, {world} ranks: {found:.3}, said {said:.3}"
                 );
             }
