@@ -184,7 +184,7 @@ impl Case {
     /// Decodes in an epoch if each rank decodes each of its frames once, and different frames.
     fn count(&self, order: &Order, samples: &Samples, world: u32) -> (f64, f64) {
         let mut ranks_of = vec![0_u64; samples.len() as usize];
-        let first: Vec<u64> = running_sum(&samples.counts());
+        let first: Vec<u64> = running_sum(samples.counts());
         let (mut reader, mut taken) = (order.reader(), Vec::new());
         for batch in order.batches_of(0).unwrap() {
             for rank in 0..world {

@@ -228,7 +228,8 @@ mod tests {
         let mut taken = HashMap::<u32, (Own, Vec<u32>)>::new();
         let mut unforeseen = 0;
         for batch in order.batches_of(0).unwrap() {
-            let (rank_number, world) = (rank.rank as u32, rank.world as u32);
+            let number = |of: u64| u32::try_from(of).unwrap();
+            let (rank_number, world) = (number(rank.rank), number(rank.world));
             let uneven = crate::order::Uneven::Allow;
             for i in order.rank_range(batch, rank_number, world, uneven).unwrap() {
                 let sample = reader.at(i).unwrap();
@@ -258,7 +259,7 @@ mod tests {
                 if last_batch == LastBatch::Short && world > 11 {
                     continue; // more than the last batch has samples
                 }
-                let mut runs = 0;
+                let mut runs = 0_u64;
                 for rank in 0..world {
                     let (taken, unforeseen) = walk(&order, Rank { rank, world });
                     // Where samples repeat, an episode comes again in the last group.
@@ -278,7 +279,7 @@ mod tests {
                     }
                 }
                 // Four groups, each cut once between every two ranks.
-                let cuts = 2 * (world as usize - 1) * 4;
+                let cuts = 2 * (world - 1) * 4;
                 assert!(
                     runs <= cuts + 8 && runs >= cuts / 2,
                     "{world}: {runs} of {cuts}"
@@ -331,14 +332,14 @@ mod tests {
                 }
                 let found = decoded as f64 / all.len() as f64;
                 let said = order.sharing(u32::try_from(world).unwrap(), decodes);
-                // Frames at the ends of an episode are used less; of lanes, few are cut.
-                let slack = match (shuffle, lanes) {
-                    (Shuffle::Groups { .. }, 1) => 0.03,
-                    (_, 1) => 0.09,
-                    _ => 0.12,
+                // Frames at the ends of an episode are used less; a shared lane counts as decoded by both ranks.
+                let least = match (shuffle, lanes) {
+                    (Shuffle::Groups { .. }, 1) => 0.97,
+                    (_, 1) => 0.91,
+                    _ => 0.8,
                 };
                 assert!(
-                    (found / said - 1.0).abs() < slack,
+                    (least..1.12).contains(&(found / said)),
                     "{shuffle:?}, {lanes} lanes, {world} ranks: {found:.3}, said {said:.3}"
                 );
             }
