@@ -7,9 +7,9 @@
 each other and with the original, resized without JPEG.
 
 `cost` is workload W2 of `bench/peers`, the newest frame of two cameras of 480 x 640: CPU time per sample of all threads, each system
-in a process of its own, in turns. Every frame is used once: a global shuffle with memory for a twentieth of the dataset. The JPEG store
+in turns and alone. Every frame is used once: a global shuffle with memory for a twentieth of the dataset. The JPEG store
 is the hand-written one of `bench/peers`, which decodes straight into the batch; its resizing is Pillow's. `--before PATH` adds another
-build of the module, a folder with `kinograph` in it. Results are checked before anything is timed.
+build of the module, a folder with `kinograph` in it, in a second process beside the same store. Results are checked before they are timed.
 """
 
 import argparse
@@ -57,16 +57,17 @@ def main() -> None:
     part.add_argument("--before", type=pathlib.Path)
     part.add_argument("--rounds", type=int, default=5)
     part.add_argument("--samples", type=int, default=480)
-    part = parts.add_parser("one")
-    part.add_argument("system")
+    part = parts.add_parser("rounds")
+    part.add_argument("rounds", type=int)
     part.add_argument("samples", type=int)
+    part.add_argument("systems", nargs="+")
     options = parser.parse_args()
     if options.part == "pixels":
         pixels(options.images)
     elif options.part == "cost":
         cost(options)
     else:
-        print(json.dumps(one(options.system, options.samples)))
+        rounds(options.systems, options.rounds, options.samples)
 
 
 def pixels(paths: list[pathlib.Path]) -> None:
@@ -134,33 +135,62 @@ def psnr(one: np.ndarray, other: np.ndarray) -> float:
 def cost(options: argparse.Namespace) -> None:
     """Time every system in turns."""
     build(options.recording)
-    systems = [f"ours, {name}" for name in OURS] + [f"store, {name}" for name in STORE]
+    store, ours = [f"store, {name}" for name in STORE], [f"ours, {name}" for name in OURS]
+    slots = [
+        slot | {"build": "after", "run": 1} for slot in run(options, [(ours + store, None)])[0]
+    ]
     if options.before is not None:
-        systems += [f"before, {name}" for name in OURS if "fast" not in name]
-    found: dict[str, list[dict[str, float]]] = {system: [] for system in systems}
-    for number in range(options.rounds):
+        same = [system for system in ours + store if "224" not in system]
+        after, before = run(options, [(same, None), (same, options.before)])
+        slots += [slot | {"build": "after", "run": 2} for slot in after]
+        slots += [slot | {"build": "before", "run": 2} for slot in before]
+    write("resize_fast.csv", slots)
+    summarise(slots)
+
+
+def run(
+    options: argparse.Namespace, jobs: list[tuple[list[str], pathlib.Path | None]]
+) -> list[list[dict[str, Any]]]:
+    """Time systems in turns, each list of them in a process of its own, all at the same time."""
+    started = []
+    for systems, module in jobs:
+        env = dict(os.environ) if module is None else os.environ | {"PYTHONPATH": str(module)}
+        numbers = [str(options.rounds), str(options.samples)]
+        command = [sys.executable, __file__, "rounds", *numbers, *systems]
+        started.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env))
+    found = []
+    for process in started:
+        output, _ = process.communicate()
+        if process.returncode:
+            sys.exit("error: a process that measured has failed")
+        found.append(json.loads(output.splitlines()[-1]))
+    return found
+
+
+def rounds(systems: list[str], count: int, samples: int) -> None:
+    """Time each system once per round, in random order."""
+    slots = []
+    for number in range(count):
         for system in random.Random(number).sample(systems, len(systems)):
-            env = dict(os.environ)
-            if system.startswith("before"):
-                env["PYTHONPATH"] = str(options.before)
-            command = [sys.executable, __file__, "one", system, str(options.samples)]
-            answer = subprocess.run(command, check=True, capture_output=True, text=True, env=env)
-            found[system].append(json.loads(answer.stdout.splitlines()[-1]))
-            print(number, system, found[system][-1], flush=True)
-    rows = []
-    for system, runs in found.items():
-        times = [run["cpu_us"] for run in runs]
-        row = {"system": system, "rounds": len(runs), "cpu_us": round(statistics.median(times), 1)}
-        for other in ("store, full", "store, 224 exact", "ours, full"):
-            ratios = [
-                run["cpu_us"] / base["cpu_us"] for run, base in zip(runs, found[other], strict=True)
-            ]
-            row[f"/ {other}"] = round(statistics.median(ratios), 3)
-        floors = [run["floor_us"] / run["cpu_us"] for run in runs if "floor_us" in run]
-        row["floor / measured"] = round(statistics.median(floors), 3) if floors else ""
-        rows.append(row)
-        print(row)
-    write("resize_fast.csv", rows)
+            slots.append({"round": number, "system": system} | one(system, samples))
+            print(slots[-1], file=sys.stderr, flush=True)
+    print(json.dumps(slots))
+
+
+def summarise(slots: list[dict[str, Any]]) -> None:
+    """Print medians, and medians of the ratios within a round."""
+    groups = {(slot["run"], slot["build"], slot["system"]): {} for slot in slots}
+    for slot in slots:
+        groups[slot["run"], slot["build"], slot["system"]][slot["round"]] = slot
+    for (number, build_of, system), found in groups.items():
+        text = f"{number} {build_of:6} {system:18} {statistics.median(one['cpu_us'] for one in found.values()):7.0f} µs"
+        for other in ("store, full", "store, 224 exact", "ours, 224 exact"):
+            base = groups.get((number, build_of, other), {})
+            ratios = [found[at]["cpu_us"] / base[at]["cpu_us"] for at in found if at in base]
+            text += f"  {statistics.median(ratios):.3f} of {other}" if ratios else ""
+        floors = [one["floor_us"] / one["cpu_us"] for one in found.values() if one["floor_us"]]
+        text += f"  floor / measured {statistics.median(floors):.2f}" if floors else ""
+        print(text)
 
 
 def build(recording: pathlib.Path) -> None:
@@ -183,7 +213,7 @@ def build(recording: pathlib.Path) -> None:
 
 
 def one(system: str, samples: int) -> dict[str, float]:
-    """Time one system in this process, after some batches."""
+    """Time one system, after some batches."""
     from contract import WORK, load_recording  # noqa: PLC0415
 
     built, recording = WORK / "built" / "aloha", load_recording("aloha")
@@ -200,8 +230,7 @@ def one(system: str, samples: int) -> dict[str, float]:
     spent = (time.process_time() - start) * 1e6 / (samples // BATCH * BATCH)
     assert len(batch["actions"]) == BATCH
     batches.close()
-    found = {"cpu_us": round(spent, 1)}
-    return found if floor is None else found | {"floor_us": round(floor(), 1)}
+    return {"cpu_us": round(spent, 1), "floor_us": 0.0 if floor is None else round(floor(), 1)}
 
 
 def of_ours(recording: Any, path: pathlib.Path, name: str) -> tuple[Iterator[Any], Any]:  # noqa: ANN401
@@ -234,7 +263,7 @@ def of_ours(recording: Any, path: pathlib.Path, name: str) -> tuple[Iterator[Any
 def check_ours(dataset: Any, loader: Any, recording: Any, name: str) -> None:  # noqa: ANN401
     """Compare a batch with the plain reader, resized by Pillow."""
     places = loader.order.batch(0)["sample"]
-    windows = loader.order.sources[0].windows
+    windows = loader.order.sources[0].samples
     batch = next(iter(loader))
     for row, place in enumerate(windows.locate(one) for one in places):
         for camera in recording.cameras:

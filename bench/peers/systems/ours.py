@@ -95,7 +95,7 @@ class Made(System):
 
     def places(self, number: int) -> dict[str, list[int]]:
         """Return episodes and steps of a batch."""
-        windows = self._loader.order.sources[0].windows
+        windows = self._loader.order.sources[0].samples
         found = [windows.locate(one) for one in self._loader.order.batch(number)["sample"]]
         ids = [windows.dataset[place.episode].id for place in found]
         return {
@@ -113,7 +113,7 @@ class Made(System):
 
     def figures(self) -> dict[str, Any]:
         """Return how often frames were decoded, how much the pool held, and how well the order mixes."""
-        after, samples = self._loader.report(), self._loader.order.sources[0].windows
+        after, samples = self._loader.report(), self._loader.order.sources[0].samples
         return {
             "frames_decoded": after.frames_decoded - self._before.frames_decoded,
             "frames_used": after.frames_used - self._before.frames_used,
@@ -133,7 +133,7 @@ class Made(System):
     def _vif(self) -> float:
         """Compare the episodes of an epoch's batches with independent draws (docs/measurements/order.md)."""
         order = self._loader.order
-        counts = np.asarray(order.sources[0].windows.counts, np.float64)
+        counts = np.asarray(order.sources[0].samples.counts, np.float64)
         episode_of = np.repeat(np.arange(len(counts)), counts.astype(int))
         share = counts / counts.sum()
         apart = []

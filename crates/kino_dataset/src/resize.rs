@@ -542,7 +542,7 @@ mod tests {
             let shape = if has_channels { vec![from.height, from.width, 1] } else { vec![from.height, from.width] };
             let ty = ValueType::new(dtype, &shape).unwrap();
             let frame = noise(ty.frame_bytes(), seed);
-            let fit = Fit { size: Some(to), centre: Some(cut), filter: Filter::of(Kind::Depth, &ty), mode: ResizeMode::Exact };
+            let fit = Fit { size: Some(to), centre: Some(cut), filter: Filter::of(Kind::Depth, &ty), ..Fit::default() };
             let found = match fit.reduce(&ty).unwrap() {
                 Some(_) => run(fit, &ty, &frame),
                 None => frame.clone(),

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A *place* is one sample's slice of one field. Places do not overlap, so threads fill a batch in parallel and without
-//! an extra copy. Each sample has its own lock, which is never contended. The finished batch owns its memory: keeping a
+//! an extra copy. Each place has its own lock, which is rarely contended. The finished batch owns its memory: keeping a
 //! batch keeps its buffer. When it is dropped, the buffer returns to the [`Shelf`], because touching fresh memory costs
 //! more than the copy into it.
 
@@ -18,7 +18,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use kino_sync::Mutex;
+use kino_sync::{Mutex, MutexGuard};
 
 /// Fields start at a multiple of this, the alignment that SIMD instructions and DLPack prefer.
 const ALIGN: usize = 64;
@@ -150,7 +150,7 @@ pub(crate) struct Filling {
     /// The first byte of `memory`.
     start: StartPtr,
     places: Places,
-    /// One lock per sample, held by the thread that writes it.
+    /// One lock per place, held by the thread that writes it: those of the first field first.
     writing: Vec<Mutex<()>>,
     shelf: Arc<Shelf>,
 }
@@ -172,7 +172,9 @@ impl Filling {
         Some(Self {
             memory: Some(memory),
             start,
-            writing: (0..places.samples).map(|_| Mutex::new(())).collect(),
+            writing: (0..places.samples * places.fields.len())
+                .map(|_| Mutex::new(()))
+                .collect(),
             places,
             shelf: Arc::clone(shelf),
         })
@@ -187,13 +189,43 @@ impl Filling {
         sample: usize,
         write: impl FnOnce(&mut [u8]) -> R,
     ) -> Option<R> {
+        let alone = self.lock_of(field, sample)?.lock();
+        self.write(field, sample, &alone, write)
+    }
+
+    /// As [`place`](Self::place); `None` also if another thread is writing there.
+    pub(crate) fn try_place<R>(
+        &self,
+        field: usize,
+        sample: usize,
+        write: impl FnOnce(&mut [u8]) -> R,
+    ) -> Option<R> {
+        let alone = self.lock_of(field, sample)?.try_lock()?;
+        self.write(field, sample, &alone, write)
+    }
+
+    /// The lock of a place; `None` if there is no such place.
+    fn lock_of(&self, field: usize, sample: usize) -> Option<&Mutex<()>> {
+        if sample >= self.places.samples {
+            return None;
+        }
+        self.writing.get(field * self.places.samples + sample)
+    }
+
+    /// Calls `write` with the place whose lock is held.
+    fn write<R>(
+        &self,
+        field: usize,
+        sample: usize,
+        _alone: &MutexGuard<'_, ()>,
+        write: impl FnOnce(&mut [u8]) -> R,
+    ) -> Option<R> {
         let FieldPlace { offset, stride } = *self.places.fields.get(field)?;
-        let writing = self.writing.get(sample)?;
-        let _alone = writing.lock();
-        // SAFETY: the range is inside the memory: there are `samples` locks, `Places::new` summed the strides of all
+        // SAFETY: the range is inside the memory: the field exists, the caller holds `lock_of` this field and sample, which
+        // exists only for one of `samples`, `Places::new` summed the strides of all
         // samples of all fields to at most `bytes`, and `new` took at least that many. It does not overlap the place of
         // another sample or field, because fields follow each other and samples are `stride` apart; and no other thread
-        // writes this sample while the lock is held. No thread reads the memory: `finish` takes `self` by value, so no
+        // writes this place while its lock is held. No thread reads the memory: `finish` takes `self` by value, so no
         // call of `place` is running then. Every byte is initialised: pages start as zeros and are only overwritten.
         let place = unsafe {
             std::slice::from_raw_parts_mut(self.start.0.add(offset + sample * stride), stride)
@@ -289,6 +321,26 @@ mod tests {
             assert!(len == 0 || filled.field(field).as_ptr().addr().is_multiple_of(ALIGN));
         }
         assert!(filled.field(3).is_empty());
+    }
+
+    #[test]
+    fn fields_of_a_sample_are_written_at_once_and_a_place_that_is_written_is_left_alone() {
+        let shelf = Arc::new(Shelf::default());
+        let filling = Filling::new(Places::new(2, [4, 3]).unwrap(), &shelf).unwrap();
+        filling.place(0, 1, |first| {
+            first.fill(1);
+            assert_eq!(filling.try_place(0, 1, |_| ()), None);
+            assert_eq!(filling.try_place(1, 1, |place| place.fill(2)), Some(()));
+            assert_eq!(filling.try_place(0, 0, |place| place.fill(3)), Some(()));
+            first[0] = 4;
+        });
+        assert_eq!(filling.try_place(0, 1, |place| place[3] = 5), Some(()));
+        assert_eq!(filling.try_place(1, 0, |place| place.fill(6)), Some(()));
+        assert_eq!(filling.try_place(0, 2, |_| ()), None);
+        assert_eq!(filling.try_place(2, 0, |_| ()), None);
+        let filled = filling.finish();
+        assert_eq!(filled.field(0), [3, 3, 3, 3, 4, 1, 1, 5]);
+        assert_eq!(filled.field(1), [6, 6, 6, 2, 2, 2]);
     }
 
     #[test]

@@ -5,8 +5,8 @@
 //! BatchJob    samples left 64 ─▶ … ─▶ 0 ─▶ ready
 //! ```
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, RwLockReadGuard};
 
 use kino_dataset::{DatasetError, Description, NO_FRAME, SampleFrames, Samples, WindowFrames};
 use kino_sync::{Mutex, MutexGuard, RwLock};
@@ -106,6 +106,11 @@ impl BatchJob {
         }
     }
 
+    /// Its memory; `None` once the last of its samples is done.
+    pub(crate) fn filling(&self) -> RwLockReadGuard<'_, Option<Filling>> {
+        self.filling.read()
+    }
+
     /// What is at each place.
     pub(crate) fn samples(&self) -> MutexGuard<'_, Vec<SampleRef>> {
         self.samples.lock()
@@ -190,6 +195,16 @@ impl SampleJob {
         })
     }
 
+    /// The block that holds the frames of a window, and which they are.
+    pub(crate) fn window(
+        &self,
+        window: usize,
+        block_of: &[usize],
+    ) -> (&Arc<EpisodeFrames>, &WindowFrames) {
+        let block = &self.blocks[block_of[window]].block;
+        (block, &self.plan.windows[window])
+    }
+
     /// Puts the sample into its places; the bytes written and the frames used, or why it cannot be read.
     pub(crate) fn collate(
         &self,
@@ -198,14 +213,13 @@ impl SampleJob {
         block_of: &[usize],
         scratch: &mut CollateScratch,
     ) -> Result<(u64, usize), Arc<DatasetError>> {
-        let filling = self.batch.filling.read();
+        let filling = self.batch.filling();
         let Some(filling) = filling.as_ref() else {
             return Ok((0, 0));
         };
         let (mut bytes, mut frames) = (0, 0);
         for (idx, field) in fields.fields.iter().enumerate() {
-            let block = &self.blocks[block_of[field.window]].block;
-            let plan = &self.plan.windows[field.window];
+            let (block, plan) = self.window(field.window, block_of);
             let done = match &field.content {
                 Content::Mask { mask, .. } => filling.place(idx, self.slot, |place| {
                     let values = windows.masks()[*mask].array(&plan.state).values;
@@ -282,7 +296,7 @@ impl SampleJob {
             texts.push(
                 match find(block, field.window, frame)? {
                     Some((Values::Texts(texts), place, _)) => texts.get(place).cloned(),
-                    Some((Values::Numbers(_), ..)) => None,
+                    Some((Values::Numbers(_) | Values::InPlace, ..)) => None,
                     None => Some(String::new()),
                 }
                 .ok_or_else(|| not_decoded(field.window, frame))?,

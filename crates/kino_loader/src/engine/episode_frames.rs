@@ -14,7 +14,9 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-use kino_dataset::{DatasetError, EpisodeSamples, Fit, FitScratch, Fitted, StoredStream};
+use kino_dataset::{
+    DatasetError, EpisodeSamples, Fit, FitScratch, Fitted, PageSlice, StoredStream,
+};
 
 use super::collate::SampleJob;
 use super::frame_cache::EpisodeKey;
@@ -31,6 +33,8 @@ pub(crate) struct EpisodeFrames {
     /// How the frames of each window are resized and cropped when they are decoded.
     fits: Arc<[Fit]>,
     stored: Vec<StoredPages>,
+    /// Whether only one sample will ever use it.
+    is_for_one: bool,
     bytes: u64,
     /// Pages that are neither decoded nor failed.
     left: AtomicUsize,
@@ -46,6 +50,8 @@ pub(crate) enum Values {
     Numbers(PageBuffer),
     /// Texts.
     Texts(Vec<String>),
+    /// A frame that was decoded into its only place in a batch (`direct.rs`).
+    InPlace,
 }
 
 /// Identifies a page by stored stream and page.
@@ -90,6 +96,7 @@ impl EpisodeFrames {
             windows,
             fits: wanted.fits,
             stored,
+            is_for_one: wanted.is_for_one,
             bytes,
             left: AtomicUsize::new(pages),
         })
@@ -258,6 +265,16 @@ impl EpisodeFrames {
         self.fill(id, || self.decode_cell(id, shelf, scratch))
     }
 
+    /// The only sample that will ever use the only frame that is wanted of a page.
+    pub(crate) fn only_job(&self, id: PageId) -> Option<Arc<SampleJob>> {
+        let cell = self.cell(id);
+        if !self.is_for_one || cell.slice.range.len() != 1 {
+            return None;
+        }
+        let waiting = cell.waiting.lock();
+        waiting.first()?.upgrade()
+    }
+
     /// Marks a page as decoded without decoding it: its frames are whatever the memory held.
     pub(crate) fn skip_decoding(&self, id: PageId, shelf: &Arc<PageShelf>) -> DecodedPage {
         let frame_bytes = self.frame_bytes(id);
@@ -270,7 +287,8 @@ impl EpisodeFrames {
         })
     }
 
-    fn fill(
+    /// Lets `decode` decode a page, unless another thread has decoded it or is decoding it.
+    pub(super) fn fill(
         &self,
         id: PageId,
         decode: impl FnOnce() -> Result<Values, DatasetError>,
@@ -286,6 +304,7 @@ impl EpisodeFrames {
                 let bytes = texts.iter().map(|text| text.len() as u64).sum();
                 (texts.len(), bytes)
             }
+            Ok(Values::InPlace) => (1, self.frame_bytes(id) as u64),
             Err(_) => (0, 0),
         };
         let (waiting, stored_bytes) = self.settle(id, decoded.map_err(Arc::new));
@@ -303,6 +322,39 @@ impl EpisodeFrames {
         shelf: &Arc<PageShelf>,
         scratch: &mut FitScratch,
     ) -> Result<Values, DatasetError> {
+        let frame_bytes = self.frame_bytes(id);
+        if frame_bytes == 0 {
+            let mut texts = Vec::new();
+            self.with_bytes(id, |source, slice, bytes| {
+                source.decode_text(slice, bytes, &mut texts, &mut scratch.codec)
+            })?;
+            return Ok(Values::Texts(texts));
+        }
+        let mut values = shelf.take(self.cell(id).slice.range.len() * frame_bytes);
+        self.decode_into(id, &mut values, scratch)?;
+        Ok(Values::Numbers(values))
+    }
+
+    /// Decodes the numbers of a page into a packed buffer of exactly their size.
+    pub(super) fn decode_into(
+        &self,
+        id: PageId,
+        out: &mut [u8],
+        scratch: &mut FitScratch,
+    ) -> Result<(), DatasetError> {
+        let resize = self.stored[id.stored].reduce.as_ref();
+        self.with_bytes(id, |source, slice, bytes| match resize {
+            None => source.decode(slice, bytes, out, &mut scratch.codec),
+            Some(resize) => source.decode_resized(slice, bytes, Fitted { resize, out }, scratch),
+        })
+    }
+
+    /// Calls `decode` with the stream of a page, the page, and its bytes.
+    fn with_bytes(
+        &self,
+        id: PageId,
+        decode: impl FnOnce(&StoredStream, &PageSlice, &[u8]) -> Result<(), DatasetError>,
+    ) -> Result<(), DatasetError> {
         let stream = &self.stored[id.stored];
         let cell = &stream.pages[id.page];
         let (_, span) = self.span(SpanId {
@@ -313,21 +365,7 @@ impl EpisodeFrames {
         let fetched = span.fetched().unwrap_or_default();
         let first = &stream.pages[span.pages.start].slice;
         let bytes = source.page_bytes(std::slice::from_ref(first), &cell.slice, &fetched)?;
-        if stream.frame_bytes == 0 {
-            let mut texts = Vec::new();
-            source.decode_text(&cell.slice, bytes, &mut texts, &mut scratch.codec)?;
-            return Ok(Values::Texts(texts));
-        }
-        let frames = cell.slice.range.len();
-        let mut values = shelf.take(frames * stream.frame_bytes);
-        match &stream.reduce {
-            None => source.decode(&cell.slice, bytes, &mut values, &mut scratch.codec)?,
-            Some(resize) => {
-                let out = &mut values[..];
-                source.decode_resized(&cell.slice, bytes, Fitted { resize, out }, scratch)?;
-            }
-        }
-        Ok(Values::Numbers(values))
+        decode(source, &cell.slice, bytes)
     }
 
     /// Stores the result of a page; returns the jobs that waited for it, and the stored bytes that were freed.
@@ -492,6 +530,7 @@ pub(crate) mod tests {
                             bytes += size as u64;
                         }
                         Values::Texts(texts) => bytes += texts[place].len() as u64,
+                        Values::InPlace => panic!("no sample waits for it"),
                     }
                 }
                 let end = u32::try_from(stream.len()).unwrap();

@@ -46,6 +46,10 @@ impl Gather<'_> {
         tail.fill(0);
         let mut blended = Vec::new();
         for (idx, out) in head.chunks_exact_mut(frame_bytes).enumerate() {
+            let found = find(self.block, self.field.window, self.plan.frames[idx])?;
+            if matches!(found, Some((Values::InPlace, ..))) {
+                continue;
+            }
             let Some((frame, shape)) = self.frame(self.plan.frames[idx], scratch)? else {
                 out.fill(0);
                 continue;
@@ -123,7 +127,7 @@ impl Gather<'_> {
         let bytes = self.block.frame_bytes(page);
         let found = match values {
             Values::Numbers(values) => values.get(place * bytes..(place + 1) * bytes),
-            Values::Texts(_) => None,
+            Values::Texts(_) | Values::InPlace => None,
         };
         // Zeros are for frames that were not asked for: these were.
         let found = found.ok_or_else(|| not_decoded(self.field.window, frame))?;

@@ -38,6 +38,7 @@ mod convert;
 mod cpu;
 mod crop;
 mod delivery;
+mod direct;
 mod elements;
 mod episode_frames;
 mod episodes;

@@ -31,6 +31,8 @@ pub(crate) struct Wanted {
     pub(super) streams: BTreeMap<(usize, Fit), (usize, Frames)>,
     /// Which of the frames are decoded before a sample needs them.
     pub(super) ahead: Ahead,
+    /// Whether one sample wants them, and no other ever will.
+    pub(super) is_for_one: bool,
 }
 
 #[derive(Debug)]
@@ -40,18 +42,22 @@ pub(super) enum Frames {
 }
 
 impl Wanted {
-    /// No frames yet.
+    /// Frames of one sample; none yet.
     pub(crate) fn new(fits: &Arc<[Fit]>) -> Self {
         Self {
             fits: Arc::clone(fits),
             streams: BTreeMap::new(),
             ahead: Ahead::All,
+            is_for_one: true,
         }
     }
 
     /// All frames of the streams of these windows, including frames that a stream shares with another.
     pub(crate) fn all(windows: &EpisodeSamples, requested: &[usize], fits: &Arc<[Fit]>) -> Self {
-        let mut wanted = Self::new(fits);
+        let mut wanted = Self {
+            is_for_one: false,
+            ..Self::new(fits)
+        };
         for &window in requested {
             let Some(stream) = windows.stream(window) else {
                 continue;

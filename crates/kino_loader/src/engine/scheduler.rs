@@ -24,7 +24,7 @@ use super::pages::Wanted;
 use super::partial::Found;
 use super::residency::Residency;
 use super::shared::{Shared, sample_error};
-use super::start::{Planned, Spot, new_batch, once_block, start, wait_for_room};
+use super::start::{Planned, Spot, new_batch, once_block, start, wait_for_room, wanted_by};
 use super::stored_tier::Deciding;
 use super::whole_episodes::WholeEpisodes;
 use super::worker::{Replace, release};
@@ -214,7 +214,12 @@ impl Scheduler {
         if let Some(whole) = &self.whole
             && let Some(cut) = whole.wanted(&windows)?
         {
-            return once_block(key, windows, &requested, &cut, fits);
+            let wanted = Wanted {
+                // The next epoch has the episode again.
+                is_for_one: false,
+                ..wanted_by(&windows, &requested, &cut, fits)
+            };
+            return Ok(Arc::new(EpisodeFrames::new(key, windows, wanted)?));
         }
         let mut wanted = Wanted::all(&windows, &requested, fits);
         wanted.ahead = Ahead::of(&self.own(key), &windows, &requested, fits)?;

@@ -72,14 +72,25 @@ pub(super) fn once_block(
     sample_frames: &SampleFrames,
     fits: &Arc<[Fit]>,
 ) -> Result<Arc<EpisodeFrames>, DatasetError> {
+    let wanted = wanted_by(&windows, once, sample_frames, fits);
+    Ok(Arc::new(EpisodeFrames::new(key, windows, wanted)?))
+}
+
+/// The frames of some windows that a sample needs.
+pub(super) fn wanted_by(
+    windows: &EpisodeSamples,
+    requested: &[usize],
+    sample_frames: &SampleFrames,
+    fits: &Arc<[Fit]>,
+) -> Wanted {
     let mut wanted = Wanted::new(fits);
-    for &window in once {
+    for &window in requested {
         let frames = sample_frames.windows.get(window);
         if let (Some(stream), Some(frames)) = (windows.stream(window), frames) {
             frames_of(frames).for_each(|frame| wanted.add(window, stream, frame));
         }
     }
-    Ok(Arc::new(EpisodeFrames::new(key, windows, wanted)?))
+    wanted
 }
 
 /// Adds an episode's frames, not decoded yet, to the cache and queues reads for them.

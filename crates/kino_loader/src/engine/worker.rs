@@ -9,7 +9,8 @@ use super::OnError;
 use super::augment::CollateScratch;
 use super::collate::{BatchJob, Held, JobBlock, SampleJob, steps_of};
 use super::cpu::Account;
-use super::episode_frames::{DecodedPage, EpisodeFrames, PageId, SpanId};
+use super::direct::Spot;
+use super::episode_frames::{DecodedPage, EpisodeFrames, PageId, SpanId, Values};
 use super::episodes::open;
 use super::frame_cache::EpisodeKey;
 use super::meter::{Meter, Stage};
@@ -174,16 +175,21 @@ pub(super) fn work(shared: &Shared, thread: usize) {
 
 fn decode(
     shared: &Shared,
-    frames: &EpisodeFrames,
+    frames: &Arc<EpisodeFrames>,
     page: PageId,
     scratch: &mut FitScratch,
 ) -> DecodedPage {
     pause(shared.trial.decode_pause);
+    let spot = Spot::find(shared, frames, page);
     if shared.trial.without_decode {
-        frames.skip_decoding(page, &shared.pages)
-    } else {
-        frames.decode(page, &shared.pages, scratch)
+        return match spot {
+            // It would not be copied either.
+            Some(_) => frames.fill(page, || Ok(Values::InPlace)),
+            None => frames.skip_decoding(page, &shared.pages),
+        };
     }
+    spot.and_then(|spot| spot.decode(frames, page, scratch))
+        .unwrap_or_else(|| frames.decode(page, &shared.pages, scratch))
 }
 
 /// Notifies samples that one of their pages is decoded; those that miss no other page are collated.
