@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::{CandidatePlan, Planned};
+use crate::html::to_quantity;
 
 impl Planned {
     /// The chosen plan. Streams that stay as they are have no rule: `pack` and `repack` keep them.
@@ -15,11 +16,11 @@ impl Planned {
     pub fn plan_toml(&self, plan: &CandidatePlan) -> String {
         let prediction = &plan.prediction;
         let mut text = format!(
-            "# Chosen by `kinograph plan` for {}, steps of {:.1} ms: predicted compute ratio {:.3}, {:.0} MB.\n",
+            "# Chosen by `kinograph plan` for {}, steps of {:.1} ms: predicted compute ratio {:.3}, {}.\n",
             one_line(&self.measured.whole.name),
             self.question.step_s * 1e3,
             prediction.compute_ratio,
-            prediction.bytes / 1e6
+            to_quantity(prediction.bytes, "B")
         );
         for (stream, &idx) in self.measured.streams.iter().zip(&plan.codecs) {
             let Some(option) = stream.options.get(idx) else {

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use kino_codec::Bound;
 use kino_dataset::{
-    CostSample, Dataset, Effort, Measured, Samples, Size, StreamSummary, measure, measure_stored,
+    CostSample, Dataset, Effort, Kind, Measured, Samples, Size, StreamSummary, measure,
+    measure_stored,
 };
 use serde::{Deserialize, Serialize};
 
@@ -129,7 +130,9 @@ pub(super) fn measure_streams(
             stream.frames = frames as f64;
             stream.loaded_frames = loaded.copied().unwrap_or(0) as f64;
             stream.window = window(samples, &summary.name);
-            if let Some(size) = loaded_size(subject, samples, &summary.name) {
+            let is_image = matches!(summary.kind, Kind::Image | Kind::Depth);
+            let size = loaded_size(subject, samples, &summary.name);
+            if let Some(size) = size.filter(|_| is_image) {
                 host.begins(&format!("codecs of `{}` at {size}", summary.name));
                 split::measure_resized(&mut stream, &sample, size, options);
             }
