@@ -70,3 +70,11 @@ def test_probe_of_a_dataset_says_what_replaces_an_option_of_recordings(
     assert wrong.returncode == 1
     assert text in wrong.stderr
     assert ("kinograph repack" in wrong.stderr) == (option == "--episodes")
+
+
+@pytest.mark.parametrize("name", ["torch", "jax"])
+def test_a_missing_library_is_named_with_how_to_install_it(name):
+    code = f"import sys; sys.modules[{name!r}] = None; import kinograph.{name}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert f"{name} is not installed; run `pip install {name}`" in done.stderr
