@@ -241,7 +241,7 @@ def test_wrong_arguments_are_refused(training, tmp_path):
         (lambda: kinograph.check_deployment({"cam": []}, training), "there are no live frames"),
         (
             lambda: kinograph.check_deployment({"cam": [live[0], live[0][1:]]}, training),
-            "of one shape",
+            "must have one shape",
         ),
         (lambda: kinograph.check_deployment({"cam": live[0]}, training), "a single frame"),
         (
