@@ -136,7 +136,7 @@ def _to_path(training: object) -> str | os.PathLike[str]:
     if isinstance(training, str | os.PathLike):
         return training
     raise InvalidArgumentError(
-        f"training is {training!r}; give a dataset, its path, or a kinograph.Parity"
+        f"the second argument, `training`, is {type(training).__name__}; give a dataset, its path, or a kinograph.Parity"
     )
 
 
@@ -160,11 +160,25 @@ def _to_live(frames: object, stream: str | None, known: Sequence[str]) -> dict[s
 
 
 def _packed(key: str, frames: Any) -> tuple[str, str, list[int], npt.NDArray[np.uint8]]:  # noqa: ANN401 (arrays, or a list)
+    if isinstance(frames, str | bytes) or not isinstance(frames, Iterable):
+        raise InvalidArgumentError(
+            f"`{key}`: live frames are {type(frames).__name__}; give an array of frames, height, width, channels"
+        )
     arrays = [np.asarray(frame) for frame in frames]
+    if any(array.dtype.kind in "SUO" for array in arrays):
+        raise InvalidArgumentError(
+            f"`{key}`: live frames hold {arrays[0].dtype}, not numbers; decode JPEG files first, for instance with "
+            "`np.asarray(PIL.Image.open(file))`"
+        )
     shapes = {array.shape for array in arrays}
-    if len(shapes) != 1:
-        what = "there are none" if not shapes else f"they have shapes {sorted(shapes)}"
-        raise InvalidArgumentError(f"`{key}`: live frames must be of one shape, but {what}")
+    if not shapes:
+        raise InvalidArgumentError(
+            f"`{key}`: there are no live frames; give ten or more, of several moments"
+        )
+    if len(shapes) > 1:
+        raise InvalidArgumentError(
+            f"`{key}`: live frames must have one shape, but they have {', '.join(map(str, sorted(shapes)))}"
+        )
     stacked = np.ascontiguousarray(np.stack(arrays))
     if stacked.ndim == 3:
         raise InvalidArgumentError(

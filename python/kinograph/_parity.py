@@ -22,7 +22,13 @@ import numpy.typing as npt
 
 from kinograph import _core
 from kinograph._arguments import to_list
-from kinograph._errors import InvalidArgumentError, NotFoundError, StorageError
+from kinograph._errors import (
+    CorruptDataError,
+    InvalidArgumentError,
+    NotFoundError,
+    StorageError,
+    UnsupportedError,
+)
 from kinograph._loader_options import Images, to_images
 
 if TYPE_CHECKING:
@@ -92,9 +98,22 @@ class Parity:
             text = pathlib.Path(path).read_text(encoding="utf-8")
         except FileNotFoundError:
             raise NotFoundError(f"there is no parity file {os.fspath(path)}") from None
-        except (OSError, UnicodeDecodeError) as error:
-            raise StorageError(f"cannot read the parity file {os.fspath(path)}: {error}") from error
-        self._core = _core.Parity.from_json(text)
+        except IsADirectoryError:
+            raise InvalidArgumentError(
+                f"{os.fspath(path)} is a folder, not a parity file; `kinograph.open({os.fspath(path)!r}).parity()` makes the parity of a dataset"
+            ) from None
+        except UnicodeDecodeError:
+            raise CorruptDataError(
+                f"{os.fspath(path)}: not a parity file, which is text; write it again with `parity.save(path)`"
+            ) from None
+        except OSError as error:
+            raise StorageError(
+                error.errno, f"cannot read the parity file {os.fspath(path)}: {error.strerror}"
+            ) from error
+        try:
+            self._core = _core.Parity.from_json(text)
+        except (CorruptDataError, UnsupportedError) as error:
+            raise type(error)(f"{os.fspath(path)}: {error}") from None
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -225,16 +244,16 @@ def _from_json(text: str) -> Parity:
 def _pass(core: _core.Parity, key: str, frame: npt.ArrayLike) -> npt.NDArray[Any]:
     dtype, stored = core.stored(key)
     array = np.asarray(frame)
+    if array.dtype.kind in "OSU":
+        raise InvalidArgumentError(
+            f"`{key}`: a live frame is {type(frame).__name__}; give an array of {dtype} of shape {stored}"
+        )
     if array.dtype != np.dtype(dtype):
         raise InvalidArgumentError(
             f"`{key}`: live frames are {array.dtype}, but training frames are {dtype}; pass them as the camera delivers them, before "
             "they are scaled or normalised"
         )
-    if array.ndim < len(stored):
-        raise InvalidArgumentError(
-            f"`{key}`: a live frame has shape {array.shape}, but training frames have {tuple(stored)}"
-        )
-    leading = array.ndim - len(stored)
+    leading = max(0, array.ndim - len(stored))
     lead, shape = array.shape[:leading], array.shape[leading:]
     packed = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     name, delivered, values = core.apply(key, list(shape), packed)

@@ -31,7 +31,9 @@ from kinograph._report import Report
 try:
     import jax
 except ImportError as error:
-    raise ImportError("jax is not installed; kinograph.numpy.Loader needs nothing else") from error
+    raise ImportError(
+        "jax is not installed; run `pip install jax`, or use kinograph.numpy.Loader, which needs only NumPy"
+    ) from error
 
 __all__ = ["Loader", "Report"]
 

@@ -35,7 +35,7 @@ try:
     from torch.utils import data as torch_data
 except ImportError as error:
     raise ImportError(
-        "torch is not installed; kinograph.numpy.Loader needs nothing else"
+        "torch is not installed; run `pip install torch`, or use kinograph.numpy.Loader, which needs only NumPy"
     ) from error
 
 __all__ = ["Dataset", "Loader", "Report"]

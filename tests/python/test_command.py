@@ -47,3 +47,34 @@ def test_the_installed_command_is_the_same(argument):
     script = subprocess.run(["kinograph", argument], capture_output=True, text=True, check=False)
     assert script.returncode == 0
     assert script.stdout.splitlines()[0] == run(argument).stdout.splitlines()[0]
+
+
+def test_probe_without_a_candidate_names_every_way_to_give_one(lift_path):
+    wrong = run("probe", str(lift_path))
+    assert wrong.returncode == 2
+    for option in ("--codec", "--plan", "--against"):
+        assert option in wrong.stderr.split("Usage")[0]
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "text"),
+    [
+        ("--rate", "10", "--rate is for recordings, and"),
+        ("--episodes", "0-1", "--streams, --exclude and --episodes are for recordings, and"),
+    ],
+)
+def test_probe_of_a_dataset_says_what_replaces_an_option_of_recordings(
+    lift_path, option, value, text
+):
+    wrong = run("probe", str(lift_path), "--codec", "**=lossless", option, value)
+    assert wrong.returncode == 1
+    assert text in wrong.stderr
+    assert ("kinograph repack" in wrong.stderr) == (option == "--episodes")
+
+
+@pytest.mark.parametrize("name", ["torch", "jax"])
+def test_a_missing_library_is_named_with_how_to_install_it(name):
+    code = f"import sys; sys.modules[{name!r}] = None; import kinograph.{name}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert f"{name} is not installed; run `pip install {name}`" in done.stderr

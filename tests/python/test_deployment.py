@@ -136,6 +136,38 @@ def test_a_cause_explains_its_symptoms(training):
     )
 
 
+@pytest.mark.parametrize(
+    "change", [lambda frames: (frames - 128) / 64, lambda frames: frames * np.nan]
+)
+def test_normalised_frames_are_named_and_not_compared(training, change):
+    warnings = found(change(scene(63).astype(np.float32)), training)
+    assert set(warnings) == {"dtype"}
+    assert "before they are normalised" in warnings["dtype"].action
+
+
+@pytest.mark.parametrize(
+    ("frames", "text"),
+    [
+        (np.zeros((0, HEIGHT, WIDTH, 3), np.uint8), "there are no live frames; give ten or more"),
+        ([b"\xff\xd8", b"\xff\xd8"], "decode JPEG files first"),
+        ("cam.mp4", "live frames are str; give an array"),
+        (None, "live frames are NoneType; give an array"),
+        ([np.zeros((8, 8, 3)), np.zeros((9, 8, 3))], r"must have one shape, but they have \(8, 8, 3\), \(9, 8, 3\)"),
+    ],
+)  # fmt: skip
+def test_what_is_not_frames_is_refused(training, frames, text):
+    with pytest.raises(kinograph.InvalidArgumentError, match=text):
+        kinograph.check_deployment({"cam": frames}, training)
+
+
+def test_swapped_arguments_are_an_error_of_one_line(training):
+    with pytest.raises(
+        kinograph.InvalidArgumentError, match=r"the second argument.* is dict; give a dataset"
+    ) as caught:
+        kinograph.check_deployment(training, {"cam": scene(63)})
+    assert len(str(caught.value)) < 200
+
+
 def test_a_plan_s_resize_explains_another_size(tmp_path):
     plan = {"stream": [{"kind": "image", "resize": [60, 80]}]}
     small = samples.write(
@@ -206,10 +238,10 @@ def test_wrong_arguments_are_refused(training, tmp_path):
     assert kinograph.check_deployment(list(live), training.path).ok
     refused = [
         (lambda: kinograph.check_deployment({}, training), "is empty"),
-        (lambda: kinograph.check_deployment({"cam": []}, training), "there are none"),
+        (lambda: kinograph.check_deployment({"cam": []}, training), "there are no live frames"),
         (
             lambda: kinograph.check_deployment({"cam": [live[0], live[0][1:]]}, training),
-            "of one shape",
+            "must have one shape",
         ),
         (lambda: kinograph.check_deployment({"cam": live[0]}, training), "a single frame"),
         (

@@ -300,9 +300,9 @@ def parity(tmp_path):
     ("key", "frame", "text"),
     [
         ("cam", np.zeros((59, 88, 3), np.uint8), r"shape \[59, 88, 3\], but training frames have \[30, 44, 3\], or 60 × 88 before"),
-        ("cam", np.zeros((60, 88, 4), np.uint8), "give frames as they were recorded"),
-        ("cam", np.zeros((3, 30, 44), np.uint8), r"\(height, width, channels\)"),
-        ("cam", np.zeros((60, 88), np.uint8), r"training frames have \(30, 44, 3\)"),
+        ("cam", np.zeros((61, 88, 3), np.uint8), "pass frames as they were recorded"),
+        ("cam", np.zeros((3, 30, 44), np.uint8), "transpose it to height, width, channels"),
+        ("cam", np.zeros((60, 88), np.uint8), r"training frames have \[30, 44, 3\], or 60 × 88 before"),
         ("cam", np.zeros((60, 88, 3), np.float32), "live frames are float32, but training frames are uint8"),
         ("joints", np.zeros(6), r"shape \[6\]"),
         ("wrist", np.zeros((60, 88, 3), np.uint8), "no key `wrist` in this parity; there are cam, joints"),
@@ -353,8 +353,52 @@ def test_damaged_and_newer_files_are_refused(parity, tmp_path):
             kinograph.Parity(path)["cam"](np.zeros((60, 88, 3), np.uint8))
     for end in range(0, len(json.dumps(good)), 97):
         path.write_text(json.dumps(good)[:end])
-        with pytest.raises(kinograph.InvalidArgumentError, match="not a parity file"):
+        with pytest.raises(
+            kinograph.CorruptDataError,
+            match=r"parity.json: not a parity file, or a truncated one; write it again .*: EOF",
+        ):
             kinograph.Parity(path)
     path.write_bytes(b"\xff\xfe")
-    with pytest.raises(kinograph.StorageError, match="cannot read"):
+    with pytest.raises(kinograph.CorruptDataError, match=r"parity.json: not a parity file"):
         kinograph.Parity(path)
+
+
+def test_the_kind_of_error_says_whether_a_file_is_damaged_or_too_new(parity, tmp_path):
+    path = tmp_path / "parity.json"
+    parity.save(path)
+    good = json.loads(path.read_text())
+    key = good["keys"][0]
+    path.write_text(json.dumps(good | {"format": 99}))
+    with pytest.raises(kinograph.UnsupportedError, match=r"parity.json: .* version 99.*upgrade"):
+        kinograph.Parity(path)
+    damaged = (
+        good | {"kinograph": "dataset"},
+        good | {"keys": 3},
+        good | {"keys": [{**key, "stored": {**key["stored"], "dtype": "no dtype"}}]},
+        good | {"keys": [{**key, "stored": {**key["stored"], "shape": [1 << 40, 1 << 40, 3]}}]},
+    )
+    for one in damaged:
+        path.write_text(json.dumps(one))
+        with pytest.raises(kinograph.CorruptDataError, match=r"parity.json: .*write it again"):
+            kinograph.Parity(path)
+
+
+def test_a_dataset_is_not_a_parity_file(parity, tmp_path):
+    with pytest.raises(kinograph.InvalidArgumentError, match=r"is a folder, .*\.parity\(\)"):
+        kinograph.Parity(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "text"),
+    [
+        ((3, 60, 88), "uint8", r"transpose it to height, width, channels"),
+        ((60, 88, 4), "uint8", r"drop the alpha channel: `frame\[..., :3\]`"),
+        ((60, 88), "uint8", r"has shape \[60, 88\].*pass frames as they were recorded"),
+        ((), "uint8", r"has shape \[\].*pass frames as they were recorded"),
+        ((31, 44, 3), "uint8", r"if the recorder cropped or resized them, do the same first"),
+        ((60, 88, 3), "object", r"a live frame is ndarray; give an array of uint8"),
+    ],
+)
+def test_the_error_of_a_wrong_frame_says_what_to_do(parity, shape, dtype, text):
+    with pytest.raises(kinograph.InvalidArgumentError, match=text):
+        parity["cam"](np.zeros(shape, dtype))

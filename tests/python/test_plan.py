@@ -284,3 +284,18 @@ def test_the_command_writes_a_plan_that_resizes(textured, tmp_path):
     assert "Split points" in done.stdout
     assert "allowed here" in done.stdout
     assert "resize = [16, 20]" in (tmp_path / "p.toml").read_text()
+
+
+def test_the_command_resizes_only_images_and_writes_sizes_with_a_unit(textured, tmp_path):
+    plan = tmp_path / "plan.toml"
+    options = ["--step-ms", "20", "--batch-size", "16", "--seconds", "0.1", "--image-size", "16x20"]
+    done = subprocess.run(
+        [sys.executable, "-m", "kinograph", "plan", textured, *options, "--output", plan],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "codecs of `camera` at 16 × 20" in done.stderr
+    assert "`actions` at" not in done.stderr
+    assert " for 1 rank, " in done.stdout
+    assert re.search(r"compute ratio \d\.\d+, [\d.]+ kB\.$", plan.read_text().splitlines()[0])

@@ -16,6 +16,24 @@ pub enum AdvisorError {
         /// What is wrong, and what would be valid.
         what: String,
     },
+    /// A parity file that is damaged, or another file.
+    #[error("{what}; write it again with `parity.save(path)`")]
+    DamagedParity {
+        /// What is wrong.
+        what: &'static str,
+        /// Where, if that is known.
+        source: Option<Box<dyn std::error::Error + Send + Sync>>,
+    },
+    /// A parity file that a newer library wrote.
+    #[error(
+        "the parity file has version {found}, this library reads up to {supported}; upgrade `kinograph` to read it"
+    )]
+    NewerParity {
+        /// The version of the file.
+        found: u32,
+        /// The highest that this library knows.
+        supported: u32,
+    },
     /// The caller cancelled the measurement.
     #[error("the measurement was interrupted")]
     Interrupted,
@@ -32,6 +50,8 @@ impl AdvisorError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Invalid { .. } | Self::Interrupted => ErrorKind::Invalid,
+            Self::DamagedParity { .. } => ErrorKind::Corrupt,
+            Self::NewerParity { .. } => ErrorKind::Unsupported,
             Self::Loader(error) => error.kind(),
             Self::Dataset(error) => error.kind(),
         }

@@ -27,8 +27,8 @@ pub(crate) struct ProbeArgs {
     /// Parts of the episodes, each of which is held out once
     #[arg(long, value_name = "N", default_value_t = 10)]
     folds: usize,
-    /// By which share the error must be below those of simpler predictors before it counts
-    #[arg(long, value_name = "SHARE", default_value_t = 0.02)]
+    /// The fraction by which the error must be below that of simpler predictors before a verdict is given
+    #[arg(long, value_name = "FRACTION", default_value_t = 0.02)]
     margin: f64,
 }
 

@@ -83,11 +83,11 @@ impl Progress {
     fn line(&self, done: u64, total: u64, message: &str) -> String {
         let seconds = self.start.elapsed().as_secs_f64().max(1e-9);
         let rate = done as f64 / seconds;
-        let left = if rate > 0.0 {
-            total.saturating_sub(done) as f64 / rate
-        } else {
-            0.0
-        };
+        if done == 0 {
+            // Values are checked before the first byte is written, and how fast that will be is not known yet.
+            return format!("{}: {message}", self.verb);
+        }
+        let left = total.saturating_sub(done) as f64 / rate;
         let percent = done * 100 / total.max(1);
         let verb = self.verb;
         let (done, total, rate) = (bytes(done), bytes(total), bytes(rate as u64));
@@ -128,6 +128,16 @@ mod tests {
         assert_eq!(packing(&at), "values of 2 of 3 episodes checked");
         (at.episodes_checked, at.episodes_done) = (3, 1);
         assert_eq!(packing(&at), "1 of 3 episodes written");
+    }
+
+    #[test]
+    fn a_line_estimates_the_time_left_from_the_first_byte() {
+        let progress = Progress::new("pack");
+        let checking = progress.line(0, 10, "values of 2 of 3 episodes checked");
+        assert_eq!(checking, "pack: values of 2 of 3 episodes checked");
+        let writing = progress.line(5, 10, "1 of 3 episodes written");
+        assert!(writing.starts_with("pack: 50% (5 B of 10 B, "), "{writing}");
+        assert!(writing.contains(" s left)"), "{writing}");
     }
 
     #[test]

@@ -92,7 +92,7 @@ impl Deployment {
             let key = parity.key(&frames.key)?;
             let Some(known) = reference.streams.get(&key.stored.stream) else {
                 return Err(invalid(format!(
-                    "`{}` is not a camera of 8-bit images of at least 16 × 16 pixels, so there is nothing to compare; leave it out",
+                    "`{}` is not a camera of 8-bit images of at least 16 × 16 pixels, so there is nothing to compare; remove it",
                     frames.key
                 )));
             };

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use kino_dataset::{Appearance, Figure, JpegSeen};
 
 use super::check::{Deviation, Severity};
-use super::live::{Mismatch, Seen};
+use super::live::{Mismatch, Seen, Values};
 use super::parity::StreamParity;
 use super::reference::{StreamReference, distance, is_jpeg};
 
@@ -44,17 +44,18 @@ impl Comparison<'_> {
     pub(super) fn mismatches(&self) -> Vec<Deviation> {
         let one = |mismatch: &Mismatch| {
             let (check, texts) = match mismatch {
-                Mismatch::Dtype { found, is_unit } => (
+                Mismatch::Dtype { found, values } => (
                     "dtype",
                     [
                         format!("live frames are {found}, training frames uint8"),
                         "a policy that gets other numbers than in training sees another image"
                             .to_owned(),
-                        if *is_unit {
-                            "they are from 0 to 1: multiply by 255 and round to uint8 before the policy's own preprocessing".to_owned()
-                        } else {
-                            "convert them to uint8, from 0 to 255".to_owned()
-                        },
+                        match values {
+                            Values::Unit => "they are from 0 to 1: multiply by 255 and round to uint8 before the policy's own preprocessing",
+                            Values::Impossible => "some values are negative or NaN: pass frames as the camera delivers them, before they are normalised",
+                            Values::Other => "convert them to uint8, from 0 to 255",
+                        }
+                        .to_owned(),
                     ],
                 ),
                 Mismatch::ChannelsFirst => (

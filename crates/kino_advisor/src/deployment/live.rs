@@ -20,11 +20,22 @@ pub struct LiveFrames {
     pub bytes: Vec<u8>,
 }
 
+/// What the values of frames of another dtype seem to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(super) enum Values {
+    /// From 0 to 1.
+    Unit,
+    /// Below 0, or NaN: no camera delivers them.
+    Impossible,
+    /// Anything else, such as from 0 to 255.
+    Other,
+}
+
 /// Why live frames are not comparable with training frames, or only in part.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) enum Mismatch {
-    /// Another dtype; whether values are from 0 to 1.
-    Dtype { found: String, is_unit: bool },
+    /// Another dtype.
+    Dtype { found: String, values: Values },
     /// The channels come first.
     ChannelsFirst,
     /// Another number of channels.
@@ -122,14 +133,23 @@ impl LiveFrames {
             _ => Vec::new(),
         };
         let most = floats.iter().copied().fold(0.0, f64::max);
-        let is_unit = !floats.is_empty() && most <= 1.0;
+        let values = if !floats.iter().all(|value| *value >= 0.0) {
+            Values::Impossible
+        } else if !floats.is_empty() && most <= 1.0 {
+            Values::Unit
+        } else {
+            Values::Other
+        };
         mismatches.push(Mismatch::Dtype {
             found: self.dtype.clone(),
-            is_unit,
+            values,
         });
-        let scale = if is_unit { 255.0 } else { 1.0 };
+        if floats.is_empty() || values == Values::Impossible {
+            return None;
+        }
+        let scale = if values == Values::Unit { 255.0 } else { 1.0 };
         let bytes = floats.iter().map(|value| to_byte(value * scale));
-        (!floats.is_empty()).then(|| bytes.collect())
+        Some(bytes.collect())
     }
 }
 

@@ -13,13 +13,13 @@
 use std::fmt;
 
 use kino_codec::{RoundTrip, ValueType};
-use kino_dataset::{Dataset, Filter, Fit, Resize, ResizeScratch};
+use kino_dataset::{Dataset, Filter, Fit, Resize, ResizeScratch, Size};
 use kino_loader::{Delivery, FrameOptions, LoaderOptions};
 use serde::{Deserialize, Serialize};
 
 use super::how_stored::{Fidelity, HowStored, at};
 use super::reference::Reference;
-use crate::error::{Result, invalid};
+use crate::error::{AdvisorError, Result, invalid};
 
 /// The version of the file.
 const FORMAT: u32 = 1;
@@ -103,21 +103,27 @@ impl Parity {
             kinograph: String,
             format: u32,
         }
-        let broken =
-            |error: serde_json::Error| invalid(format!("it is not a parity file: {error}"));
-        let head: Head = serde_json::from_str(text).map_err(broken)?;
+        let damaged = |what, source| AdvisorError::DamagedParity { what, source };
+        let broken = "the parity file is damaged";
+        let head: Head = serde_json::from_str(text).map_err(|error| {
+            damaged("not a parity file, or a truncated one", Some(error.into()))
+        })?;
         if head.kinograph != WHAT {
-            return Err(invalid(
-                "it is not a parity file; write one with `parity.save(path)`",
-            ));
+            return Err(damaged("not a parity file", None));
         }
         if head.format > FORMAT {
-            return Err(invalid(format!(
-                "the parity file has version {}, this library reads up to {FORMAT}; upgrade `kinograph` to read it",
-                head.format
-            )));
+            return Err(AdvisorError::NewerParity {
+                found: head.format,
+                supported: FORMAT,
+            });
         }
-        serde_json::from_str(text).map_err(broken)
+        let parity: Self =
+            serde_json::from_str(text).map_err(|error| damaged(broken, Some(error.into())))?;
+        for one in &parity.keys {
+            let ty = one.stored.value_type();
+            ty.map_err(|error| damaged(broken, Some(error.into())))?;
+        }
+        Ok(parity)
     }
 
     /// Refuses what could not be repeated here, such as a codec whose library is missing: earlier than the first frame.
@@ -197,28 +203,37 @@ impl StreamParity {
         let mut known = vec![format!("{:?}", stored.shape())];
         known.extend(recorded);
         Err(self.refuse(&format!(
-            "a live frame has shape {:?}, but training frames have {}; give frames as they were recorded{}",
+            "a live frame has shape {:?}, but training frames have {}; {}",
             live.shape(),
             known.join(", or "),
-            hint(live.shape(), stored.shape())
+            self.hint(live.shape(), stored.shape())
         )))
     }
 
-    fn refuse(&self, what: &str) -> crate::error::AdvisorError {
-        invalid(format!("`{}`: {what}", self.key))
+    /// What a wrong shape may come from.
+    fn hint(&self, live: &[usize], stored: &[usize]) -> &'static str {
+        let is_known = |height, width| {
+            let recorded = &self.stored.resized_from;
+            stored.starts_with(&[height, width]) || recorded.contains(&Size { height, width })
+        };
+        match (live, stored) {
+            (&[channels, h, w], &[_, _, c]) if channels == c && is_known(h, w) => {
+                "transpose it to height, width, channels: `frame.transpose(1, 2, 0)`"
+            }
+            (&[h, w], &[_, _, 1]) if is_known(h, w) => {
+                "add the axis of the channel: `frame[..., None]`"
+            }
+            (&[h, w, 4], &[_, _, 3]) if is_known(h, w) => {
+                "drop the alpha channel: `frame[..., :3]`"
+            }
+            _ => {
+                "pass frames as they were recorded; if the recorder cropped or resized them, do the same first"
+            }
+        }
     }
-}
 
-/// What a wrong shape may come from.
-fn hint(live: &[usize], stored: &[usize]) -> &'static str {
-    match (live, stored) {
-        (&[channels, height, width], &[h, w, c]) if [height, width, channels] == [h, w, c] => {
-            " (height, width, channels)"
-        }
-        (&[height, width], &[h, w, 1]) if [height, width] == [h, w] => {
-            ", with a last axis of one channel"
-        }
-        _ => ", or resize them as before packing",
+    fn refuse(&self, what: &str) -> AdvisorError {
+        invalid(format!("`{}`: {what}", self.key))
     }
 }
 

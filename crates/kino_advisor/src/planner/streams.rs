@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use kino_codec::{Bound, ValueType};
 use kino_dataset::{
-    CostSample, Dataset, Effort, Filter, Fit, Measured, Resize, ResizeMode, Samples, Size,
+    CostSample, Dataset, Effort, Filter, Fit, Kind, Measured, Resize, ResizeMode, Samples, Size,
     StreamSummary, measure, measure_stored,
 };
 use serde::{Deserialize, Serialize};
@@ -153,7 +153,8 @@ pub(super) fn measure_streams(
             stream.frames = frames as f64;
             stream.loaded_frames = loaded.copied().unwrap_or(0) as f64;
             stream.window = window(samples, &summary.name);
-            if let Some(size) = size {
+            let is_image = matches!(summary.kind, Kind::Image | Kind::Depth);
+            if let Some(size) = size.filter(|_| is_image) {
                 host.begins(&format!("codecs of `{}` at {size}", summary.name));
                 split::measure_resized(&mut stream, &sample, size, options);
             }

@@ -197,11 +197,13 @@ impl Planned {
                 self.measured.windows.join(", ")
             ),
             format!(
-                "{} cores and {} of memory for {} {}, {} of it for decoded frames: {}",
+                "{} cores and {} of memory for {}, {} of it for decoded frames: {}",
                 host.cores,
                 to_quantity(host.memory_bytes as f64, "B"),
-                host.ranks,
-                if host.ranks == 1 { "rank" } else { "ranks" },
+                match host.ranks {
+                    1 => "1 rank".to_owned(),
+                    ranks => format!("{ranks} ranks"),
+                },
                 to_quantity(loader.memory_bytes as f64, "B"),
                 match loader.decodes {
                     0.0 => "all frames stay decoded".to_owned(),

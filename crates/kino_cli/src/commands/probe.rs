@@ -25,6 +25,7 @@ use crate::writing::read_plan;
 /// even see a strong blur; never that nothing is lost. Each --codec, --plan and --against is a candidate of its own. A
 /// recording that is not packed yet is sampled: a few episodes are packed into --folder, and removed afterwards.
 #[derive(Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("candidates").args(["codec", "plan", "against"]).required(true).multiple(true))]
 pub(crate) struct Args {
     /// The recording or the dataset
     source: PathBuf,
@@ -32,8 +33,8 @@ pub(crate) struct Args {
     source_options: PackedSourceArgs,
     #[command(flatten)]
     root: RootArg,
-    /// A codec or a bound for streams: a pattern, and such as `obs/*_image=jpeg:q=75` or `img=psnr(38)`. May be repeated
-    #[arg(long, value_name = "PATTERN=CODEC", required_unless_present_any = ["plan", "against"])]
+    /// A codec or a bound for the streams that match a pattern: `obs/*_image=jpeg:q=75`, `img=psnr(38)`. May be repeated
+    #[arg(long, value_name = "PATTERN=CODEC")]
     codec: Vec<String>,
     /// A plan. May be repeated
     #[arg(long, value_name = "FILE")]
@@ -49,7 +50,7 @@ pub(crate) struct Args {
     /// Crop images in the centre, after resizing
     #[arg(long, value_name = "HxW", value_parser = size)]
     image_crop: Option<Size>,
-    /// What random numbers start from
+    /// Seed of the random features and of the choice of frames
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
     /// Where to pack the sample of a recording
@@ -87,11 +88,14 @@ pub(crate) fn run(args: &Args, videos: Option<Arc<dyn Videos>>) -> Result<Outcom
         ..args.probe.options()
     };
     let probed = if Dataset::is_at(&args.source) {
-        let part = (args.source_options.part() != Part::default()).then_some("a part");
-        if let Some(option) = args.source_options.of_recordings().or(part) {
+        let source = args.source.display();
+        if let Some(option) = args.source_options.of_recordings() {
+            bail!("{option} is for recordings, and {source} is a dataset; remove it");
+        }
+        if args.source_options.part() != Part::default() {
             bail!(
-                "{option} is for recordings, and {} is a dataset; choose streams with --input and --target",
-                args.source.display()
+                "--streams, --exclude and --episodes are for recordings, and {source} is a dataset; choose streams with --input \
+                and --target, and episodes with `kinograph repack {source} part.kino --episodes 0-9`"
             );
         }
         let dataset = args.root.open(&args.source, None)?;
