@@ -127,7 +127,7 @@ impl Gathered {
             let frames = stream.read(first..end)?;
             self.run_s += began.elapsed().as_secs_f64();
             let used = pick(&frames, size, &inside);
-            self.add_features(lane, 0, (used.clone(), lane.source.fit.clone()))?;
+            self.add_features(lane, 0, (used.clone(), lane.source.fit))?;
             for number in 0..lane.variants.len() {
                 let began = Instant::now();
                 let variant = &mut lane.variants[number];
@@ -147,7 +147,7 @@ impl Gathered {
                 if !is_single {
                     after = pick(&after, variant.ty.frame_bytes(), &inside);
                 }
-                let fit = variant.fit.clone();
+                let fit = variant.fit;
                 self.run_s += began.elapsed().as_secs_f64();
                 if after == used && variant.ty == lane.source.ty {
                     lane.repeat_raw(number + 1, inside.len());

@@ -196,7 +196,7 @@ impl Variant {
             of,
             loss,
             ty: source.ty.clone(),
-            fit: source.fit.clone(),
+            fit: source.fit,
             name: name.to_owned(),
             is_identical: true,
             exact: None,
