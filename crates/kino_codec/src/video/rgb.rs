@@ -103,11 +103,7 @@ fn channel(luma: i16, shift: i16) -> u8 {
 
 /// The same of a wider sum.
 #[inline(always)]
-#[expect(
-    clippy::cast_sign_loss,
-    clippy::cast_possible_truncation,
-    reason = "clamped to 0–255 in the same line"
-)]
+#[expect(clippy::cast_sign_loss, reason = "clamped to 0–255 in the same line")]
 fn to_channel(value: i32) -> u8 {
     value.clamp(0, 255) as u8
 }
