@@ -91,8 +91,9 @@ def test_a_batch_transform_comes_after_the_samples_and_may_drop_and_add(lift):
 
     found = epochs(lift, 1, transform=tokenize, batch_transform=last)
     plain = epochs(lift, 1)
-    assert len(found) == len(plain) == len(seen)
-    for batch, given, before in zip(found, seen, plain, strict=True):
+    # Batches of the next epoch may have been transformed before the loader was closed.
+    assert len(found) == len(plain) <= len(seen)
+    for batch, given, before in zip(found, seen[: len(found)], plain, strict=True):
         assert batch.keys() == {"actions", "mean"}
         # What was changed in place was not copied.
         assert batch["actions"] is given["actions"]
