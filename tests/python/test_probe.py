@@ -166,6 +166,11 @@ def test_a_policy_is_compared_on_the_same_batches(path, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_large_shares_have_no_exponent():
+    shown = [kinograph._probe.one_percent(share) for share in (163.4, 1.0, 0.999, 0.02, -0.0012)]
+    assert shown == ["16340 %", "100 %", "100 %", "2 %", "-0.12 %"]
+
+
 def test_progress_of_a_policy_is_on_stderr(path, tmp_path, capsys):
     kinograph.probe_policy(
         path, policy=brightest, loader=batches, codecs={"cam": "jpeg"}, folder=tmp_path
