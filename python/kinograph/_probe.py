@@ -318,7 +318,8 @@ def _asked(
 
 def one_percent(share: float) -> str:
     """Write a share in percent."""
-    return f"{100 * share:.2g} %"
+    percent = 100 * share
+    return f"{percent:.0f} %" if abs(percent) >= 10 else f"{percent:.2g} %"
 
 
 def _candidate(name: str, one: Candidate) -> _core._Candidate:

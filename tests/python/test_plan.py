@@ -190,6 +190,14 @@ def test_the_command_writes_a_plan_and_says_when_no_plan_keeps_the_limits(small,
     assert "No plan keeps the limits" in missed.stdout
     assert re.search(r"^In 2 h: \d+\.\d epochs\.$", missed.stdout, re.MULTILINE)
     assert " of memory for 1 rank, " in missed.stdout
+    unused = ["--bound", "actionz=abs(0.1)", "--allow-resize", "--probe-seconds", "9"]
+    noted = run(small, "--max-size", "1kB", *unused)
+    assert "`actionz` (abs(0.1)) matches no stream; did you mean `actions`?" in noted.stderr
+    assert "--allow-resize changes nothing without --image-size" in noted.stderr
+    assert "note: " not in missed.stderr
+    wrong = run(small, "--max-pack-time", "2")
+    assert wrong.returncode == 2
+    assert "for example 2h or 2min" in wrong.stderr
     wrong = run(small, "--bound", "psnr(38)")
     assert wrong.returncode == 1
     assert "PATTERN=BOUND" in wrong.stderr

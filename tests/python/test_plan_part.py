@@ -194,6 +194,10 @@ def test_pack_auto_takes_the_options_of_plan(recording, tmp_path):
     ds = kinograph.open(tmp_path / "r.kino")
     assert ds.streams["obs/front_image"].resized_from == ((24, 32),)
     assert len(ds) == 4
+    refused = run("pack", recording, "r.kino", *options, "--step-ms", "20", cwd=tmp_path)
+    assert refused.returncode == 1
+    assert "already contains a dataset" in refused.stderr
+    assert "sample" not in refused.stderr, "nothing is measured for a target that is refused"
 
 
 def test_where_memory_is_the_limit_the_loader_gets_advice(tmp_path):

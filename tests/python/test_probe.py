@@ -160,17 +160,72 @@ def test_a_policy_is_compared_on_the_same_batches(path, tmp_path):
         codecs={"cam": "jpeg:q=90"},
     )
     assert blind["codecs"].verdict == "cannot_tell"
+    assert str(blind).startswith("cam=jpeg:q=90: cannot tell")
+    assert "control, all images as JPEG 5: " in str(blind)
     assert "even with JPEG 5" in str(blind)
-    with pytest.raises(kinograph.InvalidArgumentError, match="at least 10 batches"):
+    assert not list(tmp_path.iterdir())
+
+
+def test_large_shares_have_no_exponent():
+    shown = [kinograph._probe.one_percent(share) for share in (163.4, 1.0, 0.999, 0.02, -0.0012)]
+    assert shown == ["16340 %", "100 %", "100 %", "2 %", "-0.12 %"]
+
+
+def test_progress_of_a_policy_is_on_stderr(path, tmp_path, capsys):
+    kinograph.probe_policy(
+        path, policy=brightest, loader=batches, codecs={"cam": "jpeg"}, folder=tmp_path
+    )
+    parts = ["raw frames", "control, all images as JPEG 5", "cam=jpeg"]
+    expected = [f"kinograph probe_policy: {part}" for part in parts]
+    assert capsys.readouterr().err.splitlines() == expected
+
+
+@pytest.mark.parametrize(
+    ("policy", "episodes", "says"),
+    [
+        (brightest, [0], r"the loader gives 2 batches; at least 10 are needed"),
+        (lambda _: float("nan"), None, "the mean loss on raw frames is nan"),
+        (lambda _: 0.0, None, "the mean loss on raw frames is 0; it must be finite and above 0"),
+        (lambda _: np.ones(12), None, r"policy returned ndarray of shape \(12,\); return the loss"),
+        (lambda _: None, None, "policy returned NoneType; return the loss as one number"),
+    ],
+)
+def test_a_policy_without_a_usable_loss_is_refused(path, tmp_path, policy, episodes, says):
+    with pytest.raises(kinograph.InvalidArgumentError, match=says):
         kinograph.probe_policy(
             path,
-            policy=brightest,
+            policy=policy,
             loader=batches,
             codecs={"cam": "raw"},
-            episodes=[0],
+            episodes=episodes,
             folder=tmp_path,
+            progress=None,
         )
     assert not list(tmp_path.iterdir())
+
+
+def test_a_candidate_that_changes_no_stream_is_refused(path, tmp_path):
+    plan, other = tmp_path / "plan.toml", tmp_path / "other.kino"
+    plan.write_text('[[stream]]\nmatch = "image"\ncodec = "jpeg"\n')
+    with kinograph.Writer(other) as writer:
+        writer.add_episode({"image": np.zeros((2, 4, 4, 3), "u1")}, rate_hz=10.0)
+    there = "joints, actions, cam"
+    for options, says in [
+        (
+            {"codecs": {"image": "jpeg"}},
+            f"'codecs' changes no stream: 'image' matches none; there are {there}",
+        ),
+        ({"plan": plan}, f"'plan' changes no stream: 'image' matches none; there are {there}"),
+        (
+            {"candidates": {"a": {"image": "psnr(40)"}}},
+            "'a' changes no stream: 'image' matches none",
+        ),
+        ({"codecs": {"cam": "jpeg", "image": "jpeg"}}, "'codecs': 'image' matches no stream"),
+        ({"against": other}, f"'against' changes no stream: it has none of {there}"),
+    ]:
+        with pytest.raises(kinograph.InvalidArgumentError) as error:
+            kinograph.probe_policy(path, policy=brightest, loader=batches, **options)
+        assert says in str(error.value)
 
 
 def test_the_command_probes_codecs_and_datasets(path, tmp_path):
@@ -193,8 +248,14 @@ def test_the_command_probes_codecs_and_datasets(path, tmp_path):
     assert "12 episodes" in run.stderr
     assert "<svg" in report.read_text()
     run = subprocess.run(
-        [*command, "--codec", "cam=raw"], capture_output=True, text=True, check=True
+        [*command, "--seconds", "20", "--codec", "cam=raw"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert "exactly 0" in run.stdout
     run = subprocess.run([*command, "--codec", "cam"], capture_output=True, text=True, check=False)
     assert (run.returncode, "PATTERN=CODEC" in run.stderr) == (1, True)
+    bound = [*command, "--codec", "cam=psnr=38"]
+    run = subprocess.run(bound, capture_output=True, text=True, check=False)
+    assert (run.returncode, "for a bound write `psnr(38)`" in run.stderr) == (1, True)

@@ -10,6 +10,9 @@ use kino_dataset::{ByteSize, Plan, SlowStorage};
 use crate::probe_args::ProbeArgs;
 use crate::writing::read_plan;
 
+/// Above the options of the probe in `--help`.
+const PROBE: &str = "Probe, for --signal and bounds such as signal(2%)";
+
 /// The model, the host, the limits, and which codecs may be chosen.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct PlannerArgs {
@@ -51,7 +54,7 @@ pub(crate) struct PlannerArgs {
     #[arg(long, value_name = "BYTES")]
     max_size: Option<ByteSize>,
     /// The longest that packing may take on this machine, such as 2h
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = pack_time)]
     max_pack_time: Option<Duration>,
     /// Decoded size of the sample of a recording
     #[arg(long, value_name = "BYTES", default_value = "256MB")]
@@ -59,11 +62,11 @@ pub(crate) struct PlannerArgs {
     /// How long each run of the loader is measured, in seconds
     #[arg(long, value_name = "S", default_value_t = 2.0)]
     seconds: f64,
-    #[command(
-        flatten,
-        next_help_heading = "Probe, for --signal and bounds such as signal(2%)"
-    )]
+    #[command(flatten, next_help_heading = PROBE)]
     probe: ProbeArgs,
+    /// How long the probe may take: `--seconds` of `kinograph probe`
+    #[arg(long, value_name = "S", default_value_t = 180.0, help_heading = PROBE)]
+    probe_seconds: f64,
 }
 
 impl PlannerArgs {
@@ -87,7 +90,7 @@ impl PlannerArgs {
             bounds: bounds(&self.bound, self.bounds.as_deref(), quality)?,
             signal: SignalOptions {
                 verdicts: self.signal,
-                probe: self.probe.options(),
+                probe: self.probe.options(self.probe_seconds),
             },
             foreign: self.foreign.clone(),
             allow_resize: self.allow_resize,
@@ -107,6 +110,16 @@ impl PlannerArgs {
             None => Ok(self.step_ms.unwrap_or_default() / 1e3),
         }
     }
+}
+
+/// Reads `2h`.
+fn pack_time(text: &str) -> Result<Duration, String> {
+    let needs_unit =
+        |number: &str| format!("time unit needed, for example {number}h or {number}min");
+    humantime::parse_duration(text).map_err(|error| match text.trim().parse::<f64>() {
+        Ok(_) => needs_unit(text.trim()),
+        Err(_) => error.to_string(),
+    })
 }
 
 fn step_of_report(path: &Path) -> Result<f64> {
@@ -147,4 +160,17 @@ fn bounds(given: &[String], file: Option<&Path>, quality: Option<u8>) -> Result<
     }
     plan.quality = quality.or(plan.quality);
     Ok(plan)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_a_pack_needs_a_unit_of_its_size() {
+        assert_eq!(pack_time("2h").unwrap().as_secs(), 7200);
+        assert_eq!(pack_time("30min").unwrap().as_secs(), 1800);
+        assert!(pack_time("2").unwrap_err().contains("2h or 2min"));
+        assert!(pack_time("soon").is_err());
+    }
 }

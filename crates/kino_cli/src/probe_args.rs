@@ -15,9 +15,6 @@ pub(crate) struct ProbeArgs {
     /// Frames of an action chunk
     #[arg(long, value_name = "N", default_value_t = 16)]
     chunk: usize,
-    /// How long the probe may take, in seconds
-    #[arg(long, value_name = "S", default_value_t = 180.0)]
-    budget: f64,
     /// Random features of all images together
     #[arg(long, value_name = "N", default_value_t = 1024)]
     features: usize,
@@ -33,8 +30,8 @@ pub(crate) struct ProbeArgs {
 }
 
 impl ProbeArgs {
-    /// What the probe is asked.
-    pub(crate) fn options(&self) -> ProbeOptions {
+    /// What the probe is asked, and how many seconds it may take.
+    pub(crate) fn options(&self, seconds: f64) -> ProbeOptions {
         ProbeOptions {
             inputs: self.inputs.clone(),
             targets: self.targets.clone(),
@@ -42,7 +39,7 @@ impl ProbeArgs {
             features: self.features,
             seeds: self.seeds,
             folds: self.folds,
-            budget_s: self.budget,
+            seconds,
             margin: self.margin,
             ..ProbeOptions::default()
         }

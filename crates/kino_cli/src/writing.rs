@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use kino_dataset::{
-    ByteSize, Collect, Interrupted, Kind, Plan, Start, WriterOptions, collect_garbage,
+    ByteSize, Collect, Interrupted, Kind, Plan, Start, WriterOptions, collect_garbage, suggest,
 };
 use kino_import::{Defect, LinkOptions, OnDefect, PackOptions, group_defects};
 
@@ -169,9 +169,15 @@ pub(crate) fn warn_of_unused_rules<'a>(
 ) {
     for rule in plan.unused_rules(streams.clone()) {
         let pattern = rule.pattern.as_deref().unwrap_or("*");
-        let codec = rule.codec.as_deref().unwrap_or("no codec named");
+        let what = match (&rule.codec, &rule.bound) {
+            (Some(codec), _) => codec.clone(),
+            (None, Some(bound)) => bound.to_string(),
+            (None, None) => "no codec named".to_owned(),
+        };
+        let there: Vec<&str> = streams.clone().map(|(name, _)| name).collect();
         note(&format!(
-            "note: the plan's rule for `{pattern}` ({codec}) matches no stream"
+            "note: the rule for `{pattern}` ({what}) matches no stream; {}",
+            suggest(pattern, &there)
         ));
     }
     for event in plan.unused_events(streams.map(|(name, _)| name)) {

@@ -158,7 +158,14 @@ impl FromStr for CodecSpec {
             .split_once(':')
             .map_or((text, None), |(name, rest)| (name, Some(rest)));
         if !is_word(name) {
-            return Err(error("expected `name` or `name:key=value,…`"));
+            let bound = if name.contains('=') {
+                "; for a bound write `psnr(38)`"
+            } else {
+                ""
+            };
+            return Err(error(&format!(
+                "expected `name` or `name:key=value,…`{bound}"
+            )));
         }
         let mut params: Vec<(String, String)> = Vec::new();
         for param in rest.into_iter().flat_map(|rest| rest.split(',')) {

@@ -118,6 +118,7 @@ pub use stored_stream::StoredStream;
 pub use stream::Stream;
 pub use stream_info::{SharedFrames, StreamInfo, Times};
 pub use table::{Column, EpisodeRow, EpisodeTable, Label};
+pub use target::check_start;
 pub use usage::StreamUsage;
 pub use verify::{Damage, Level, Verified, verify, verify_dataset, verify_while};
 pub use window::{

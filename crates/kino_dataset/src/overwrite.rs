@@ -135,7 +135,7 @@ fn exchange(new: &Path, target: &Path) -> std::io::Result<Option<PathBuf>> {
 }
 
 /// Refuses to overwrite anything but a dataset: a wrong path must not cost a folder of something else.
-fn check_target(target: &Path) -> Result<()> {
+pub(crate) fn check_target(target: &Path) -> Result<()> {
     let refuse = |what: &str| {
         let what = format!("{} {what}", target.display());
         Err(DatasetError::Exists { what })

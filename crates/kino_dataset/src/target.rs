@@ -4,11 +4,29 @@ use std::path::Path;
 
 use crate::commit::Base;
 use crate::error::{DatasetError, Result, io_at, not_found};
-use crate::overwrite::FOLDERS;
+use crate::local::check_local;
+use crate::overwrite::{FOLDERS, check_target as check_overwritten};
 use crate::resume;
 use crate::staging::FoundArea;
 use crate::store::Store;
 use crate::writer::Start;
+
+/// Refuses a folder in which [`DatasetWriter::open`](crate::DatasetWriter::open) could not start like this, and writes nothing: for
+/// what takes long before the first episode is written.
+pub fn check_start(path: &Path, start: Start) -> Result<()> {
+    let store = match start {
+        Start::Overwrite => return check_overwritten(path),
+        Start::Append | Start::Replace => Store::open(path)?,
+        Start::New | Start::Resume if !path.exists() => return check_local(path),
+        Start::New | Start::Resume => Store::create(path)?,
+    };
+    check_target(
+        &store,
+        start,
+        &Base::read(&store)?,
+        &FoundArea::all(&store)?,
+    )
+}
 
 /// Refuses targets that contain something the caller did not expect.
 pub(crate) fn check_target(

@@ -82,7 +82,7 @@ mod _core {
         sample_episodes,
     };
     #[pymodule_export]
-    use crate::probe::{probe, probe_html, probe_text};
+    use crate::probe::{probe, probe_html, probe_text, unmatched_rules};
     #[pymodule_export]
     use crate::repack::repack;
     #[pymodule_export]

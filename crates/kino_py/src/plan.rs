@@ -162,7 +162,6 @@ fn whole_to_json(whole: &Whole) -> PyResult<String> {
 /// Chooses a plan for what a loader reads; `options` are the loader's, as JSON.
 #[pyfunction]
 pub(crate) fn plan(
-    py: Python<'_>,
     order: PyRef<'_, Order>,
     windows: Vec<Vec<PyRef<'_, Samples>>>,
     options: &str,
@@ -187,6 +186,7 @@ pub(crate) fn plan(
         raised: None,
         progress,
     };
+    let py = order.py();
     let found = py.detach(|| choose_plan(&subject, &whole, &options, &mut host));
     match (host.raised, found) {
         // The Python exception says more than `Interrupted`.

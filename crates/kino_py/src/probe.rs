@@ -62,7 +62,7 @@ impl ProbeArgs {
             features: self.features,
             seeds: self.seeds,
             folds: self.folds,
-            budget_s: self.seconds,
+            seconds: self.seconds,
             margin: self.margin,
             seed: self.seed,
         }
@@ -105,6 +105,24 @@ pub(crate) fn probe(
             serde_json::to_string(&found).map_err(|error| invalid(format!("the probe: {error}")))
         }
     }
+}
+
+/// Whether a plan says something about any stream, and the patterns of its rules that match none.
+#[pyfunction]
+pub(crate) fn unmatched_rules(
+    dataset: PyRef<'_, Dataset>,
+    plan: &str,
+) -> PyResult<(bool, Vec<String>)> {
+    let plan = Plan::from_toml(plan).map_err(to_py)?;
+    let streams = dataset.inner.manifest().streams.iter();
+    let streams = streams.filter(|one| one.variant_of.is_none());
+    let streams = streams.map(|one| (one.name.as_str(), one.kind));
+    let is_any = streams
+        .clone()
+        .any(|(name, kind)| plan.mentions(name, kind));
+    let unused = plan.unused_rules(streams).into_iter();
+    let patterns = unused.map(|rule| rule.pattern.clone().unwrap_or_else(|| "*".to_owned()));
+    Ok((is_any, patterns.collect()))
 }
 
 /// The HTML page of what a probe found, given as JSON, or a part of another page.

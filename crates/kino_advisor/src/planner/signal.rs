@@ -10,7 +10,7 @@ use crate::doctor::{Host, Subject};
 use crate::error::{Result, invalid};
 use crate::signal::{
     Candidate, Change, Chosen, Contrast, FoundBounds, ProbeHost, ProbeOptions, Probed, Verdict,
-    check_streams, find_bounds, is_action, one_percent, probe,
+    check_episodes, check_streams, find_bounds, is_action, one_percent, probe,
 };
 
 /// Lossy plans that are probed, at most: each takes time.
@@ -65,10 +65,11 @@ pub(super) fn measure_bounds(
     }
     let (dataset, how) = asked(subject, options)?;
     // What cannot be probed is said before anything else is measured.
-    check_streams(dataset, &how)?;
     if !has_bounds {
+        check_episodes(dataset, &how)?;
         return Ok(None);
     }
+    check_streams(dataset, &how)?;
     find_bounds(dataset, &options.bounds, &how, &mut Probing(host)).map(Some)
 }
 

@@ -110,6 +110,7 @@ pub fn find_bounds(
     check(options)?;
     let layout = Layout::of(dataset, options)?;
     let read: Vec<String> = layout.sources.iter().map(|one| one.name.clone()).collect();
+    let order = episodes(dataset, &layout.sources, options);
     let mut search = Search::default();
     for summary in &dataset.manifest().streams {
         let bound = asked.signal_bound(&summary.name, summary.kind);
@@ -124,6 +125,10 @@ pub fn find_bounds(
             );
             continue;
         }
+        if let Err(error) = &order {
+            search.refuse(summary, bound.percent, &error.to_string());
+            continue;
+        }
         host.look_up()?;
         host.begins(&format!("sizes of `{}` with loss", summary.name));
         search.add(Ladder::of(dataset, summary, bound)?);
@@ -131,16 +136,13 @@ pub fn find_bounds(
     if search.ladders.is_empty() {
         return Ok(search.finish());
     }
+    let order = order?;
     let candidates = search.candidates(asked)?;
     let mut rules = moments::rules(dataset)?;
     rules.extend(asked.events.iter().cloned());
     let anchor = layout.anchor;
     host.begins("the codecs of signal bounds on one episode");
     let mut lanes = lanes(dataset, layout, &candidates, options)?;
-    let order = match episodes(dataset, &lanes, options) {
-        Ok(order) => order,
-        Err(error) => return Ok(search.give_up(&error.to_string())),
-    };
     let steps = search.steps();
     let work = Work {
         arms: &|lanes| steps + controls(lanes).len(),

@@ -270,14 +270,6 @@ impl Search {
         })
     }
 
-    /// No stream can be told about.
-    pub(super) fn give_up(mut self, reason: &str) -> FoundBounds {
-        for one in &mut self.reasons {
-            *one = Some(format!("cannot tell: {reason}"));
-        }
-        self.finish()
-    }
-
     pub(super) fn finish(mut self) -> FoundBounds {
         let mut streams = std::mem::take(&mut self.settled);
         for (idx, ladder) in self.ladders.iter().enumerate() {

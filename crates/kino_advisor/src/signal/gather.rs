@@ -57,10 +57,10 @@ pub(super) fn anchors_of(episode: &Episode, anchor: &str, most: usize) -> Result
 }
 
 /// Whether an episode has a frame of everything.
-pub(super) fn is_complete(episode: &Episode, lanes: &[Lane]) -> bool {
-    lanes.iter().all(|lane| {
-        episode.stream(&lane.source.name).is_ok_and(|stream| {
-            !stream.is_empty() && stream.frame_type().as_values() == Some(&lane.source.ty)
+pub(super) fn is_complete(episode: &Episode, sources: &[Source]) -> bool {
+    sources.iter().all(|source| {
+        episode.stream(&source.name).is_ok_and(|stream| {
+            !stream.is_empty() && stream.frame_type().as_values() == Some(&source.ty)
         })
     })
 }

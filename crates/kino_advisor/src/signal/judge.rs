@@ -9,6 +9,7 @@ use super::outcome::{
     Arm, Contrast, Control, Effort, Outcome, Probed, ProbedCandidate, Region, Skill, Verdict,
 };
 use super::problem::Problem;
+use super::text::below;
 use super::{Candidate, ProbeHost, ProbeOptions};
 use crate::error::Result;
 
@@ -273,8 +274,8 @@ impl<'a> Judge<'a> {
             None => Err("too few episodes have such moments".to_owned()),
             Some(found) if found.low > self.margin => Ok(()),
             Some(found) => Err(format!(
-                "no skill: the error is {} below that of {than}, and must be {} with confidence",
-                percent(found),
+                "no skill: the error is {}, and must be {} below it with confidence",
+                below(found, than),
                 one_percent(self.margin)
             )),
         };

@@ -80,7 +80,7 @@ pub struct ProbeOptions {
     /// Held-out parts of the episodes.
     pub folds: usize,
     /// Seconds that it may take.
-    pub budget_s: f64,
+    pub seconds: f64,
     /// What a predictor must gain over simpler ones before it counts, as a share of their error.
     pub margin: f64,
     /// What random numbers start from.
@@ -97,7 +97,7 @@ impl Default for ProbeOptions {
             features: 1024,
             seeds: 3,
             folds: 10,
-            budget_s: 180.0,
+            seconds: 180.0,
             margin: 0.02,
             seed: 0,
         }
@@ -167,11 +167,11 @@ pub fn probe(
             rules.extend(plan.events.iter().cloned());
         }
     }
+    let order = episodes(dataset, &layout.sources, options)?;
     host.begins("the codecs on one episode");
     let anchor = layout.anchor;
     let names = arms::Names::of(dataset);
     let mut lanes = lanes(dataset, layout, candidates, options)?;
-    let order = episodes(dataset, &lanes, options)?;
     let work = Work {
         arms: &|lanes| arms::arms(lanes, candidates.len()).len(),
         kept: 1,
@@ -201,6 +201,13 @@ pub(crate) fn check_streams(dataset: &Dataset, options: &ProbeOptions) -> Result
     Layout::of(dataset, options).map(drop)
 }
 
+/// Also refuses a dataset with too few episodes.
+pub(crate) fn check_episodes(dataset: &Dataset, options: &ProbeOptions) -> Result<()> {
+    check(options)?;
+    let layout = Layout::of(dataset, options)?;
+    episodes(dataset, &layout.sources, options).map(drop)
+}
+
 fn check(options: &ProbeOptions) -> Result<()> {
     if !(3..=100).contains(&options.folds) {
         return Err(invalid("`folds` must be from 3 to 100"));
@@ -210,9 +217,9 @@ fn check(options: &ProbeOptions) -> Result<()> {
             "`seeds` must be from 1 to 20, and `features` from 64 to 8192",
         ));
     }
-    if !(options.budget_s > 0.0 && options.budget_s <= 1e6) {
+    if !(options.seconds > 0.0 && options.seconds <= 1e6) {
         return Err(invalid(
-            "the time budget (`seconds`) must be above 0 and at most 1000000",
+            "`seconds` of the probe must be above 0 and at most 1000000",
         ));
     }
     if !(0.0..1.0).contains(&options.margin) || !(1..=1000).contains(&options.chunk) {

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use kino_dataset::{Dataset, Episode, EventRule, sample_episodes};
+use kino_dataset::{Dataset, Episode, EventRule, sample_episodes, suggest};
 
 use super::convolution::Convolution;
 use super::gather::{Gathered, Lane, anchors_of, is_complete};
@@ -10,7 +10,7 @@ use super::layout::{Layout, Source};
 use super::losses::Variant;
 use super::random::Random;
 use super::schedule::{self, Amount, Cost};
-use super::{Candidate, ProbeHost, ProbeOptions};
+use super::{Candidate, Change, ProbeHost, ProbeOptions};
 use crate::error::{Result, invalid};
 
 /// Streams, with what candidates and controls make of them, and with filters for images.
@@ -53,11 +53,36 @@ pub(super) fn lanes(
     if !is_changed {
         let names: Vec<&str> = lanes.iter().map(|lane| lane.source.name.as_str()).collect();
         return Err(invalid(format!(
-            "nothing that is probed changes any of the streams that a policy sees or predicts: {}",
+            "{}nothing that is probed changes any of the streams that a policy sees or predicts: {}",
+            unmatched(dataset, candidates),
             names.join(", ")
         )));
     }
     Ok(lanes)
+}
+
+/// The first name or pattern of a candidate that is that of no stream: most likely a typo.
+fn unmatched(dataset: &Dataset, candidates: &[Candidate]) -> String {
+    let streams = dataset.manifest().streams.iter();
+    let streams = streams.filter(|one| one.variant_of.is_none());
+    let of_candidate = |candidate: &Candidate| match &candidate.change {
+        Change::Plan(plan) => {
+            let all = streams.clone().map(|one| (one.name.as_str(), one.kind));
+            let mut unused = plan.unused_rules(all).into_iter();
+            unused.find_map(|rule| rule.pattern.clone())
+        }
+        Change::Given(names) => {
+            let is_missing = |name: &&String| !streams.clone().any(|one| one.name == **name);
+            names.iter().find(is_missing).cloned()
+        }
+        Change::Stored(_) => None,
+    };
+    let there: Vec<&str> = streams.clone().map(|one| one.name.as_str()).collect();
+    let unmatched = candidates.iter().find_map(of_candidate);
+    unmatched.map_or(String::new(), |pattern| {
+        let suggestion = suggest(&pattern, &there);
+        format!("`{pattern:.255}` matches no stream; {suggestion}; ")
+    })
 }
 
 /// Filters for a camera, from a few frames of a few episodes.
@@ -101,7 +126,7 @@ fn learn(
 /// The episodes that have every stream, in an order of which any beginning is a fair sample.
 pub(super) fn episodes(
     dataset: &Dataset,
-    lanes: &[Lane],
+    sources: &[Source],
     options: &ProbeOptions,
 ) -> Result<Vec<Episode>> {
     let mut random = Random::new(options.seed ^ 0x0065_7069_736f_6465);
@@ -111,7 +136,7 @@ pub(super) fn episodes(
             break;
         }
         let episode = dataset.episode(row)?;
-        if is_complete(&episode, lanes) {
+        if is_complete(&episode, sources) {
             found.push(episode);
         }
     }
@@ -170,7 +195,7 @@ pub(super) fn amount(
         folds: options.folds.min(order.len()),
     };
     lanes.iter_mut().for_each(Lane::clear);
-    Ok(cost.amount(order.len(), options.budget_s))
+    Ok(cost.amount(order.len(), options.seconds))
 }
 
 /// Reads all episodes, fold by fold.

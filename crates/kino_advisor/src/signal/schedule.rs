@@ -51,8 +51,8 @@ pub(super) struct Amount {
 }
 
 impl Cost {
-    /// How much of `episodes` episodes fits into `budget_s`.
-    pub(super) fn amount(&self, episodes: usize, budget_s: f64) -> Amount {
+    /// How much of `episodes` episodes fits into `seconds`.
+    pub(super) fn amount(&self, episodes: usize, seconds: f64) -> Amount {
         let rates = Rates::measure();
         let most = episodes.min(MOST_EPISODES);
         let mut found = Amount {
@@ -63,7 +63,7 @@ impl Cost {
         loop {
             found.expected_s = self.seconds(&found, &rates);
             let bytes = found.episodes * found.anchors * self.anchor_bytes;
-            let fits = found.expected_s <= budget_s && bytes <= MOST_BYTES;
+            let fits = found.expected_s <= seconds && bytes <= MOST_BYTES;
             if !fits && found.anchors > LEAST_ANCHORS {
                 found.anchors -= 1;
             } else if !fits && found.episodes > LEAST_EPISODES {

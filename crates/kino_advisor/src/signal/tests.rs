@@ -298,8 +298,25 @@ fn what_cannot_be_probed_says_what_can() {
     };
     let jpeg = [codec("jpeg", "front", "jpeg:q=5")];
     assert!(refused(&[], &quick()).contains("name a plan"));
-    assert!(refused(&jpeg, &quick()).contains("3 episodes have every stream"));
-    assert!(refused(&[codec("jpeg", "side", "jpeg:q=5")], &quick()).contains("front"));
+    // Without a word about progress: nothing was measured before.
+    struct Silent;
+    impl ProbeHost for Silent {
+        fn begins(&mut self, what: &str) {
+            panic!("measures {what}");
+        }
+    }
+    let early = probe(&dataset, &jpeg, &quick(), &mut Silent).unwrap_err();
+    assert!(early.to_string().contains("3 episodes have every stream"));
+    let dataset = record(&folder.path().join("enough.kino"), 6);
+    let refused = |candidates: &[Candidate], options: &ProbeOptions| {
+        let found = probe(&dataset, candidates, options, &mut Planted(Vec::new()));
+        found.unwrap_err().to_string()
+    };
+    for typo in [codec("jpeg", "frunt", "jpeg:q=5"), given("mine", "frunt")] {
+        let error = refused(&[typo], &quick());
+        let says = "`frunt` matches no stream; did you mean `front`? There are ";
+        assert!(error.starts_with(says), "{error}");
+    }
     let mut wrong = quick();
     wrong.targets = vec![Chosen {
         stream: "action".to_owned(),

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::interval::Interval;
 use super::judge::{one_percent, percent};
 use super::outcome::{Contrast, Control, Outcome, Probed, ProbedCandidate, Region, Verdict};
 use crate::html::to_quantity;
@@ -33,16 +34,19 @@ impl Probed {
             self.inputs.join(", ")
         ));
         for skill in &self.skill {
-            let of = |found: Option<super::Interval>| found.map_or("unknown".to_owned(), percent);
+            let constant = skill.over_constant;
+            let constant = constant
+                .map_or("not known beside that of a constant".to_owned(), |found| {
+                    below(found, "a constant")
+                });
             let vectors = skill.over_vectors.map_or(String::new(), |found| {
-                format!(", {} below that of the vectors alone", percent(found))
+                format!(", {}", below(found, "the vectors alone"))
             });
             lines.push(format!(
-                "`{}` {}: {} of the variance unexplained on raw frames; the error is {} below that of a constant{vectors}.",
+                "`{}` {}: {} of the variance unexplained on raw frames; the error is {constant}{vectors}.",
                 skill.target,
                 skill.region.name(),
                 one_percent(skill.unexplained),
-                of(skill.over_constant),
             ));
         }
         lines
@@ -74,6 +78,15 @@ impl Probed {
             rows.extend(outcome_rows(&name, &control.stream, &control.outcomes));
         }
         rows
+    }
+
+    /// What the signs in [`Self::rows`] mean; `None` if there are none.
+    pub(super) fn legend(&self) -> Option<&'static str> {
+        let arms = self.candidates.iter().flat_map(|one| &one.arms);
+        let candidates = arms.flat_map(|arm| &arm.outcomes);
+        let mut all = candidates.chain(self.controls.iter().flat_map(|one| &one.outcomes));
+        let has_limit = all.any(|one| matches!(one.verdict, Verdict::NoHarmAbove { .. }));
+        has_limit.then_some("≤ x: no harm larger than x was seen.")
     }
 
     /// What candidates do to streams, and their bytes.
@@ -202,9 +215,25 @@ fn cell(outcome: &Outcome) -> String {
     match &outcome.verdict {
         Verdict::Identical => "0, identical".to_owned(),
         Verdict::Harm => format!("{increase} harm"),
-        Verdict::NoHarmAbove { .. } => increase,
+        Verdict::NoHarmAbove { limit } => format!("{increase} ≤ {}", one_percent(*limit)),
         Verdict::CannotTell { .. } => format!("{increase} cannot tell"),
     }
+}
+
+/// How far an error is below that of a simpler predictor, or above it, with the interval.
+pub(super) fn below(found: Interval, than: &str) -> String {
+    let side = |share: f64| if share < 0.0 { "above" } else { "below" };
+    let size = |share: f64| one_percent(share.abs());
+    let Interval { mean, low, high } = found;
+    let (low_side, high_side) = (side(low), side(high));
+    let interval = if low_side != high_side {
+        format!("{} {low_side} to {} {high_side}", size(low), size(high))
+    } else if low < 0.0 {
+        format!("{} to {}", size(high), size(low))
+    } else {
+        format!("{} to {}", size(low), size(high))
+    };
+    format!("{} {} that of {than} [{interval}]", size(mean), side(mean))
 }
 
 impl fmt::Display for Probed {
@@ -231,10 +260,43 @@ impl fmt::Display for Probed {
                 .map(|(cell, width)| format!("{cell:width$}"));
             writeln!(f, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
         }
+        if let Some(legend) = self.legend() {
+            writeln!(f, "{legend}")?;
+        }
         writeln!(f)?;
         for line in self.change_lines().iter().chain(&self.setting()) {
             writeln!(f, "{line}")?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_below_or_above_another() {
+        let said = |mean, low, high| below(Interval { mean, low, high }, "a constant");
+        for (found, expected) in [
+            (
+                said(0.39, 0.34, 0.44),
+                "39 % below that of a constant [34 % to 44 %]",
+            ),
+            (
+                said(0.05, -0.021, 0.12),
+                "5.0 % below that of a constant [2.1 % above to 12 % below]",
+            ),
+            (
+                said(-0.059, -0.21, 0.071),
+                "5.9 % above that of a constant [21 % above to 7.1 % below]",
+            ),
+            (
+                said(-0.059, -0.21, -0.01),
+                "5.9 % above that of a constant [1.0 % to 21 %]",
+            ),
+        ] {
+            assert_eq!(found, expected);
+        }
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Result;
-use kino_dataset::{Dataset, WriterOptions, check_local};
+use kino_dataset::{Dataset, WriterOptions, check_local, check_start};
 use kino_import::{Defect, ImportError, PackOptions, Source, Videos};
 use serde_json::{Value, json};
 
@@ -79,6 +79,7 @@ pub(crate) fn run(args: &Args, videos: Option<Arc<dyn Videos>>) -> Result<Outcom
         return mapping::suggest(&args.source, &args.target, &import);
     }
     let plan = if args.auto.auto {
+        check_start(&args.target, args.start.start())?;
         let quality = args.plan.quality;
         match args
             .auto

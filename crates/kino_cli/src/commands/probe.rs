@@ -44,6 +44,9 @@ pub(crate) struct Args {
     against: Vec<PathBuf>,
     #[command(flatten)]
     probe: ProbeArgs,
+    /// How long the probe may take
+    #[arg(long, value_name = "S", default_value_t = 180.0)]
+    seconds: f64,
     /// Resize images to the height and width that the policy sees, such as 224x224
     #[arg(long, value_name = "HxW", value_parser = size)]
     image_size: Option<Size>,
@@ -85,7 +88,7 @@ pub(crate) fn run(args: &Args, videos: Option<Arc<dyn Videos>>) -> Result<Outcom
             ..Fit::default()
         },
         seed: args.seed,
-        ..args.probe.options()
+        ..args.probe.options(args.seconds)
     };
     let probed = if Dataset::is_at(&args.source) {
         let source = args.source.display();

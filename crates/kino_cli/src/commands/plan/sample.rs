@@ -20,6 +20,7 @@ use kino_loader::Batch;
 use crate::interrupt::Watch;
 use crate::output::note;
 use crate::progress::watched;
+use crate::writing::warn_of_unused_rules;
 
 /// Whether to measure what was predicted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,6 +88,7 @@ impl Planner<'_> {
             anyhow::Ok((self.workload.subject(&Dataset::open(&target)?)?, sampled))
         };
         let (subject, sampled) = pack("default codecs", Plan::lossless())?;
+        self.warn(&Dataset::open(&folder.path().join("default codecs"))?);
         let whole = Whole {
             name: source.display().to_string(),
             is_packed: false,
@@ -105,6 +107,7 @@ impl Planner<'_> {
     /// Measures a part of a dataset as it is; to verify the choice, a sample of it is packed again.
     pub(crate) fn plan_dataset(&self, dataset: &Dataset, part: &Part) -> Result<Planned> {
         let (subject, rows, counts) = self.workload.subject_of_part(dataset, part)?;
+        self.warn(dataset);
         let whole = Whole::of(dataset, counts);
         let mut planned = choose_plan(&subject, &whole, self.options, &mut shown())?;
         if self.verify == Verify::Nothing {
@@ -133,6 +136,21 @@ impl Planner<'_> {
         let verified = planned.verify(planned.chosen, &subject, &mut shown())?;
         planned.verified.push(verified);
         Ok(planned)
+    }
+
+    /// Says which options change nothing: most likely something was mistyped or forgotten.
+    fn warn(&self, dataset: &Dataset) {
+        let streams = dataset.manifest().streams.iter();
+        let streams = streams.filter(|one| one.variant_of.is_none());
+        let kinds = streams.clone().map(|one| (one.name.as_str(), one.kind));
+        warn_of_unused_rules(&self.options.bounds, kinds);
+        let images = &self.workload.options.images;
+        let is_resized = streams
+            .clone()
+            .any(|one| images.size_of(&one.name).is_some());
+        if self.options.allow_resize && !is_resized {
+            note("note: --allow-resize changes nothing without --image-size");
+        }
     }
 
     /// Ids of a sample of the episodes in `rows`.
