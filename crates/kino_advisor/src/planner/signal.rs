@@ -40,7 +40,7 @@ pub struct ProbedPlans {
     pub found: Probed,
 }
 
-/// Passes on what the probe says, to whoever asked for a plan.
+/// Passes what the probe says to the host of the planner.
 struct Probing<'h>(&'h mut dyn Host);
 
 impl ProbeHost for Probing<'_> {

@@ -1,18 +1,18 @@
 //! Augmentation: what changes the images of each sample at random on their way into the batch.
 //!
 //! ```text
-//! frame ──centre or random crop──▶ ──random resized crop──▶ ──flip──▶ ──colour jitter──▶ layout, dtype
+//! frame ──centre or random crop──▶ ──random resized crop──▶ ──flip──▶ ──color jitter──▶ layout, dtype
 //!                      crop.rs            resized_crop.rs    flip.rs     color_jitter.rs      convert.rs
 //! ```
 //!
 //! Each draws by the order's seed, the sample's index and its own name (`spec/order.md`), so ranks, threads and restarts change
 //! nothing, and all frames of a window are changed alike. Sizes stay, so nothing else has to know. Depth is cropped
-//! and flipped with its own draws; colours are images' alone.
+//! and flipped with its own draws; colors are images' alone.
 
 use std::sync::Arc;
 
 use kino_codec::ValueType;
-use kino_dataset::{DatasetError, Filter, Fit, Kind, ResizeMode, ResizeScratch, Size, image_size};
+use kino_dataset::{DatasetError, Filter, Fit, Kind, ResizeScratch, Size, image_size};
 
 use super::color_jitter::{ColorJitter, KeyJitter, SampleJitter};
 use super::convert::Part;
@@ -81,9 +81,8 @@ impl ImageOptions {
             // Whether these pixels can be resized at all.
             let other = Fit {
                 size: Some(Size::from((1, 1))),
-                centre: None,
                 filter,
-                mode: ResizeMode::Exact,
+                ..Fit::default()
             };
             let suits = other.reduce(ty);
             suits.map_err(|what| invalid(format!("`{key}`: {what}")))?;
@@ -215,9 +214,8 @@ impl SampleAugment<'_> {
         if part.size != size {
             let fit = Fit {
                 size: Some(size),
-                centre: None,
                 filter: self.key.filter,
-                mode: ResizeMode::Exact,
+                ..Fit::default()
             };
             let ty = ValueType::new(self.key.ty.dtype(), &pixels.shape(part.size));
             let ty = ty.map_err(|error| refused(error.to_string()))?;
@@ -292,9 +290,8 @@ mod tests {
                 }
                 let fit = Fit {
                     size: Some(crop_size),
-                    centre: None,
                     filter,
-                    mode: ResizeMode::Exact,
+                    ..Fit::default()
                 };
                 cropped[..2].copy_from_slice(&[part.size.height, part.size.width]);
                 let fit = fit

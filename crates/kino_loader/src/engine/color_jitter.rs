@@ -1,4 +1,4 @@
-//! Colour jitter: brightness, contrast, saturation and hue of the images of a sample, as torchvision's `ColorJitter` changes them.
+//! Color jitter: brightness, contrast, saturation and hue of the images of a sample, as torchvision's `ColorJitter` changes them.
 //!
 //! ```text
 //! operation "color_jitter/KEY" at index i:   changed if draw 0 is below p
@@ -34,7 +34,7 @@ pub struct ColorJitter {
     pub contrast: (f64, f64),
     /// Of the distance to the grey of the same pixel.
     pub saturation: (f64, f64),
-    /// What is added to the hue, as a fraction of the colour wheel, from −0.5 to 0.5; 0 changes nothing.
+    /// What is added to the hue, as a fraction of the color wheel, from −0.5 to 0.5; 0 changes nothing.
     pub hue: (f64, f64),
     /// The probability that the images of a sample are changed, 0 to 1.
     pub p: f64,
@@ -86,7 +86,7 @@ impl ColorJitter {
     }
 }
 
-/// Colour jitter of the images under a key.
+/// Color jitter of the images under a key.
 #[derive(Debug, Clone)]
 pub(super) struct KeyJitter {
     operation: Operation,
@@ -277,7 +277,7 @@ impl Block {
         }
     }
 
-    /// To HSV, around the colour wheel and back. Of HSV only the hue is needed: value and chroma stay.
+    /// To HSV, around the color wheel and back. Of HSV only the hue is needed: value and chroma stay.
     #[inline(always)]
     fn turn_hue(&mut self, turn: f32) {
         for lane in 0..BLOCK {
