@@ -9,68 +9,28 @@
 //! Decode threads never wait for storage, and read threads never decode. The scheduler limits the number of batches in
 //! flight; those batches and the memory budget bound everything else.
 //!
-//! | file | holds |
+//! | folder | holds |
 //! |---|---|
-//! | `scheduler.rs`, `scout.rs`, `episodes.rs`, `replace.rs`, `start.rs` | the samples and pages that come next |
-//! | `controller.rs`, `threads.rs`, `cpu.rs` | how many batches ahead, how many threads, how much CPU time |
-//! | `episode_frames.rs`, `pages.rs`, `frame_cache.rs` | decoded frames |
-//! | `residency.rs`, `fixed_set.rs`, `partial.rs`, `caching.rs` | which of them stay, and for how long |
-//! | `stored_tier.rs` | stored pages that stay in memory |
-//! | `collate.rs`, `fields.rs` | a batch in preparation |
-//! | `image.rs`, `crop.rs`, `random_jpeg.rs`, `convert.rs`, and `resize.rs` of `kino_dataset` | conversion of images and other values |
+//! | `planner/` | which samples and pages come next, what stays in memory, what a shuffle costs |
+//! | `store/` | decoded frames: page by page, cached, within a budget |
+//! | `assembler/` | batches in preparation: their arrays, slots and memory, and how many are prefetched |
+//! | `image/` | what becomes of images and other values on the way: crop, flip, jitter, dtype, layout |
+//! | `threads/` | the threads and their task queues, how many run, and how much CPU time they use |
+//! | `meter/` | where the time goes |
+//! | `options.rs` | the options, and their validation before any thread starts |
+//! | `shared.rs` | what the threads share |
 //! | `buffers.rs`, `page_buffer.rs` | memory that is reused |
-//! | `quality.rs` | how well a shuffle mixes, and what it costs |
-//! | `in_flight.rs` | limit on bytes that are read but not yet decoded |
-//! | `options.rs`, `check.rs` | the options, and their validation before any thread starts |
-//! | `shared.rs`, `tasks.rs`, `worker.rs` | the task queues, and the threads that serve them |
-//! | `meter/`, `watch.rs` | where the time goes |
-//! | `trial.rs` | runs with a stage disabled, to measure what it costs |
 
-mod ahead;
-mod augment;
+mod assembler;
 mod buffers;
-mod caching;
-mod check;
-mod collate;
-mod color_jitter;
-mod controller;
-mod convert;
-mod cpu;
-mod crop;
-mod delivery;
-mod direct;
-mod elements;
-mod episode_frames;
-mod episodes;
-mod fields;
-mod fixed_set;
-mod flip;
-mod frame_cache;
-mod gather;
 mod image;
-mod in_flight;
 mod meter;
 mod options;
 mod page_buffer;
-mod pages;
-mod partial;
-mod quality;
-mod random_jpeg;
-mod replace;
-mod residency;
-mod resized_crop;
-mod scheduler;
-mod scout;
+mod planner;
 mod shared;
-mod start;
-mod stored_tier;
-mod tasks;
+mod store;
 mod threads;
-mod trial;
-mod urgency;
-mod watch;
-mod whole_episodes;
-mod worker;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
@@ -80,38 +40,28 @@ use std::time::{Duration, Instant};
 use kino_dataset::Samples;
 use kino_sync::{Condvar, Mutex};
 
-pub use caching::decoded_bytes;
-pub use color_jitter::ColorJitter;
-pub use controller::MAX_PREFETCH;
-pub use cpu::CpuShare;
-pub use delivery::{Delivery, FrameOptions};
-use fields::ArrayInfo;
-pub use image::{ImageDtype, ImageOptions, Layout, Normal, PerKey};
+use assembler::ArrayInfo;
+pub use assembler::MAX_PREFETCH;
+pub use image::{
+    ColorJitter, Delivery, FrameOptions, ImageDtype, ImageOptions, Layout, Normal, PerKey,
+    RandomJpeg, RandomResizedCrop, Subsampling,
+};
 pub use kino_dataset::{ResizeMode, Size};
-pub use meter::{Moment, Report, Stage, TraceLog, WaitReport, Waits};
+pub use meter::{Moment, Report, Stage, TraceLog, WaitReport, Waits, Watch};
 pub use options::{LoaderOptions, OnError, Run, VectorDtype};
-pub use quality::{Ranks, ShuffleQuality, available_memory, group_bytes};
-pub use random_jpeg::{RandomJpeg, Subsampling};
-pub use resized_crop::RandomResizedCrop;
-pub use stored_tier::{TierRoom, TierTimes};
-pub use trial::Trial;
-pub use watch::Watch;
+pub use planner::{Ranks, ShuffleQuality, available_memory, decoded_bytes, group_bytes};
+pub use store::{TierRoom, TierTimes};
+pub use threads::{CpuShare, Trial};
 
+use assembler::{Controller, Fields, most_bytes};
 use buffers::Filled;
-use controller::Controller;
-use cpu::Limit;
-use episodes::Opening;
-use fields::Fields;
-use frame_cache::FrameCache;
-use in_flight::InFlightLimit;
 use meter::Meter;
+use options::{check_options, check_windows, no_windows};
 use page_buffer::PageShelf;
-use scheduler::Scheduler;
+use planner::{Opening, Scheduler, WholeEpisodes};
 use shared::{Alarm, Flight, Shared, Waited};
-use stored_tier::StoredTier;
-use tasks::Tasks;
-use threads::ThreadCounts;
-use whole_episodes::WholeEpisodes;
+use store::{FrameCache, InFlightLimit, StoredTier};
+use threads::{Limit, Tasks, ThreadCounts};
 
 use crate::error::{Result, invalid};
 use crate::order::{LengthOrder, Order, SampleRef};
@@ -220,7 +170,7 @@ impl Loader {
         windows: Vec<Samples>,
         options: LoaderOptions,
     ) -> Result<Self> {
-        check::check_options(&options)?;
+        check_options(&options)?;
         let whole = WholeEpisodes::new(lengths, &order, &windows, &options)?;
         Self::launch(order, Some(whole), vec![windows], options)
     }
@@ -231,17 +181,17 @@ impl Loader {
         windows: Vec<Vec<Samples>>,
         options: LoaderOptions,
     ) -> Result<Self> {
-        check::check_options(&options)?;
-        check::check_windows(&order, &windows, &options.images)?;
+        check_options(&options)?;
+        check_windows(&order, &windows, &options.images)?;
         let seed = whole
             .as_ref()
             .map_or(order.settings().seed, WholeEpisodes::seed);
         let scheduler = Scheduler::new(order, whole, &windows, &options)?;
         let (next, end) = scheduler.batches();
         let first = windows.first().and_then(|variants| variants.first());
-        let first = first.ok_or_else(check::no_windows)?;
+        let first = first.ok_or_else(no_windows)?;
         let thread_counts = ThreadCounts::new(options.decode_threads(), options.run.readers);
-        let ahead = controller::most_bytes(options.memory_bytes());
+        let ahead = most_bytes(options.memory_bytes());
         let controller = Controller::new(options.prefetch, ahead);
         let shared = Arc::new(Shared {
             fields: Fields::new(first, &options, seed)?,
@@ -286,11 +236,11 @@ impl Loader {
         })?;
         for thread in 0..options.run.readers {
             let shared = Arc::clone(&loader.shared);
-            loader.spawn("kino-read", move || worker::read(&shared, thread))?;
+            loader.spawn("kino-read", move || threads::read(&shared, thread))?;
         }
         for thread in 0..options.decode_threads() {
             let shared = Arc::clone(&loader.shared);
-            loader.spawn("kino-decode", move || worker::work(&shared, thread))?;
+            loader.spawn("kino-decode", move || threads::work(&shared, thread))?;
         }
         Ok(loader)
     }

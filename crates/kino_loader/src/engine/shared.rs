@@ -17,26 +17,26 @@ use kino_sync::{Condvar, Mutex, MutexGuard};
 
 use super::Batch;
 use super::OnError;
+use super::assembler::BatchJob;
+use super::assembler::Controller;
+use super::assembler::Fields;
 use super::buffers::Shelf;
-use super::collate::BatchJob;
-use super::controller::Controller;
-use super::cpu::Limit;
-use super::episodes::Opening;
-use super::fields::Fields;
-use super::frame_cache::{EpisodeKey, FrameCache, RoomFor};
-use super::in_flight::InFlightLimit;
 use super::meter::{Meter, Moment};
 use super::page_buffer::PageShelf;
-use super::stored_tier::StoredTier;
-use super::tasks::Tasks;
+use super::planner::Opening;
+use super::store::InFlightLimit;
+use super::store::StoredTier;
+use super::store::{EpisodeKey, FrameCache, RoomFor};
+use super::threads::Limit;
+use super::threads::Tasks;
+use super::threads::Trial;
+use super::threads::{Read, Replace, Work};
 use super::threads::{TUNE_EVERY, ThreadCounts};
-use super::trial::Trial;
-use super::worker::{Read, Replace, Work};
 use crate::error::{LoaderError, Result};
 
 /// The state shared by all threads of a loader.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(crate) struct Shared {
     /// Per source, per variant.
     pub(super) windows: Vec<Vec<Samples>>,
     pub(super) fields: Fields,
