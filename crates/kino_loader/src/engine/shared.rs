@@ -17,16 +17,16 @@ use kino_sync::{Condvar, Mutex, MutexGuard};
 
 use super::Batch;
 use super::OnError;
-use super::assembler::BatchJob;
 use super::assembler::Controller;
 use super::assembler::Fields;
+use super::assembler::{BatchJob, SampleJob};
 use super::buffers::Shelf;
 use super::meter::{Meter, Moment};
 use super::page_buffer::PageShelf;
 use super::planner::Opening;
 use super::store::InFlightLimit;
 use super::store::StoredTier;
-use super::store::{EpisodeKey, FrameCache, RoomFor};
+use super::store::{EpisodeKey, FrameCache, RoomFor, SlotId};
 use super::threads::Limit;
 use super::threads::Tasks;
 use super::threads::Trial;
@@ -216,13 +216,34 @@ impl Shared {
         Meter::add(&self.meter.made, 1);
         let mut flight = self.flight();
         flight.controller.done(number, now);
-        let job = flight.jobs.remove(&number);
+        flight.jobs.remove(&number);
         flight.ready.insert(number, done);
         drop(flight);
         self.ready.notify_all();
-        if let Some(job) = job {
-            job.jobs.lock().clear();
+    }
+
+    /// The sample in a slot, and its batch.
+    pub(super) fn job(&self, slot: SlotId) -> Option<(Arc<BatchJob>, Arc<SampleJob>)> {
+        let batch = Arc::clone(self.flight().jobs.get(&slot.batch)?);
+        let job = batch.job(slot.slot)?;
+        Some((batch, job))
+    }
+
+    /// Pages are there; the slots that wait for no other page, with their batches.
+    pub(super) fn pages_came(&self, waiting: &[SlotId]) -> Vec<(Arc<BatchJob>, usize)> {
+        let mut complete = Vec::new();
+        if waiting.is_empty() {
+            return complete;
         }
+        let flight = self.flight();
+        for one in waiting {
+            if let Some(batch) = flight.jobs.get(&one.batch)
+                && batch.page_is_there(one.slot)
+            {
+                complete.push((Arc::clone(batch), one.slot));
+            }
+        }
+        complete
     }
 
     /// Asks the scheduler for a substitute.
@@ -242,14 +263,11 @@ impl Shared {
         self.room.notify_all();
     }
 
-    /// Breaks the reference cycles between batches, samples and frames.
+    /// Lets all frames and batches go: a [`Watch`](super::Watch) may outlive the loader.
     pub(super) fn clear(&self) {
         let replace = std::mem::take(&mut self.flight().replace);
         drop(replace);
         let jobs = std::mem::take(&mut self.flight().jobs);
-        for job in jobs.values() {
-            job.jobs.lock().clear();
-        }
         drop(jobs);
         let frames = self.cache().clear();
         drop(frames);

@@ -1,33 +1,166 @@
-//! The frames of one window of a sample, gathered from decoded pages into their place in the batch.
+//! Collation: a sample whose frames are decoded is copied into its places in the batch.
+//!
+//! ```text
+//! frames   page [ 7 8 9 ] ──frame 8──▶ crop, augmentation, dtype, layout ──▶ its place in the array of its window
+//! masks, texts, what describes the sample ─────────────────────────────────▶ the places of their arrays
+//! ```
 
 use std::sync::Arc;
 
-use kino_dataset::{DatasetError, NO_FRAME, Samples, WindowFrames};
+use kino_dataset::{DatasetError, Description, NO_FRAME, Samples, WindowFrames};
 
-use super::fields::Field;
+use super::fields::{Content, Field, Fields};
+use super::slots::{BatchJob, SampleJob};
 use crate::engine::image::{
     AugmentScratch, CollateScratch, Convert, JpegScratch, Part, Place, SampleAugment, SampleJpeg,
 };
 use crate::engine::store::{EpisodeFrames, PageId, Values};
 
+/// A sample on its way into its slot.
+pub(crate) struct Collate<'c> {
+    pub(crate) batch: &'c BatchJob,
+    pub(crate) slot: usize,
+    pub(crate) job: &'c SampleJob,
+    pub(crate) windows: &'c Samples,
+    pub(crate) fields: &'c Fields,
+    /// Which of the sample's blocks holds the frames of each window.
+    pub(crate) block_of: &'c [usize],
+}
+
+impl Collate<'_> {
+    /// Puts the sample into its places; the bytes written and the frames used, or why it cannot be read.
+    pub(crate) fn run(
+        &self,
+        scratch: &mut CollateScratch,
+    ) -> Result<(u64, usize), Arc<DatasetError>> {
+        let filling = self.batch.filling();
+        let Some(filling) = filling.as_ref() else {
+            return Ok((0, 0));
+        };
+        let windows = self.windows;
+        let (mut bytes, mut frames) = (0, 0);
+        for (idx, field) in self.fields.fields.iter().enumerate() {
+            let (block, plan) = self.job.window(field.window, self.block_of);
+            let done = match &field.content {
+                Content::Mask { mask, .. } => filling.place(idx, self.slot, |place| {
+                    let values = windows.masks()[*mask].array(&plan.state).values;
+                    let (head, tail) = place.split_at_mut(values.len());
+                    head.iter_mut()
+                        .zip(values)
+                        .for_each(|(out, value)| *out = u8::from(value));
+                    // What a longer sample of the batch has and this one lacks is padding.
+                    tail.fill(u8::from(windows.masks()[*mask].padding()));
+                    Ok(())
+                }),
+                Content::Texts { .. } => Some(self.collate_texts(idx, field, plan, block)),
+                Content::Described(field) => {
+                    let value = field.value(windows.dataset().table(), &self.job.plan);
+                    match value.map_err(Arc::new)? {
+                        Description::Text(text) => {
+                            self.put_texts(idx, vec![text]);
+                            Some(Ok(()))
+                        }
+                        Description::Int(value) => filling.place(idx, self.slot, |place| {
+                            place.copy_from_slice(&value.to_le_bytes());
+                            Ok(())
+                        }),
+                    }
+                }
+                Content::Flipped(flip) => {
+                    let index = self.batch.index_of(self.slot);
+                    filling.place(idx, self.slot, |place| {
+                        place.fill(u8::from(flip.at(index)));
+                        Ok(())
+                    })
+                }
+                Content::Frames {
+                    convert,
+                    jpeg,
+                    cut,
+                    augment,
+                    bytes: frame_bytes,
+                    taken,
+                    ..
+                } => {
+                    frames += plan.frames.len();
+                    let index = self.batch.index_of(self.slot);
+                    filling.place(idx, self.slot, |place| {
+                        bytes += place.len() as u64;
+                        let gather = Gather {
+                            block,
+                            field,
+                            plan,
+                            windows,
+                            taken: *taken,
+                            jpeg: jpeg.as_ref().map(|jpeg| jpeg.at(index)),
+                            cut: cut.as_ref().map(|cut| cut.at(index)),
+                            augment: augment.as_ref().and_then(|augment| augment.at(index)),
+                        };
+                        gather.fill(convert, *frame_bytes, place, scratch)
+                    })
+                }
+            };
+            done.unwrap_or_else(|| Err(Arc::new(not_made(self.slot))))?;
+        }
+        Ok((bytes, frames))
+    }
+
+    fn collate_texts(
+        &self,
+        idx: usize,
+        field: &Field,
+        plan: &WindowFrames,
+        block: &EpisodeFrames,
+    ) -> Result<(), Arc<DatasetError>> {
+        let mut texts = Vec::with_capacity(self.batch.steps[field.window]);
+        for &frame in &plan.frames {
+            texts.push(
+                match find(block, field.window, frame)? {
+                    Some((Values::Texts(texts), place, _)) => texts.get(place).cloned(),
+                    Some((Values::Numbers(_) | Values::InPlace, ..)) => None,
+                    None => Some(String::new()),
+                }
+                .ok_or_else(|| not_decoded(field.window, frame))?,
+            );
+        }
+        texts.resize(self.batch.steps[field.window], String::new());
+        self.put_texts(idx, texts);
+        Ok(())
+    }
+
+    /// Hands over the texts of one field of this sample.
+    fn put_texts(&self, idx: usize, texts: Vec<String>) {
+        let mut all = self.batch.texts();
+        if let Some(place) = all.get_mut(idx).and_then(|field| field.get_mut(self.slot)) {
+            *place = texts;
+        }
+    }
+}
+
+fn not_made(slot: usize) -> DatasetError {
+    DatasetError::NotFound {
+        what: format!("the batch has no place for sample {slot}; please report this"),
+    }
+}
+
 /// The frames of one window, on their way into a batch.
-pub(crate) struct Gather<'g> {
-    pub(crate) block: &'g EpisodeFrames,
-    pub(crate) field: &'g Field,
-    pub(crate) plan: &'g WindowFrames,
-    pub(crate) windows: &'g Samples,
+struct Gather<'g> {
+    block: &'g EpisodeFrames,
+    field: &'g Field,
+    plan: &'g WindowFrames,
+    windows: &'g Samples,
     /// Bytes of a decoded frame, or of its crop: what fills a frame of the batch.
-    pub(crate) taken: usize,
+    taken: usize,
     /// What becomes of each image before it is cropped; the same for all frames of the window.
-    pub(crate) jpeg: Option<SampleJpeg<'g>>,
+    jpeg: Option<SampleJpeg<'g>>,
     /// Where each frame is cropped: at one place in all frames of the window.
-    pub(crate) cut: Option<Place>,
+    cut: Option<Place>,
     /// What else is changed at random; the same for all frames of the window.
-    pub(crate) augment: Option<SampleAugment<'g>>,
+    augment: Option<SampleAugment<'g>>,
 }
 
 impl Gather<'_> {
-    pub(crate) fn fill(
+    fn fill(
         &self,
         convert: &Convert,
         frame_bytes: usize,
@@ -142,10 +275,10 @@ impl Gather<'_> {
 type Shaped<'b> = (&'b [u8], &'b [usize]);
 
 /// The decoded page of a frame, the frame's place in it, and the page.
-pub(crate) type Found<'b> = (&'b Values, usize, PageId);
+type Found<'b> = (&'b Values, usize, PageId);
 
 /// `None` for a frame that is zeros.
-pub(crate) fn find(
+fn find(
     block: &EpisodeFrames,
     window: usize,
     frame: u32,
@@ -163,7 +296,7 @@ pub(crate) fn find(
     }
 }
 
-pub(crate) fn not_decoded(window: usize, frame: u32) -> DatasetError {
+fn not_decoded(window: usize, frame: u32) -> DatasetError {
     DatasetError::NotFound {
         what: format!(
             "frame {frame} of window {window} was planned but not decoded; please report this"

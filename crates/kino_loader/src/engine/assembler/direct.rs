@@ -15,14 +15,15 @@ use std::sync::Arc;
 use kino_dataset::{FitScratch, NO_FRAME};
 
 use super::fields::Content;
-use super::slots::SampleJob;
+use super::slots::BatchJob;
 use crate::engine::image::Convert;
 use crate::engine::shared::Shared;
 use crate::engine::store::{DecodedPage, EpisodeFrames, PageId, Values};
 
 /// The only place of a frame in a batch.
 pub(crate) struct Spot {
-    job: Arc<SampleJob>,
+    batch: Arc<BatchJob>,
+    slot: usize,
     field: usize,
     /// Its first byte in the place of the sample, and its bytes.
     start: usize,
@@ -32,7 +33,8 @@ pub(crate) struct Spot {
 impl Spot {
     /// The place of the only frame that is wanted of a page; `None` if it has to go the usual way.
     pub(crate) fn find(shared: &Shared, frames: &Arc<EpisodeFrames>, page: PageId) -> Option<Self> {
-        let job = frames.only_job(page)?;
+        let waiting = frames.only_slot(page)?;
+        let (batch, job) = shared.job(waiting)?;
         let mut found = None;
         for (field, info) in shared.fields.fields.iter().enumerate() {
             let Content::Frames {
@@ -76,7 +78,8 @@ impl Spot {
         }
         let (field, start, bytes) = found?;
         Some(Self {
-            job,
+            batch,
+            slot: waiting.slot,
             field,
             start,
             bytes,
@@ -90,17 +93,15 @@ impl Spot {
         page: PageId,
         scratch: &mut FitScratch,
     ) -> Option<DecodedPage> {
-        let filling = self.job.batch.filling();
+        let filling = self.batch.filling();
         let end = self.start + self.bytes;
-        let written = filling
-            .as_ref()?
-            .try_place(self.field, self.job.slot, |place| {
-                let place = place.get_mut(self.start..end)?;
-                Some(frames.fill(page, || {
-                    frames.decode_into(page, place, scratch)?;
-                    Ok(Values::InPlace)
-                }))
-            });
+        let written = filling.as_ref()?.try_place(self.field, self.slot, |place| {
+            let place = place.get_mut(self.start..end)?;
+            Some(frames.fill(page, || {
+                frames.decode_into(page, place, scratch)?;
+                Ok(Values::InPlace)
+            }))
+        });
         written?
     }
 }

@@ -6,6 +6,7 @@ mod fields;
 mod prefetch;
 mod slots;
 
+pub(crate) use collate::Collate;
 pub(crate) use direct::Spot;
 pub(crate) use fields::{ArrayInfo, ArrayType};
 pub(crate) use fields::{Fields, too_large};

@@ -269,7 +269,7 @@ impl Scheduler {
                 flight.jobs.insert(number, Arc::clone(&batch));
                 drop(flight);
                 for (slot, planned) in planned.into_iter().enumerate() {
-                    start(shared, planned.into_job(&batch, slot));
+                    start(shared, &batch, slot, &planned.into_job());
                 }
             }
             Ok(None) => {}

@@ -9,7 +9,9 @@ use crate::engine::assembler::{BatchId, BatchJob, JobBlock, SampleJob, too_large
 use crate::engine::buffers::Filling;
 use crate::engine::meter::Stage;
 use crate::engine::shared::Shared;
-use crate::engine::store::{EpisodeFrames, EpisodeKey, NextStep, RoomFor, Wanted, frames_of};
+use crate::engine::store::{
+    EpisodeFrames, EpisodeKey, NextStep, RoomFor, SlotId, Wanted, frames_of,
+};
 use crate::engine::threads::{Read, Urgency, push_collate, push_decode};
 use crate::error::Result;
 use crate::order::SampleRef;
@@ -34,14 +36,12 @@ pub(crate) struct Planned {
 }
 
 impl Planned {
-    pub(crate) fn into_job(self, batch: &Arc<BatchJob>, slot: usize) -> Arc<SampleJob> {
-        SampleJob::new(
-            Arc::clone(batch),
-            slot,
-            self.attempt,
-            self.plan,
-            self.blocks,
-        )
+    pub(crate) fn into_job(self) -> Arc<SampleJob> {
+        Arc::new(SampleJob {
+            attempt: self.attempt,
+            plan: self.plan,
+            blocks: self.blocks,
+        })
     }
 }
 
@@ -121,13 +121,14 @@ pub(crate) fn wait_for_room(shared: &Shared, room_for: RoomFor, bytes: u64) -> b
 }
 
 /// Queues the fetching and decoding of a sample's missing pages; once all are decoded, the sample is collated.
-pub(crate) fn start(shared: &Shared, job: Arc<SampleJob>) {
-    let urgency = Urgency::needed(job.batch.number);
+pub(crate) fn start(shared: &Shared, batch: &Arc<BatchJob>, slot: usize, job: &Arc<SampleJob>) {
+    let urgency = Urgency::needed(batch.number);
+    let waiting = SlotId {
+        batch: batch.number,
+        slot,
+    };
     shared.running.fetch_add(1, Ordering::SeqCst);
-    {
-        let mut jobs = job.batch.jobs.lock();
-        jobs.push(Arc::clone(&job));
-    }
+    batch.put(slot, job);
     let mut last = None;
     let mut has_all = true;
     for (frames, page) in job.pages(&shared.block_of) {
@@ -135,9 +136,9 @@ pub(crate) fn start(shared: &Shared, job: Arc<SampleJob>) {
         if last.replace((Arc::as_ptr(frames), page)) == Some((Arc::as_ptr(frames), page)) {
             continue;
         }
-        job.add_pending();
-        if !frames.wait(page, &job) {
-            job.page_is_there();
+        batch.add_pending(slot);
+        if !frames.wait(page, waiting) {
+            batch.page_is_there(slot);
             continue;
         }
         has_all = false;
@@ -151,8 +152,8 @@ pub(crate) fn start(shared: &Shared, job: Arc<SampleJob>) {
         }
     }
     shared.meter.looked_up(has_all);
-    // Releases the extra pending page that the job starts with, which keeps it from completing during this loop.
-    if job.page_is_there() {
-        push_collate(shared, job);
+    // Releases the extra pending page that the slot starts with, which keeps it from completing during this loop.
+    if batch.page_is_there(slot) {
+        push_collate(shared, Arc::clone(batch), slot);
     }
 }

@@ -35,7 +35,7 @@ impl Scheduler {
             match self.substitute(shared, spot, error, Some(&steps)) {
                 Ok(Some(planned)) => {
                     batch.samples()[slot] = planned.sample;
-                    start(shared, planned.into_job(&batch, slot));
+                    start(shared, &batch, slot, &planned.into_job());
                 }
                 // The loader is stopping.
                 Ok(None) => return,

@@ -5,23 +5,22 @@
 //!   StoredPages of a stream    span 0 (one read)        span 1
 //!                              [page][page][page][page] [page][page] …
 //!                                 │
-//!                                 └─ empty ─▶ wanted by jobs ─▶ decoded (or an error)
+//!                                 └─ empty ─▶ wanted by slots ─▶ decoded (or an error)
 //! ```
 //!
-//! A *span* is a run of consecutive pages that are fetched in one read. A decoded page notifies the jobs that wait for
+//! A *span* is a run of consecutive pages that are fetched in one read. A decoded page notifies the slots that wait for
 //! it, and keeps its frames as long as this value lives.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
 
 use kino_dataset::{
     DatasetError, EpisodeSamples, Fit, FitScratch, Fitted, PageSlice, StoredStream,
 };
 
 use super::cache::EpisodeKey;
-use super::pages::{PageCell, Span, StoredPages, Wanted};
+use super::pages::{PageCell, SlotId, Span, StoredPages, Wanted};
 use super::stored_tier::StoredTier;
-use crate::engine::assembler::SampleJob;
 use crate::engine::page_buffer::{PageBuffer, PageShelf};
 use crate::engine::threads::Urgency;
 
@@ -172,19 +171,19 @@ impl EpisodeFrames {
         self.cell(page).requested.get().min(fetched_for)
     }
 
-    /// Registers `job` to be notified when the page is decoded. If it already is, returns `false` and does nothing.
-    pub(crate) fn wait(&self, page: PageId, job: &Arc<SampleJob>) -> bool {
+    /// Registers a slot to be notified when the page is decoded. If it already is, returns `false` and does nothing.
+    pub(crate) fn wait(&self, page: PageId, slot: SlotId) -> bool {
         let cell = self.cell(page);
         if cell.decoded.get().is_some() {
             return false;
         }
         let mut waiting = cell.waiting.lock();
-        // Checked again under the lock, which the decoding thread takes to collect the waiting jobs.
+        // Checked again under the lock, which the decoding thread takes to collect the waiting slots.
         if cell.decoded.get().is_some() {
             return false;
         }
-        waiting.push(Arc::downgrade(job));
-        cell.requested.request(Urgency::needed(job.batch.number));
+        waiting.push(slot);
+        cell.requested.request(Urgency::needed(slot.batch));
         true
     }
 
@@ -265,14 +264,14 @@ impl EpisodeFrames {
         self.fill(id, || self.decode_cell(id, shelf, scratch))
     }
 
-    /// The only sample that will ever use the only frame that is wanted of a page.
-    pub(crate) fn only_job(&self, id: PageId) -> Option<Arc<SampleJob>> {
+    /// The slot of the only sample that will ever use the only frame that is wanted of a page.
+    pub(crate) fn only_slot(&self, id: PageId) -> Option<SlotId> {
         let cell = self.cell(id);
         if !self.is_for_one || cell.slice.range.len() != 1 {
             return None;
         }
         let waiting = cell.waiting.lock();
-        waiting.first()?.upgrade()
+        waiting.first().copied()
     }
 
     /// Marks a page as decoded without decoding it: its frames are whatever the memory held.
@@ -368,8 +367,8 @@ impl EpisodeFrames {
         decode(source, &cell.slice, bytes)
     }
 
-    /// Stores the result of a page; returns the jobs that waited for it, and the stored bytes that were freed.
-    fn settle(&self, id: PageId, decoded: Decoded) -> (Vec<Weak<SampleJob>>, u64) {
+    /// Stores the result of a page; returns the slots that waited for it, and the stored bytes that were freed.
+    fn settle(&self, id: PageId, decoded: Decoded) -> (Vec<SlotId>, u64) {
         let cell = self.cell(id);
         let mut freed = None;
         if cell.decoded.set(decoded).is_ok() {
@@ -384,8 +383,8 @@ impl EpisodeFrames {
             }
         }
         let mut waiting = cell.waiting.lock();
-        let jobs = std::mem::take(&mut *waiting);
-        (jobs, freed.map_or(0, |bytes| bytes.len() as u64))
+        let slots = std::mem::take(&mut *waiting);
+        (slots, freed.map_or(0, |bytes| bytes.len() as u64))
     }
 
     fn source(&self, pages: &StoredPages) -> Result<&StoredStream, DatasetError> {
@@ -417,15 +416,15 @@ pub(crate) struct Fetched {
     pub(crate) bytes: u64,
     /// Bytes read from storage.
     pub(crate) read: u64,
-    /// Jobs to notify: they waited for pages whose read failed.
-    pub(crate) waiting: Vec<Weak<SampleJob>>,
+    /// Slots to notify: they waited for pages whose read failed.
+    pub(crate) waiting: Vec<SlotId>,
 }
 
 /// The result of decoding a page.
 #[derive(Debug, Default)]
 pub(crate) struct DecodedPage {
-    /// Jobs to notify: they waited for the page.
-    pub(crate) waiting: Vec<Weak<SampleJob>>,
+    /// Slots to notify: they waited for the page.
+    pub(crate) waiting: Vec<SlotId>,
     /// Frames decoded.
     pub(crate) frames: usize,
     /// Their bytes.

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use kino_dataset::{
@@ -17,7 +17,6 @@ use kino_dataset::{
 use kino_sync::Mutex;
 
 use super::episode_frames::Decoded;
-use crate::engine::assembler::SampleJob;
 use crate::engine::threads::MostUrgent;
 
 /// A span has about this many stored bytes: large enough for an efficient read, small enough for an early first page.
@@ -162,8 +161,17 @@ pub(crate) struct PageCell {
     pub(crate) decoded: OnceLock<Decoded>,
     /// By the samples that wait for it.
     pub(crate) requested: MostUrgent,
-    /// Jobs to notify; weak, because they hold the `EpisodeFrames` that holds this page.
-    pub(crate) waiting: Mutex<Vec<Weak<SampleJob>>>,
+    /// Slots to notify.
+    pub(crate) waiting: Mutex<Vec<SlotId>>,
+}
+
+/// Who waits for a page: a slot of a batch. The store says when the page is there, and knows no more of the batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SlotId {
+    /// The number of the batch.
+    pub(crate) batch: u64,
+    /// The position in it.
+    pub(crate) slot: usize,
 }
 
 impl Span {

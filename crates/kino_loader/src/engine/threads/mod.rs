@@ -11,18 +11,20 @@ pub(crate) use cpu::{Limit, default_threads};
 pub(crate) use tasks::{MostUrgent, Tasks, Urgency};
 pub use trial::Trial;
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Weak};
 
 use kino_dataset::{DatasetError, FitScratch};
 
 use crate::engine::OnError;
-use crate::engine::assembler::{BatchJob, Held, JobBlock, SampleJob, Spot, steps_of};
+use crate::engine::assembler::{BatchJob, Collate, Held, JobBlock, SampleJob, Spot, steps_of};
 use crate::engine::image::CollateScratch;
 use crate::engine::meter::{Meter, Stage};
 use crate::engine::planner::open;
 use crate::engine::shared::{Shared, sample_error};
-use crate::engine::store::{DecodedPage, EpisodeFrames, EpisodeKey, PageId, SpanId, Values};
+use crate::engine::store::{
+    DecodedPage, EpisodeFrames, EpisodeKey, PageId, SlotId, SpanId, Values,
+};
 use cpu::Account;
 use trial::pause;
 
@@ -67,7 +69,7 @@ pub(crate) enum Work {
     /// Decode a page whose bytes are in memory.
     Decode(Arc<EpisodeFrames>, PageId),
     /// Collate a sample whose frames are decoded.
-    Collate(Arc<SampleJob>),
+    Collate(Arc<BatchJob>, usize),
 }
 
 /// A sample that could not be read, for the scheduler to replace.
@@ -124,7 +126,7 @@ fn read_span(shared: &Shared, frames: &Arc<EpisodeFrames>, span: SpanId, urgency
     shared
         .in_flight
         .leave(stored_bytes.saturating_sub(fetched.bytes));
-    notify(shared, fetched.waiting);
+    notify(shared, &fetched.waiting);
     for page in fetched.pages {
         push_decode(shared, frames, page, frames.urgency(page, urgency));
     }
@@ -149,10 +151,10 @@ fn cost_of(bytes: u64) -> u64 {
     u64::from(bytes.max(1).ilog2() / 2)
 }
 
-/// Queues a sample for collation.
-pub(crate) fn push_collate(shared: &Shared, job: Arc<SampleJob>) {
-    let urgency = Urgency::needed(job.batch.number);
-    shared.work.push(urgency, [(0, Work::Collate(job))]);
+/// Queues the sample in a slot for collation.
+pub(crate) fn push_collate(shared: &Shared, batch: Arc<BatchJob>, slot: usize) {
+    let urgency = Urgency::needed(batch.number);
+    shared.work.push(urgency, [(0, Work::Collate(batch, slot))]);
 }
 
 /// A decode thread: decodes and collates until the queue is closed.
@@ -173,9 +175,9 @@ pub(crate) fn work(shared: &Shared, thread: usize) {
                     shared.meter.used(frames.page_bytes(page));
                 }
                 shared.in_flight.leave(decoded.stored_bytes);
-                notify(shared, decoded.waiting);
+                notify(shared, &decoded.waiting);
             }
-            Work::Collate(job) => collate(shared, &job, &mut collating),
+            Work::Collate(batch, slot) => collate(shared, &batch, slot, &mut collating),
         }
         account.settle(|| shared.is_stopped());
     }
@@ -201,45 +203,56 @@ fn decode(
 }
 
 /// Notifies samples that one of their pages is decoded; those that miss no other page are collated.
-fn notify(shared: &Shared, waiting: Vec<Weak<SampleJob>>) {
-    for job in waiting.iter().filter_map(Weak::upgrade) {
-        if job.page_is_there() {
-            push_collate(shared, job);
-        }
+fn notify(shared: &Shared, waiting: &[SlotId]) {
+    for (batch, slot) in shared.pages_came(waiting) {
+        push_collate(shared, batch, slot);
     }
 }
 
-fn collate(shared: &Shared, job: &Arc<SampleJob>, scratch: &mut CollateScratch) {
-    let sample = job.batch.samples()[job.slot];
+fn collate(shared: &Shared, batch: &Arc<BatchJob>, slot: usize, scratch: &mut CollateScratch) {
+    let Some(job) = batch.take(slot) else {
+        return;
+    };
+    let sample = batch.samples()[slot];
     let windows = &shared.windows[sample.source as usize][sample.variant as usize];
     let done = shared.meter.time(Stage::Collate, || {
         pause(shared.trial.collate_pause);
         let done = if shared.trial.without_collate {
             Ok((0, 0))
         } else {
-            job.collate(&shared.fields, windows, &shared.block_of, scratch)
+            let collate = Collate {
+                batch,
+                slot,
+                job: &job,
+                windows,
+                fields: &shared.fields,
+                block_of: &shared.block_of,
+            };
+            collate.run(scratch)
         };
         let bytes = done.as_ref().map_or(0, |(bytes, _)| *bytes);
         (done, bytes)
     });
-    end_sample(shared, job);
+    end_sample(shared, &job);
     match done {
         Ok((_, frames)) => {
             Meter::add(&shared.meter.frames_used, frames);
-            job.batch.count_substitute(job.attempt);
+            batch.count_substitute(job.attempt);
         }
         Err(error) if shared.on_error == OnError::Skip && job.attempt < MAX_ATTEMPTS => {
             return shared.replace(Replace {
-                batch: Arc::clone(&job.batch),
-                slot: job.slot,
+                batch: Arc::clone(batch),
+                slot,
                 attempt: job.attempt,
                 steps: steps_of(&job.plan).collect(),
                 error,
             });
         }
-        Err(error) => job.batch.fail(job.slot, error),
+        Err(error) => batch.fail(slot, error),
     }
-    finish_sample(shared, &job.batch);
+    // Its frames go before its batch does.
+    drop(job);
+    finish_sample(shared, batch);
 }
 
 /// A sample of a batch is done, whether it succeeded or failed. After the last one, the batch is delivered.
