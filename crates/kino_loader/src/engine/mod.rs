@@ -58,7 +58,7 @@ use buffers::Filled;
 use meter::Meter;
 use options::{check_options, check_windows, no_windows};
 use page_buffer::PageShelf;
-use planner::{Opening, Scheduler, WholeEpisodes};
+use planner::{Inbox, Opening, Scheduler, WholeEpisodes};
 use shared::{Alarm, Flight, Shared, Waited};
 use store::{FrameCache, InFlightLimit, StoredTier};
 use threads::{Limit, Tasks, ThreadCounts};
@@ -203,8 +203,7 @@ impl Loader {
             tier: StoredTier::default(),
             flight: Mutex::new(Flight::new(controller)),
             ready: Condvar::new(),
-            room: Condvar::new(),
-            waits_for_room: AtomicBool::new(false),
+            inbox: Inbox::default(),
             on_error: options.on_error,
             trial: options.run.trial,
             meter: Meter::new(),

@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! flight ── ready ──▶ the training loop waits for its batch
-//!        └─ room ───▶ the scheduler waits for a batch to be taken, a sample to be replaced, or room in the cache
+//! inbox  ───────────▶ the planner waits for a batch to be taken, a sample to be replaced, or room in the cache
 //! ```
 //!
-//! If two locks are held at once, `flight` is taken first. No lock is held while reading or decoding.
+//! No thread holds two of the locks at once, and none while it reads or decodes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,14 +23,14 @@ use super::assembler::{BatchJob, SampleJob};
 use super::buffers::Shelf;
 use super::meter::{Meter, Moment};
 use super::page_buffer::PageShelf;
-use super::planner::Opening;
+use super::planner::{Inbox, Opening};
 use super::store::InFlightLimit;
 use super::store::StoredTier;
 use super::store::{EpisodeKey, FrameCache, RoomFor, SlotId};
 use super::threads::Limit;
 use super::threads::Tasks;
 use super::threads::Trial;
-use super::threads::{Read, Replace, Work};
+use super::threads::{Read, Work};
 use super::threads::{TUNE_EVERY, ThreadCounts};
 use crate::error::{LoaderError, Result};
 
@@ -50,10 +50,7 @@ pub(crate) struct Shared {
     pub(super) flight: Mutex<Flight>,
     /// Notified when a batch is ready.
     pub(super) ready: Condvar,
-    /// Notified when there is room for more.
-    pub(super) room: Condvar,
-    /// Whether the scheduler waits for room in the cache, and not only for a batch to be taken.
-    pub(super) waits_for_room: AtomicBool,
+    pub(super) inbox: Inbox,
     pub(super) on_error: OnError,
     pub(super) trial: Trial,
     pub(super) meter: Meter,
@@ -81,8 +78,6 @@ pub(super) struct Flight {
     pub(super) jobs: BTreeMap<u64, Arc<BatchJob>>,
     /// Complete, waiting to be taken.
     pub(super) ready: BTreeMap<u64, Result<Batch>>,
-    /// Samples that could not be read, for the scheduler to replace.
-    pub(super) replace: Vec<Replace>,
     /// Whether all batches are scheduled.
     pub(super) ended: bool,
     /// The name of a thread that panicked: its tasks will never complete.
@@ -95,7 +90,6 @@ impl Flight {
             controller,
             jobs: BTreeMap::new(),
             ready: BTreeMap::new(),
-            replace: Vec::new(),
             ended: false,
             lost: None,
         }
@@ -164,7 +158,7 @@ impl Shared {
         loop {
             if let Some(done) = flight.ready.remove(&number) {
                 drop(flight);
-                self.room.notify_all();
+                self.inbox.tell();
                 return Waited::Done(done);
             }
             if let Some(name) = &flight.lost {
@@ -222,9 +216,14 @@ impl Shared {
         self.ready.notify_all();
     }
 
+    /// A batch in preparation.
+    pub(super) fn batch(&self, number: u64) -> Option<Arc<BatchJob>> {
+        self.flight().jobs.get(&number).cloned()
+    }
+
     /// The sample in a slot, and its batch.
     pub(super) fn job(&self, slot: SlotId) -> Option<(Arc<BatchJob>, Arc<SampleJob>)> {
-        let batch = Arc::clone(self.flight().jobs.get(&slot.batch)?);
+        let batch = self.batch(slot.batch)?;
         let job = batch.job(slot.slot)?;
         Some((batch, job))
     }
@@ -246,12 +245,6 @@ impl Shared {
         complete
     }
 
-    /// Asks the scheduler for a substitute.
-    pub(super) fn replace(&self, replace: Replace) {
-        self.flight().replace.push(replace);
-        self.room.notify_all();
-    }
-
     pub(super) fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
         self.work.close();
@@ -260,13 +253,11 @@ impl Shared {
         // Taking the lock ensures that no thread is between checking its condition and waiting.
         drop(self.flight());
         self.ready.notify_all();
-        self.room.notify_all();
+        self.inbox.stop();
     }
 
     /// Lets all frames and batches go: a [`Watch`](super::Watch) may outlive the loader.
     pub(super) fn clear(&self) {
-        let replace = std::mem::take(&mut self.flight().replace);
-        drop(replace);
         let jobs = std::mem::take(&mut self.flight().jobs);
         drop(jobs);
         let frames = self.cache().clear();

@@ -9,6 +9,7 @@
 //! more urgent is to be done, so that the first batches of a new group find their frames ready.
 
 mod episodes;
+mod inbox;
 mod partial;
 mod plan;
 mod quality;
@@ -18,6 +19,7 @@ mod substitute;
 mod whole_episodes;
 
 pub(crate) use episodes::{Opening, open};
+pub(crate) use inbox::{FailedSample, Inbox};
 pub use quality::{Ranks, ShuffleQuality, available_memory, decoded_bytes, group_bytes};
 pub(crate) use whole_episodes::WholeEpisodes;
 
@@ -31,7 +33,7 @@ use crate::engine::assembler::{BatchId, Held, JobBlock};
 use crate::engine::meter::Stage;
 use crate::engine::shared::{Shared, sample_error};
 use crate::engine::store::{Budget, Deciding, EpisodeFrames, EpisodeKey, RoomFor, Wanted};
-use crate::engine::threads::{Replace, release};
+use crate::engine::threads::release;
 use crate::engine::{LoaderOptions, OnError};
 use crate::error::{Result, invalid};
 use crate::order::{Order, OrderReader, SampleRef, Uneven};
@@ -150,8 +152,8 @@ impl Scheduler {
                         self.scout(shared);
                         Ok(())
                     }
-                    Todo::Replace(replace) => {
-                        self.replace(shared, replace);
+                    Todo::Replace(failed) => {
+                        self.replace(shared, failed);
                         Ok(())
                     }
                     Todo::Stop => return (Ok(false), 0),
@@ -180,21 +182,21 @@ impl Scheduler {
 
     /// Waits for something to do.
     fn wait_for_work(&self, shared: &Shared) -> Todo {
-        let mut flight = shared.flight();
         loop {
-            if shared.is_stopped() {
+            let Some(mark) = shared.inbox.mark() else {
                 return Todo::Stop;
+            };
+            let failed = shared.inbox.take_failed();
+            if !failed.is_empty() {
+                return Todo::Replace(failed);
             }
-            if !flight.replace.is_empty() {
-                return Todo::Replace(std::mem::take(&mut flight.replace));
-            }
-            if !self.is_at_end() && flight.has_room() {
+            if !self.is_at_end() && shared.flight().has_room() {
                 return Todo::Plan;
             }
             if !self.is_at_end() && self.may_scout(shared) {
                 return Todo::Scout;
             }
-            flight = shared.room.wait(flight);
+            shared.inbox.wait(mark);
         }
     }
 
@@ -406,7 +408,7 @@ enum Todo {
     /// Look further ahead.
     Scout,
     /// Find other samples for these.
-    Replace(Vec<Replace>),
+    Replace(Vec<FailedSample>),
     /// Nothing any more.
     Stop,
 }

@@ -105,19 +105,16 @@ pub(crate) fn fill_block(
 
 /// Waits for room in the cache; `false` if the loader stops. If waiting cannot make room, the budget is exceeded.
 pub(crate) fn wait_for_room(shared: &Shared, room_for: RoomFor, bytes: u64) -> bool {
-    let mut flight = shared.flight();
-    loop {
-        if shared.is_stopped() {
-            return false;
-        }
-        // Samples that complete make room. One that must be replaced does not: it waits for the scheduler itself.
-        shared.waits_for_room.store(true, Ordering::SeqCst);
+    while let Some(mark) = shared.inbox.mark() {
+        // Samples that complete make room. One that must be replaced does not: it waits for the planner itself.
+        shared.inbox.ask_for_room();
         if shared.make_room(room_for, bytes) || shared.running.load(Ordering::SeqCst) == 0 {
             return true;
         }
-        let wait = || shared.room.wait(flight);
-        flight = shared.meter.wait(Stage::Schedule, wait);
+        let wait = || shared.inbox.wait(mark);
+        shared.meter.wait(Stage::Schedule, wait);
     }
+    false
 }
 
 /// Queues the fetching and decoding of a sample's missing pages; once all are decoded, the sample is collated.

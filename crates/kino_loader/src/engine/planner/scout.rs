@@ -17,7 +17,6 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use kino_dataset::{EpisodeSamples, Fit, SampleFrames};
 
@@ -55,8 +54,7 @@ impl Scheduler {
         match shared.next_wanted() {
             Some((key, _)) => match &self.made {
                 Some((made, block)) if *made == key => {
-                    // First said, then looked: a release in between is heard.
-                    shared.waits_for_room.store(true, Ordering::SeqCst);
+                    shared.inbox.ask_for_room();
                     shared.cache().has_room_for_block(block.bytes())
                         || !is_far && self.sees_too_little()
                 }

@@ -11,26 +11,33 @@ use std::sync::Arc;
 use kino_dataset::DatasetError;
 
 use super::Scheduler;
+use super::inbox::FailedSample;
 use super::plan::{Planned, Spot, start};
 use crate::engine::assembler::steps_of;
 use crate::engine::shared::Shared;
-use crate::engine::threads::{MAX_ATTEMPTS, Replace, finish_sample, release};
+use crate::engine::store::SlotId;
+use crate::engine::threads::{MAX_ATTEMPTS, finish_sample, release};
 
 impl Scheduler {
     /// Schedules other samples in place of those that could not be read.
-    pub(crate) fn replace(&mut self, shared: &Shared, replace: Vec<Replace>) {
-        for Replace {
-            batch,
-            slot,
+    pub(crate) fn replace(&mut self, shared: &Shared, failed: Vec<FailedSample>) {
+        for FailedSample {
+            slot: SlotId {
+                batch: number,
+                slot,
+            },
             attempt,
             steps,
             error,
-        } in replace
+        } in failed
         {
             let spot = Spot {
-                number: batch.number,
+                number,
                 slot,
                 attempt,
+            };
+            let Some(batch) = shared.batch(number) else {
+                continue;
             };
             match self.substitute(shared, spot, error, Some(&steps)) {
                 Ok(Some(planned)) => {

@@ -14,13 +14,13 @@ pub use trial::Trial;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use kino_dataset::{DatasetError, FitScratch};
+use kino_dataset::FitScratch;
 
 use crate::engine::OnError;
 use crate::engine::assembler::{BatchJob, Collate, Held, JobBlock, SampleJob, Spot, steps_of};
 use crate::engine::image::CollateScratch;
 use crate::engine::meter::{Meter, Stage};
-use crate::engine::planner::open;
+use crate::engine::planner::{FailedSample, open};
 use crate::engine::shared::{Shared, sample_error};
 use crate::engine::store::{
     DecodedPage, EpisodeFrames, EpisodeKey, PageId, SlotId, SpanId, Values,
@@ -70,19 +70,6 @@ pub(crate) enum Work {
     Decode(Arc<EpisodeFrames>, PageId),
     /// Collate a sample whose frames are decoded.
     Collate(Arc<BatchJob>, usize),
-}
-
-/// A sample that could not be read, for the scheduler to replace.
-#[derive(Debug)]
-pub(crate) struct Replace {
-    pub(crate) batch: Arc<BatchJob>,
-    pub(crate) slot: usize,
-    /// How many samples were tried in this slot before it.
-    pub(crate) attempt: u64,
-    /// The number of steps in each of its windows: a longer sample would not fit into the batch.
-    pub(crate) steps: Vec<usize>,
-    /// Why it could not be read.
-    pub(crate) error: Arc<DatasetError>,
 }
 
 /// Substitutes tried before the batch fails.
@@ -240,8 +227,11 @@ fn collate(shared: &Shared, batch: &Arc<BatchJob>, slot: usize, scratch: &mut Co
             batch.count_substitute(job.attempt);
         }
         Err(error) if shared.on_error == OnError::Skip && job.attempt < MAX_ATTEMPTS => {
-            return shared.replace(Replace {
-                batch: Arc::clone(batch),
+            let slot = SlotId {
+                batch: batch.number,
+                slot,
+            };
+            return shared.inbox.replace(FailedSample {
                 slot,
                 attempt: job.attempt,
                 steps: steps_of(&job.plan).collect(),
@@ -289,10 +279,7 @@ pub(crate) fn release(shared: &Shared, blocks: &[JobBlock]) -> bool {
 fn end_sample(shared: &Shared, job: &SampleJob) {
     let has_more_room = release(shared, &job.blocks);
     let is_last = shared.running.fetch_sub(1, Ordering::SeqCst) == 1;
-    // Waking a thread costs as much as a small sample, so only if the scheduler waits for this.
-    if (has_more_room || is_last) && shared.waits_for_room.swap(false, Ordering::SeqCst) {
-        // Taking the scheduler's lock ensures that it is not between checking its condition and waiting.
-        drop(shared.flight());
-        shared.room.notify_all();
+    if has_more_room || is_last {
+        shared.inbox.tell_of_room();
     }
 }
