@@ -33,7 +33,7 @@ mod store;
 mod threads;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::AtomicBool;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -49,31 +49,22 @@ pub use image::{
 pub use kino_dataset::{ResizeMode, Size};
 pub use meter::{Moment, Report, Stage, TraceLog, WaitReport, Waits, Watch};
 pub use options::{LoaderOptions, OnError, Run, VectorDtype};
-pub use planner::{Ranks, ShuffleQuality, available_memory, decoded_bytes, group_bytes};
-pub use store::{TierRoom, TierTimes};
+pub use planner::{
+    Ranks, ShuffleQuality, TierRoom, TierTimes, available_memory, decoded_bytes, group_bytes,
+};
 pub use threads::{CpuShare, Trial};
 
 use assembler::{Controller, Fields, most_bytes};
 use buffers::Filled;
 use meter::Meter;
 use options::{check_options, check_windows, no_windows};
-use page_buffer::PageShelf;
 use planner::{Inbox, Opening, Scheduler, WholeEpisodes};
 use shared::{Alarm, Flight, Shared, Waited};
-use store::{FrameCache, InFlightLimit, StoredTier};
+use store::FrameStore;
 use threads::{Limit, Tasks, ThreadCounts};
 
 use crate::error::{Result, invalid};
 use crate::order::{LengthOrder, Order, SampleRef};
-
-/// Unused page buffers are kept up to the budget divided by this, on top of the budget.
-const SHELF_SHARE: u64 = 16;
-
-/// Stored bytes waiting to be decoded take up to the budget divided by this, on top of the budget…
-const IN_FLIGHT_SHARE: u64 = 32;
-
-/// … but at least this many if the budget is small: a few spans, so that decoders do not wait for the next read.
-const IN_FLIGHT_BYTES: u64 = 4 << 20;
 
 /// Prepares batches ahead of the training loop. Dropping it stops its threads.
 #[derive(Debug)]
@@ -199,8 +190,7 @@ impl Loader {
             windows,
             work: Tasks::new(thread_counts.active().0),
             reads: Tasks::new(thread_counts.active().1),
-            cache: Mutex::new(FrameCache::new(scheduler.budget())),
-            tier: StoredTier::default(),
+            store: FrameStore::new(scheduler.budget()),
             flight: Mutex::new(Flight::new(controller)),
             ready: Condvar::new(),
             inbox: Inbox::default(),
@@ -208,14 +198,9 @@ impl Loader {
             trial: options.run.trial,
             meter: Meter::new(),
             shelf: Arc::default(),
-            pages: PageShelf::new(to_usize(options.memory_bytes() / SHELF_SHARE)),
-            in_flight: InFlightLimit::new(
-                (options.memory_bytes() / IN_FLIGHT_SHARE).max(IN_FLIGHT_BYTES),
-            ),
             opening: Opening::default(),
             thread_counts: Mutex::new(thread_counts),
             cpu: Limit::new(options.cpu, options.decode_threads()),
-            running: AtomicUsize::new(0),
             stopped: AtomicBool::new(false),
         });
         if options.run.is_traced {

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use kino_dataset::{DatasetError, Samples};
@@ -22,11 +22,8 @@ use super::assembler::Fields;
 use super::assembler::{BatchJob, SampleJob};
 use super::buffers::Shelf;
 use super::meter::{Meter, Moment};
-use super::page_buffer::PageShelf;
 use super::planner::{Inbox, Opening};
-use super::store::InFlightLimit;
-use super::store::StoredTier;
-use super::store::{EpisodeKey, FrameCache, RoomFor, SlotId};
+use super::store::{FrameStore, SlotId};
 use super::threads::Limit;
 use super::threads::Tasks;
 use super::threads::Trial;
@@ -44,9 +41,7 @@ pub(crate) struct Shared {
     pub(super) block_of: Vec<usize>,
     pub(super) work: Tasks<Work>,
     pub(super) reads: Tasks<Read>,
-    pub(super) cache: Mutex<FrameCache>,
-    /// Stored pages that stay in memory.
-    pub(super) tier: StoredTier,
+    pub(super) store: FrameStore,
     pub(super) flight: Mutex<Flight>,
     /// Notified when a batch is ready.
     pub(super) ready: Condvar,
@@ -55,17 +50,12 @@ pub(crate) struct Shared {
     pub(super) trial: Trial,
     pub(super) meter: Meter,
     pub(super) shelf: Arc<Shelf>,
-    pub(super) pages: Arc<PageShelf>,
-    /// Limits the bytes that are read but not yet decoded.
-    pub(super) in_flight: InFlightLimit,
     /// Episodes that are opened ahead of the scheduler.
     pub(super) opening: Opening,
     /// How many threads are active.
     pub(super) thread_counts: Mutex<ThreadCounts>,
     /// Limit on their CPU time; `None` if unlimited.
     pub(super) cpu: Option<Limit>,
-    /// Samples in progress: they hold frames, and will release them without the scheduler's help.
-    pub(super) running: AtomicUsize,
     pub(super) stopped: AtomicBool,
 }
 
@@ -114,36 +104,8 @@ pub(super) enum Waited {
 }
 
 impl Shared {
-    pub(super) fn cache(&self) -> MutexGuard<'_, FrameCache> {
-        self.cache.lock()
-    }
-
     pub(super) fn flight(&self) -> MutexGuard<'_, Flight> {
         self.flight.lock()
-    }
-
-    /// The next episode whose frames are not in the cache, and the batch that needs it.
-    pub(super) fn next_wanted(&self) -> Option<(EpisodeKey, u64)> {
-        // The lock is released before the answer is used.
-        self.cache().next_wanted()
-    }
-
-    /// Makes room for `bytes` in the cache; whether there is room now.
-    pub(super) fn make_room(&self, room_for: RoomFor, bytes: u64) -> bool {
-        let (gone, has_room) = match room_for {
-            RoomFor::Block => self.cache().make_room(bytes),
-            RoomFor::Own => self.cache().make_room_for_own(bytes),
-        };
-        // Dropped outside the lock: it returns thousands of buffers.
-        drop(gone);
-        has_room
-    }
-
-    /// Makes room for the block of an episode that may come later; whether there is any now.
-    pub(super) fn make_room_for_block(&self, bytes: u64) -> bool {
-        let (gone, has_room) = self.cache().make_room_for_block(bytes);
-        drop(gone);
-        has_room
     }
 
     pub(super) fn is_stopped(&self) -> bool {
@@ -249,7 +211,7 @@ impl Shared {
         self.stopped.store(true, Ordering::Relaxed);
         self.work.close();
         self.reads.close();
-        self.in_flight.close();
+        self.store.stop();
         // Taking the lock ensures that no thread is between checking its condition and waiting.
         drop(self.flight());
         self.ready.notify_all();
@@ -260,8 +222,7 @@ impl Shared {
     pub(super) fn clear(&self) {
         let jobs = std::mem::take(&mut self.flight().jobs);
         drop(jobs);
-        let frames = self.cache().clear();
-        drop(frames);
+        self.store.clear();
     }
 }
 

@@ -12,4 +12,4 @@ pub(crate) use fields::{ArrayInfo, ArrayType};
 pub(crate) use fields::{Fields, too_large};
 pub use prefetch::MAX_PREFETCH;
 pub(crate) use prefetch::{Controller, most_bytes};
-pub(crate) use slots::{BatchId, BatchJob, Held, JobBlock, SampleJob, steps_of};
+pub(crate) use slots::{BatchId, BatchJob, SampleJob, steps_of};

@@ -17,7 +17,7 @@ use kino_sync::{Mutex, MutexGuard, RwLock};
 use super::fields::{ArrayInfo, Fields};
 use crate::engine::Batch;
 use crate::engine::buffers::Filling;
-use crate::engine::store::{EpisodeFrames, EpisodeKey, PageId, frames_of};
+use crate::engine::store::{EpisodeFrames, JobBlock, PageId, frames_of};
 use crate::order::SampleRef;
 
 /// A batch that is being made.
@@ -59,24 +59,6 @@ pub(crate) struct SampleJob {
     pub(crate) plan: SampleFrames,
     /// The window → block table of the loader says which is whose.
     pub(crate) blocks: Vec<JobBlock>,
-}
-
-/// A block that a sample reads from.
-#[derive(Debug)]
-pub(crate) struct JobBlock {
-    pub(crate) block: Arc<EpisodeFrames>,
-    pub(crate) held: Held,
-}
-
-/// By whom a block is held, and what becomes of it after the sample.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Held {
-    /// By the cache, which counts the sample as a use.
-    Cache(EpisodeKey),
-    /// By this sample alone.
-    Own,
-    /// By the cache, as the other block of the sample, which is the same.
-    Twice,
 }
 
 /// Which batch it is.

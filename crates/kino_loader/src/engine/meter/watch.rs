@@ -24,10 +24,11 @@ impl Watch {
     /// What the loader has done so far.
     pub fn report(&self) -> Report {
         let shared = &self.shared;
-        let (cache_bytes, cache_peak_bytes) = shared.cache().bytes();
-        let (stored_bytes, stored_peak_bytes) = shared.in_flight.bytes();
+        let bytes = shared.store.bytes();
+        let (cache_bytes, cache_peak_bytes) = bytes.cache;
+        let (stored_bytes, stored_peak_bytes) = bytes.in_flight;
+        let (stored_kept_bytes, stored_hits) = bytes.tier;
         let (threads_active, readers_active) = shared.thread_counts.lock().active();
-        let (stored_kept_bytes, stored_hits) = shared.tier.counts();
         let report = shared.meter.report();
         let (reads_queued, work_queued) = (shared.reads.len(), shared.work.len());
         let flight = shared.flight();

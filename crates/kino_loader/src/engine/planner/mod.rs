@@ -16,11 +16,13 @@ mod quality;
 mod residency;
 mod scout;
 mod substitute;
+mod tier;
 mod whole_episodes;
 
 pub(crate) use episodes::{Opening, open};
 pub(crate) use inbox::{FailedSample, Inbox};
 pub use quality::{Ranks, ShuffleQuality, available_memory, decoded_bytes, group_bytes};
+pub use tier::{TierRoom, TierTimes};
 pub(crate) use whole_episodes::WholeEpisodes;
 
 use std::collections::{HashMap, VecDeque};
@@ -29,11 +31,10 @@ use std::sync::Arc;
 
 use kino_dataset::{DatasetError, SampleFrames, Samples};
 
-use crate::engine::assembler::{BatchId, Held, JobBlock};
+use crate::engine::assembler::BatchId;
 use crate::engine::meter::Stage;
 use crate::engine::shared::{Shared, sample_error};
-use crate::engine::store::{Budget, Deciding, EpisodeFrames, EpisodeKey, RoomFor, Wanted};
-use crate::engine::threads::release;
+use crate::engine::store::{Budget, EpisodeFrames, EpisodeKey, Held, JobBlock, RoomFor, Wanted};
 use crate::engine::{LoaderOptions, OnError};
 use crate::error::{Result, invalid};
 use crate::order::{Order, OrderReader, SampleRef, Uneven};
@@ -41,6 +42,7 @@ use episodes::{Episodes, key_of};
 use partial::Found;
 use plan::{Planned, Spot, new_batch, once_block, start, wait_for_room, wanted_by};
 use residency::Residency;
+use tier::Deciding;
 
 /// Walks along the order.
 #[derive(Debug)]
@@ -277,7 +279,7 @@ impl Scheduler {
             Ok(None) => {}
             Err(error) => {
                 for one in &planned {
-                    release(shared, &one.blocks);
+                    shared.store.give_back(&one.blocks);
                 }
                 shared.deliver(number, Err(error));
             }
@@ -315,10 +317,7 @@ impl Scheduler {
                     one.map_err(|error| {
                         // The samples after it will not be used either.
                         let rest = samples.iter().skip(slot + 1);
-                        let mut cache = shared.cache();
-                        for sample in rest {
-                            cache.release(key_of(sample));
-                        }
+                        shared.store.drop_uses(rest.map(key_of));
                         sample_error(shared, number, slot, &error)
                     })?
                 }
@@ -344,9 +343,9 @@ impl Scheduler {
             Ok(plan) => Ok(plan.map(|plan| (plan, blocks))),
             Err(error) => {
                 if blocks.is_empty() && self.keeps.is_cached(key_of(sample)) {
-                    shared.cache().release(key_of(sample));
+                    shared.store.drop_uses([key_of(sample)]);
                 }
-                release(shared, &blocks);
+                shared.store.give_back(&blocks);
                 Err(error)
             }
         }
@@ -392,7 +391,7 @@ impl Scheduler {
             if !wait_for_room(shared, RoomFor::Own, block.bytes()) {
                 return Ok(None);
             }
-            shared.cache().reserve_own(block.bytes());
+            shared.store.reserve_own(block.bytes());
             let held = Held::Own;
             blocks.push(JobBlock { block, held });
         }

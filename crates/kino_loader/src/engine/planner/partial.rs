@@ -19,9 +19,8 @@ use super::Scheduler;
 use super::episodes::key_of;
 use super::plan::{fill_block, once_block, wait_for_room};
 use super::quality::Memory;
-use crate::engine::assembler::{Held, JobBlock};
 use crate::engine::shared::Shared;
-use crate::engine::store::{EpisodeFrames, EpisodeKey, RoomFor};
+use crate::engine::store::{EpisodeFrames, EpisodeKey, Held, JobBlock, RoomFor};
 use crate::error::Result;
 use crate::order::SampleRef;
 
@@ -79,7 +78,7 @@ impl Scheduler {
         let source = self.order.sources().get(key.source as usize);
         let samples = source.and_then(|source| source.counts.get(key.episode as usize));
         let samples = samples.map_or(0.0, |&count| f64::from(count));
-        shared.cache().uses(key) as f64 * partial.decodes_alone >= samples
+        shared.store.uses(key) as f64 * partial.decodes_alone >= samples
     }
 
     /// Whether the block of an episode may have room, without opening it.
@@ -98,7 +97,7 @@ impl Scheduler {
             reason = "not negative, and `as` saturates"
         )]
         let bytes = (bytes * 0.9) as u64;
-        shared.cache().has_room_for_block(bytes)
+        shared.store.has_room_for_block(bytes)
     }
 
     /// The block of an episode, opened if there is none.
@@ -108,9 +107,7 @@ impl Scheduler {
         key: EpisodeKey,
         number: u64,
     ) -> Result<Found, DatasetError> {
-        // The lock is let go before a block is made.
-        let found = shared.cache().get(key).cloned();
-        if let Some(block) = found {
+        if let Some(block) = shared.store.find(key) {
             return Ok(Found::Block(block));
         }
         if !self.is_worth_a_block(shared, key) || !self.may_have_room(shared, key) {
@@ -118,7 +115,7 @@ impl Scheduler {
         }
         let block = self.make_block(shared, key)?;
         if self.keeps.partial.is_some() {
-            if !shared.make_room_for_block(block.bytes()) {
+            if !shared.store.make_room_for_block(block.bytes()) {
                 self.made = Some((key, block));
                 return Ok(Found::NoRoom);
             }
@@ -146,7 +143,7 @@ impl Scheduler {
         if self.keeps.is_cached(key) {
             return self.make_block(shared, key).map(Some);
         }
-        shared.cache().forget(key);
+        shared.store.forget(key);
         Ok(None)
     }
 
@@ -165,11 +162,9 @@ impl Scheduler {
         if !wait_for_room(shared, RoomFor::Own, block.bytes()) {
             return Ok(None);
         }
-        let mut cache = shared.cache();
-        cache.reserve_own(block.bytes());
+        shared.store.reserve_own(block.bytes());
         // It does not use the episode's block.
-        cache.release(key);
-        drop(cache);
+        shared.store.drop_uses([key]);
         let held = Held::Own;
         blocks.push(JobBlock { block, held });
         Ok(Some(plan))

@@ -1,16 +1,15 @@
 //! From scheduled samples to tasks: allocates a batch's memory, makes room for its frames, and queues work for threads.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use kino_dataset::{DatasetError, EpisodeSamples, Fit, SampleFrames};
 
-use crate::engine::assembler::{BatchId, BatchJob, JobBlock, SampleJob, too_large};
+use crate::engine::assembler::{BatchId, BatchJob, SampleJob, too_large};
 use crate::engine::buffers::Filling;
 use crate::engine::meter::Stage;
 use crate::engine::shared::Shared;
 use crate::engine::store::{
-    EpisodeFrames, EpisodeKey, NextStep, RoomFor, SlotId, Wanted, frames_of,
+    EpisodeFrames, EpisodeKey, JobBlock, NextStep, RoomFor, SlotId, Wanted, frames_of,
 };
 use crate::engine::threads::{Read, Urgency, push_collate, push_decode};
 use crate::error::Result;
@@ -96,7 +95,7 @@ pub(crate) fn fill_block(
     frames: &Arc<EpisodeFrames>,
     batch: u64,
 ) {
-    shared.cache().insert(key, Arc::clone(frames));
+    shared.store.insert(key, Arc::clone(frames));
     let urgency = Urgency::ahead(batch);
     let spans = frames.request_ahead(urgency).into_iter();
     let spans = spans.map(|span| Read::of_span(frames, span, urgency));
@@ -108,7 +107,7 @@ pub(crate) fn wait_for_room(shared: &Shared, room_for: RoomFor, bytes: u64) -> b
     while let Some(mark) = shared.inbox.mark() {
         // Samples that complete make room. One that must be replaced does not: it waits for the planner itself.
         shared.inbox.ask_for_room();
-        if shared.make_room(room_for, bytes) || shared.running.load(Ordering::SeqCst) == 0 {
+        if shared.store.make_room(room_for, bytes) || shared.store.is_unused() {
             return true;
         }
         let wait = || shared.inbox.wait(mark);
@@ -124,7 +123,7 @@ pub(crate) fn start(shared: &Shared, batch: &Arc<BatchJob>, slot: usize, job: &A
         batch: batch.number,
         slot,
     };
-    shared.running.fetch_add(1, Ordering::SeqCst);
+    shared.store.start_sample();
     batch.put(slot, job);
     let mut last = None;
     let mut has_all = true;

@@ -10,18 +10,18 @@
 //! Memory changes how often a frame is decoded, never the order.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 
 use kino_dataset::Samples;
 
 use super::partial::Partial;
 use super::quality::{Memory, decoded_bytes, decodes, small_bytes, split};
-use crate::engine::store::{Budget, EpisodeFrames, EpisodeKey, FrameCache, KEPT, TierRoom};
+use crate::engine::store::{Budget, EpisodeKey, KEPT};
 use crate::engine::{ImageOptions, LoaderOptions};
 use crate::error::{Result, invalid};
 use crate::order::{NEVER, NextUses, Order, SampleRef, Shuffle};
 
 use super::scout::{OPEN_BATCHES, SCOUT_BATCHES, SCOUT_SAMPLES};
+use super::tier::TierRoom;
 
 /// The batches that are decoded ahead at least, however small a group is.
 const LEAST_LEAD: usize = 8;
@@ -161,27 +161,17 @@ impl Residency {
         }
     }
 
-    /// Gives memory away; returns the blocks that have to go, to be dropped outside of any lock.
+    /// Gives memory away; returns the episodes of the fixed set that must go, whose frames take what `bytes_of` says.
     pub(crate) fn give_away(
         &mut self,
-        cache: &mut FrameCache,
         bytes: u64,
-    ) -> Vec<Arc<EpisodeFrames>> {
+        bytes_of: impl Fn(EpisodeKey) -> u64,
+    ) -> Vec<EpisodeKey> {
         self.movable = self.movable.saturating_sub(bytes);
-        let Some(fixed) = &mut self.fixed else {
-            return cache.lower_budget(bytes);
-        };
-        let size_of = |key| cache.get(key).map_or(0, |block| block.bytes());
-        let keys = fixed.shrink(bytes, size_of);
-        let mut gone = Vec::new();
-        for key in keys {
-            gone.extend(cache.take(key));
-            if self.pooled.is_empty() {
-                cache.forget(key);
-            }
+        match &mut self.fixed {
+            Some(fixed) => fixed.shrink(bytes, bytes_of),
+            None => Vec::new(),
         }
-        gone.extend(cache.lower_budget(bytes));
-        gone
     }
 
     /// The windows of an episode's block.

@@ -51,11 +51,11 @@ impl Scheduler {
     pub(crate) fn may_scout(&self, shared: &Shared) -> bool {
         let is_far = self.is_far();
         // Either something seen fits now, or there is more to see.
-        match shared.next_wanted() {
+        match shared.store.next_wanted() {
             Some((key, _)) => match &self.made {
                 Some((made, block)) if *made == key => {
                     shared.inbox.ask_for_room();
-                    shared.cache().has_room_for_block(block.bytes())
+                    shared.store.has_room_for_block(block.bytes())
                         || !is_far && self.sees_too_little()
                 }
                 _ => true,
@@ -69,26 +69,26 @@ impl Scheduler {
     /// What goes wrong here is not reported: it will go wrong again when its batch is planned, which is its turn.
     pub(crate) fn scout(&mut self, shared: &Shared) {
         let is_near = self.sees_too_little() && !self.is_far();
-        let looks_on = is_near || shared.next_wanted().is_none();
+        let looks_on = is_near || shared.store.next_wanted().is_none();
         if looks_on && self.look_at_next(shared).is_err() {
             self.is_blind = true;
         }
-        while let Some((key, batch)) = shared.next_wanted() {
+        while let Some((key, batch)) = shared.store.next_wanted() {
             if !self.is_worth_a_block(shared, key) {
-                shared.cache().pass_over(key);
+                shared.store.pass_over(key);
                 continue;
             }
             self.open_wanted(shared, batch);
             let Ok(block) = self.make_block(shared, key) else {
-                shared.cache().pass_over(key);
+                shared.store.pass_over(key);
                 continue;
             };
-            if !shared.make_room_for_block(block.bytes()) {
+            if !shared.store.make_room_for_block(block.bytes()) {
                 self.made = Some((key, block));
                 break;
             }
             let Ok(Some(block)) = self.admit(shared, key, block) else {
-                shared.cache().pass_over(key);
+                shared.store.pass_over(key);
                 continue;
             };
             fill_block(shared, key, &block, batch);
@@ -120,10 +120,7 @@ impl Scheduler {
             is_cached.then(|| (key, self.keeps.next_use(sample)))
         });
         let uses: Vec<_> = uses.collect();
-        let mut cache = shared.cache();
-        uses.into_iter()
-            .for_each(|(key, next)| cache.add_use(key, number, next));
-        drop(cache);
+        shared.store.add_uses(number, uses);
         self.scouted_samples += samples.len();
         self.scouted.push_back(samples);
         Ok(())
@@ -133,27 +130,23 @@ impl Scheduler {
     pub(crate) fn add_use(&mut self, shared: &Shared, sample: &SampleRef, batch: u64) {
         if self.keeps.is_cached(key_of(sample)) {
             let next = self.keeps.next_use(sample);
-            shared.cache().add_use(key_of(sample), batch, next);
+            shared.store.add_uses(batch, [(key_of(sample), next)]);
         }
     }
 
     /// Has the episodes of a batch opened, but for the first that is missing: that one the scheduler is about to open.
     pub(crate) fn open_ahead(&self, shared: &Shared, samples: &[SampleRef], batch: u64) {
-        let cache = shared.cache();
         let missing = samples.iter().map(key_of);
-        let missing: Vec<_> = missing
-            .filter(|&key| cache.get(key).is_none() && !self.episodes.has(key))
-            .skip(1)
-            .collect();
-        drop(cache);
-        if !missing.is_empty() {
-            ask_to_open(shared, missing.into_iter(), batch);
+        let missing = missing.filter(|&key| !self.episodes.has(key));
+        let missing = shared.store.missing(missing);
+        if missing.len() > 1 {
+            ask_to_open(shared, missing.into_iter().skip(1), batch);
         }
     }
 
     /// Has the episodes opened that need a block next, but for the first.
     fn open_wanted(&self, shared: &Shared, batch: u64) {
-        let wanted = shared.cache().wanted(OPEN_AHEAD / 2);
+        let wanted = shared.store.wanted(OPEN_AHEAD / 2);
         let missing = wanted.into_iter().skip(1);
         let mut missing = missing.filter(|&key| !self.episodes.has(key)).peekable();
         if missing.peek().is_some() {
@@ -166,13 +159,10 @@ impl Scheduler {
         if !self.order.is_shared(self.world) {
             return;
         }
-        let cache = shared.cache();
         let indices = (first..).zip(samples);
-        let unseen = indices.map(|(index, sample)| (index, key_of(sample)));
-        let unseen: Vec<_> = unseen.filter(|(_, key)| !cache.has(*key)).collect();
-        drop(cache);
+        let seen = indices.map(|(index, sample)| (index, key_of(sample)));
         let rank = Rank::new(self.rank, self.world);
-        for (index, key) in unseen {
+        for (index, key) in shared.store.unseen(seen) {
             match self.reader.own(index, rank) {
                 Own::Run(run) => self.runs.insert(key, run),
                 Own::All | Own::Scattered => self.runs.remove(&key),

@@ -16,7 +16,7 @@ use super::plan::{Planned, Spot, start};
 use crate::engine::assembler::steps_of;
 use crate::engine::shared::Shared;
 use crate::engine::store::SlotId;
-use crate::engine::threads::{MAX_ATTEMPTS, finish_sample, release};
+use crate::engine::threads::{MAX_ATTEMPTS, finish_sample};
 
 impl Scheduler {
     /// Schedules other samples in place of those that could not be read.
@@ -94,7 +94,7 @@ impl Scheduler {
                     blocks,
                 }));
             }
-            release(shared, &blocks);
+            shared.store.give_back(&blocks);
         }
         Err(error)
     }

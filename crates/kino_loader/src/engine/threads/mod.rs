@@ -12,12 +12,11 @@ pub(crate) use tasks::{MostUrgent, Tasks, Urgency};
 pub use trial::Trial;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use kino_dataset::FitScratch;
 
 use crate::engine::OnError;
-use crate::engine::assembler::{BatchJob, Collate, Held, JobBlock, SampleJob, Spot, steps_of};
+use crate::engine::assembler::{BatchJob, Collate, Spot, steps_of};
 use crate::engine::image::CollateScratch;
 use crate::engine::meter::{Meter, Stage};
 use crate::engine::planner::{FailedSample, open};
@@ -97,22 +96,18 @@ pub(crate) fn read(shared: &Shared, thread: usize) {
 }
 
 fn read_span(shared: &Shared, frames: &Arc<EpisodeFrames>, span: SpanId, urgency: Urgency) {
-    if !frames.begin(span) {
+    let Some(stored_bytes) = shared.store.begin_read(frames, span) else {
         return;
-    }
-    let stored_bytes = frames.stored_bytes(span);
-    if !shared.in_flight.enter(stored_bytes) {
-        return;
-    }
+    };
     let fetched = shared.meter.time(Stage::Fetch, || {
-        let fetched = frames.fetch(span, &shared.tier);
+        let fetched = shared.store.read(frames, span);
         let read = fetched.read;
         (fetched, read)
     });
     // Bytes that were not read (all of them, if the read failed) are released now, the others once they are decoded.
     shared
-        .in_flight
-        .leave(stored_bytes.saturating_sub(fetched.bytes));
+        .store
+        .end_read(stored_bytes.saturating_sub(fetched.bytes));
     notify(shared, &fetched.waiting);
     for page in fetched.pages {
         push_decode(shared, frames, page, frames.urgency(page, urgency));
@@ -161,7 +156,7 @@ pub(crate) fn work(shared: &Shared, thread: usize) {
                 if decoded.frames > 0 {
                     shared.meter.used(frames.page_bytes(page));
                 }
-                shared.in_flight.leave(decoded.stored_bytes);
+                shared.store.end_read(decoded.stored_bytes);
                 notify(shared, &decoded.waiting);
             }
             Work::Collate(batch, slot) => collate(shared, &batch, slot, &mut collating),
@@ -182,11 +177,11 @@ fn decode(
         return match spot {
             // It would not be copied either.
             Some(_) => frames.fill(page, || Ok(Values::InPlace)),
-            None => frames.skip_decoding(page, &shared.pages),
+            None => shared.store.skip_decoding(frames, page),
         };
     }
     spot.and_then(|spot| spot.decode(frames, page, scratch))
-        .unwrap_or_else(|| frames.decode(page, &shared.pages, scratch))
+        .unwrap_or_else(|| shared.store.decode(frames, page, scratch))
 }
 
 /// Notifies samples that one of their pages is decoded; those that miss no other page are collated.
@@ -220,7 +215,9 @@ fn collate(shared: &Shared, batch: &Arc<BatchJob>, slot: usize, scratch: &mut Co
         let bytes = done.as_ref().map_or(0, |(bytes, _)| *bytes);
         (done, bytes)
     });
-    end_sample(shared, &job);
+    if shared.store.end_sample(&job.blocks) {
+        shared.inbox.tell_of_room();
+    }
     match done {
         Ok((_, frames)) => {
             Meter::add(&shared.meter.frames_used, frames);
@@ -255,31 +252,5 @@ pub(crate) fn finish_sample(shared: &Shared, batch: &BatchJob) {
             batch.number,
             done.map_err(|(slot, error)| sample_error(shared, batch.number, slot, &error)),
         );
-    }
-}
-
-/// Releases the frames of a sample; returns whether that makes room in the cache.
-pub(crate) fn release(shared: &Shared, blocks: &[JobBlock]) -> bool {
-    let mut cache = shared.cache();
-    let mut has_more_room = false;
-    for block in blocks {
-        match block.held {
-            Held::Cache(key) => has_more_room |= cache.release(key),
-            Held::Own => {
-                cache.give_back_own(block.block.bytes());
-                has_more_room = true;
-            }
-            Held::Twice => {}
-        }
-    }
-    has_more_room
-}
-
-/// Releases the frames of a sample that was started, and wakes the scheduler if it waits for room.
-fn end_sample(shared: &Shared, job: &SampleJob) {
-    let has_more_room = release(shared, &job.blocks);
-    let is_last = shared.running.fetch_sub(1, Ordering::SeqCst) == 1;
-    if has_more_room || is_last {
-        shared.inbox.tell_of_room();
     }
 }
