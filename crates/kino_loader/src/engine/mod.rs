@@ -1,25 +1,29 @@
 //! The engine: produces batches in order, ahead of the training loop, on its own threads.
 //!
 //! ```text
-//! scheduler ──▶ reads ──▶ kino-read threads ──▶ work ──▶ kino-decode threads ──▶ ready ──▶ next()
-//!  order, windows      one span each                   one page or sample each     in order
-//!     └── scout: counts upcoming uses, so that the cache knows what to keep
+//! planner ──▶ reads ──▶ kino-read ──▶ pages ──▶ kino-decode ──▶ frames ──▶ kino-decode ──▶ batches ──▶ next()
+//!  order                 one span each           one page each   (store)    one sample each (assembler)  in order
 //! ```
 //!
-//! Decode threads never wait for storage, and read threads never decode. The scheduler limits the number of batches in
+//! Three owners, each a folder with its own locks behind its own methods (`threads/mod.rs` draws what they tell each other):
+//!
+//! | owner | has | is told |
+//! |---|---|---|
+//! | the *planner* | which samples and pages come next, what stays in memory | a batch was taken, a sample could not be read, there is room |
+//! | the *frame store* | decoded frames, their budget, the slots that wait for a page | uses ahead, bytes read, pages decoded, samples done |
+//! | the *assembler* | the slots and the memory of batches, those that are ready | a batch is planned, pages came, a sample is done |
+//!
+//! Decode threads never wait for storage, and read threads never decode. The assembler limits the number of batches in
 //! flight; those batches and the memory budget bound everything else.
 //!
 //! | folder | holds |
 //! |---|---|
-//! | `planner/` | which samples and pages come next, what stays in memory, what a shuffle costs |
-//! | `store/` | decoded frames: page by page, cached, within a budget |
-//! | `assembler/` | batches in preparation: their arrays, slots and memory, and how many are prefetched |
-//! | `image/` | what becomes of images and other values on the way: crop, flip, jitter, dtype, layout |
+//! | `planner/`, `store/`, `assembler/` | the three owners |
 //! | `threads/` | the threads and their task queues, how many run, and how much CPU time they use |
+//! | `image/` | what becomes of images and other values on the way: crop, flip, jitter, dtype, layout |
 //! | `meter/` | where the time goes |
 //! | `options.rs` | the options, and their validation before any thread starts |
-//! | `shared.rs` | what the threads share |
-//! | `buffers.rs`, `page_buffer.rs` | memory that is reused |
+//! | `buffers.rs`, `page_buffer.rs` | memory that is reused: of batches, and of decoded pages |
 
 mod assembler;
 mod buffers;
@@ -28,17 +32,14 @@ mod meter;
 mod options;
 mod page_buffer;
 mod planner;
-mod shared;
 mod store;
 mod threads;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use kino_dataset::Samples;
-use kino_sync::{Condvar, Mutex};
 
 use assembler::ArrayInfo;
 pub use assembler::MAX_PREFETCH;
@@ -54,14 +55,13 @@ pub use planner::{
 };
 pub use threads::{CpuShare, Trial};
 
-use assembler::{Controller, Fields, most_bytes};
+use assembler::{Assembler, Fields, Waited};
 use buffers::Filled;
 use meter::Meter;
 use options::{check_options, check_windows, no_windows};
-use planner::{Inbox, Opening, Scheduler, WholeEpisodes};
-use shared::{Alarm, Flight, Shared, Waited};
+use planner::{Inbox, Opening, Planner, WholeEpisodes};
 use store::FrameStore;
-use threads::{Limit, Tasks, ThreadCounts};
+use threads::{Alarm, Crew, Engine, Stages, decode_all, read_all};
 
 use crate::error::{Result, invalid};
 use crate::order::{LengthOrder, Order, SampleRef};
@@ -69,7 +69,7 @@ use crate::order::{LengthOrder, Order, SampleRef};
 /// Prepares batches ahead of the training loop. Dropping it stops its threads.
 #[derive(Debug)]
 pub struct Loader {
-    shared: Arc<Shared>,
+    engine: Arc<Engine>,
     threads: Vec<JoinHandle<()>>,
     next: u64,
     end: Option<u64>,
@@ -177,61 +177,44 @@ impl Loader {
         let seed = whole
             .as_ref()
             .map_or(order.settings().seed, WholeEpisodes::seed);
-        let scheduler = Scheduler::new(order, whole, &windows, &options)?;
-        let (next, end) = scheduler.batches();
+        let planner = Planner::new(order, whole, &windows, &options)?;
+        let (next, end) = planner.batches();
         let first = windows.first().and_then(|variants| variants.first());
-        let first = first.ok_or_else(no_windows)?;
-        let thread_counts = ThreadCounts::new(options.decode_threads(), options.run.readers);
-        let ahead = most_bytes(options.memory_bytes());
-        let controller = Controller::new(options.prefetch, ahead);
-        let shared = Arc::new(Shared {
-            fields: Fields::new(first, &options, seed)?,
-            block_of: scheduler.block_of(),
-            windows,
-            work: Tasks::new(thread_counts.active().0),
-            reads: Tasks::new(thread_counts.active().1),
-            store: FrameStore::new(scheduler.budget()),
-            flight: Mutex::new(Flight::new(controller)),
-            ready: Condvar::new(),
+        let fields = Fields::new(first.ok_or_else(no_windows)?, &options, seed)?;
+        let windows: Arc<[Vec<Samples>]> = windows.into();
+        let block_of = planner.block_of();
+        let engine = Arc::new(Engine {
             inbox: Inbox::default(),
-            on_error: options.on_error,
-            trial: options.run.trial,
-            meter: Meter::new(),
-            shelf: Arc::default(),
-            opening: Opening::default(),
-            thread_counts: Mutex::new(thread_counts),
-            cpu: Limit::new(options.cpu, options.decode_threads()),
-            stopped: AtomicBool::new(false),
+            opening: Opening::new(Arc::clone(&windows)),
+            store: FrameStore::new(planner.budget()),
+            assembler: Assembler::new(windows, fields, block_of, &options),
+            crew: Crew::new(&options),
+            stages: Stages::new(&options.run),
         });
-        if options.run.is_traced {
-            shared.meter.start_trace();
-        }
         let mut loader = Self {
-            shared,
+            engine,
             threads: Vec::new(),
             next,
             end,
             handed: None,
             waited: Duration::ZERO,
         };
-        loader.spawn("kino-schedule", {
-            let shared = Arc::clone(&loader.shared);
-            move || scheduler.run(&shared)
-        })?;
+        let engine = Arc::clone(&loader.engine);
+        loader.spawn("kino-schedule", move || planner.run(&engine))?;
         for thread in 0..options.run.readers {
-            let shared = Arc::clone(&loader.shared);
-            loader.spawn("kino-read", move || threads::read(&shared, thread))?;
+            let engine = Arc::clone(&loader.engine);
+            loader.spawn("kino-read", move || read_all(&engine, thread))?;
         }
         for thread in 0..options.decode_threads() {
-            let shared = Arc::clone(&loader.shared);
-            loader.spawn("kino-decode", move || threads::work(&shared, thread))?;
+            let engine = Arc::clone(&loader.engine);
+            loader.spawn("kino-decode", move || decode_all(&engine, thread))?;
         }
         Ok(loader)
     }
 
     fn spawn(&mut self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<()> {
         let alarm = Alarm {
-            shared: Arc::clone(&self.shared),
+            engine: Arc::clone(&self.engine),
             name: name.to_owned(),
         };
         let thread = std::thread::Builder::new().name(name.to_owned());
@@ -266,13 +249,12 @@ impl Loader {
             return Ok(Next::End);
         }
         if let Some(handed) = self.handed.take() {
-            self.shared.flight().controller.taken(handed.elapsed());
-            self.shared.tune();
+            self.engine.assembler.taken(handed.elapsed());
+            self.engine.crew.tune(self.engine.meter());
         }
-        let (found, took) = self
-            .shared
-            .meter
-            .measure(Stage::Wait, || (self.shared.wait_for(self.next, time), 0));
+        let engine = &self.engine;
+        let wait = || (engine.wait_for(self.next, time), 0);
+        let (found, took) = engine.meter().measure(Stage::Wait, wait);
         self.waited += took;
         let done = match found {
             Waited::Done(done) => done,
@@ -284,10 +266,11 @@ impl Loader {
         self.handed = Some(Instant::now());
         let waited = std::mem::take(&mut self.waited);
         let batch = done?;
-        self.shared.meter.handed(waited, || self.shared.moment());
-        Meter::add(&self.shared.meter.batches, 1);
-        Meter::add(&self.shared.meter.samples, batch.samples.len());
-        Meter::add(&self.shared.meter.substituted, batch.substituted);
+        let meter = self.engine.meter();
+        meter.handed(waited, || self.engine.moment());
+        Meter::add(&meter.batches, 1);
+        Meter::add(&meter.samples, batch.samples.len());
+        Meter::add(&meter.substituted, batch.substituted);
         Ok(Next::Batch(batch))
     }
 
@@ -298,18 +281,18 @@ impl Loader {
 
     /// A handle for observing the loader from another thread, even while the training loop waits for a batch.
     pub fn watch(&self) -> Watch {
-        Watch::new(&self.shared)
+        Watch::new(&self.engine)
     }
 }
 
 impl Drop for Loader {
     fn drop(&mut self) {
-        self.shared.stop();
+        self.engine.stop();
         for thread in self.threads.drain(..) {
             // A thread that panicked was reported by its `Alarm` already.
             drop(thread.join());
         }
-        self.shared.clear();
+        self.engine.clear();
     }
 }
 

@@ -14,10 +14,10 @@ use std::sync::Arc;
 
 use kino_dataset::{FitScratch, NO_FRAME};
 
+use super::Assembler;
 use super::fields::Content;
 use super::slots::BatchJob;
 use crate::engine::image::Convert;
-use crate::engine::shared::Shared;
 use crate::engine::store::{DecodedPage, EpisodeFrames, PageId, Values};
 
 /// The only place of a frame in a batch.
@@ -30,13 +30,14 @@ pub(crate) struct Spot {
     bytes: usize,
 }
 
-impl Spot {
-    /// The place of the only frame that is wanted of a page; `None` if it has to go the usual way.
-    pub(crate) fn find(shared: &Shared, frames: &Arc<EpisodeFrames>, page: PageId) -> Option<Self> {
+impl Assembler {
+    /// The place in a batch of the only frame that is wanted of a page; `None` if it has to go the usual way.
+    pub(crate) fn place_of(&self, frames: &Arc<EpisodeFrames>, page: PageId) -> Option<Spot> {
         let waiting = frames.only_slot(page)?;
-        let (batch, job) = shared.job(waiting)?;
+        let batch = self.batch(waiting.batch)?;
+        let job = batch.job(waiting.slot)?;
         let mut found = None;
-        for (field, info) in shared.fields.fields.iter().enumerate() {
+        for (field, info) in self.fields.fields.iter().enumerate() {
             let Content::Frames {
                 convert,
                 jpeg,
@@ -48,7 +49,7 @@ impl Spot {
             else {
                 continue;
             };
-            let (block, plan) = job.window(info.window, &shared.block_of);
+            let (block, plan) = job.window(info.window, &self.block_of);
             if !Arc::ptr_eq(block, frames) {
                 continue;
             }
@@ -77,7 +78,7 @@ impl Spot {
             }
         }
         let (field, start, bytes) = found?;
-        Some(Self {
+        Some(Spot {
             batch,
             slot: waiting.slot,
             field,
@@ -85,7 +86,9 @@ impl Spot {
             bytes,
         })
     }
+}
 
+impl Spot {
     /// Decodes the frame there; `None` if another thread is writing that window of the sample.
     pub(crate) fn decode(
         &self,

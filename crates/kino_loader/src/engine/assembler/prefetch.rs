@@ -76,7 +76,7 @@ pub(crate) struct Controller {
     steps: VecDeque<f64>,
     taken: u64,
     calm: u32,
-    /// The last batch that was scheduled.
+    /// The last batch that was planned.
     last: u64,
     changes: VecDeque<(u64, usize)>,
 }
@@ -263,7 +263,7 @@ mod tests {
             depths: Vec::new(),
         };
         for number in 0..took.len() {
-            // Another batch can be scheduled once the one before was taken: now.
+            // Another batch can be planned once the one before was taken: now.
             while planned < took.len() && planned < number + controller.depth() {
                 let id = u64::try_from(planned).unwrap();
                 controller.admitted(id, MIB, time(now));
@@ -397,7 +397,7 @@ mod tests {
         controller.done(9, ms(104));
         assert!(
             controller.pending.is_empty(),
-            "a batch that was never scheduled is ignored"
+            "a batch that was never planned is ignored"
         );
     }
 

@@ -42,6 +42,13 @@ pub(crate) struct BatchJob {
     failed: Mutex<Option<(usize, Arc<DatasetError>)>>,
 }
 
+/// A sample as the planner hands it over.
+#[derive(Debug)]
+pub(crate) struct Planned {
+    pub(crate) sample: SampleRef,
+    pub(crate) job: SampleJob,
+}
+
 /// The place of one sample.
 #[derive(Debug, Default)]
 struct Slot {
@@ -154,8 +161,11 @@ impl BatchJob {
             .fetch_add(usize::from(attempts > 0), Ordering::Relaxed);
     }
 
-    /// One sample is done; the batch if it was the last.
-    pub(crate) fn sample_is_done(&self) -> Option<Result<Batch, (usize, Arc<DatasetError>)>> {
+    /// One sample is done; the batch if it was the last, which holds real data or does not.
+    pub(crate) fn sample_is_done(
+        &self,
+        is_real: bool,
+    ) -> Option<Result<Batch, (usize, Arc<DatasetError>)>> {
         if self.left.fetch_sub(1, Ordering::AcqRel) != 1 {
             return None;
         }
@@ -171,7 +181,7 @@ impl BatchJob {
                 texts: std::mem::take(&mut *self.texts.lock()),
                 samples: self.samples().clone(),
                 substituted: self.substituted.load(Ordering::Relaxed),
-                is_real: true,
+                is_real,
             }),
         })
     }

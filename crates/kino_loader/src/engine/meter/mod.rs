@@ -201,7 +201,7 @@ impl Meter {
             .fetch_add(stored_bytes, Ordering::Relaxed);
     }
 
-    /// A sample was scheduled; `has_all` if it did not wait for any page.
+    /// A sample was planned; `has_all` if it did not wait for any page.
     pub(crate) fn looked_up(&self, has_all: bool) {
         let counter = if has_all {
             &self.cache_hits

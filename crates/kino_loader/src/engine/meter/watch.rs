@@ -6,33 +6,32 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Report, TraceLog};
-use crate::engine::shared::Shared;
+use crate::engine::threads::Engine;
 
 /// Observes a loader. It outlives the loader, and then reports its final state.
 #[derive(Debug, Clone)]
 pub struct Watch {
-    shared: Arc<Shared>,
+    engine: Arc<Engine>,
 }
 
 impl Watch {
-    pub(crate) fn new(shared: &Arc<Shared>) -> Self {
+    pub(crate) fn new(engine: &Arc<Engine>) -> Self {
         Self {
-            shared: Arc::clone(shared),
+            engine: Arc::clone(engine),
         }
     }
 
     /// What the loader has done so far.
     pub fn report(&self) -> Report {
-        let shared = &self.shared;
-        let bytes = shared.store.bytes();
+        let engine = &self.engine;
+        let bytes = engine.store.bytes();
         let (cache_bytes, cache_peak_bytes) = bytes.cache;
         let (stored_bytes, stored_peak_bytes) = bytes.in_flight;
         let (stored_kept_bytes, stored_hits) = bytes.tier;
-        let (threads_active, readers_active) = shared.thread_counts.lock().active();
-        let report = shared.meter.report();
-        let (reads_queued, work_queued) = (shared.reads.len(), shared.work.len());
-        let flight = shared.flight();
-        let (batch_s, step_s) = flight.controller.pace();
+        let (threads_active, readers_active) = engine.crew.active();
+        let (reads_queued, work_queued) = engine.crew.queued();
+        let progress = engine.assembler.progress();
+        let (batch_s, step_s) = progress.pace;
         Report {
             cache_bytes,
             cache_peak_bytes,
@@ -40,38 +39,37 @@ impl Watch {
             stored_peak_bytes,
             stored_kept_bytes,
             stored_hits,
-            batch_buffer_bytes: shared.shelf.bytes(),
+            batch_buffer_bytes: engine.assembler.buffer_bytes(),
             reads_queued,
             work_queued,
-            depth: flight.len(),
-            prefetch_depth: flight.controller.depth(),
-            prefetch_changes: flight.controller.changes(),
+            depth: progress.in_flight,
+            prefetch_depth: progress.depth,
+            prefetch_changes: progress.changes,
             batch_s,
             step_s,
             threads_active,
             readers_active,
-            ..report
+            ..engine.meter().report()
         }
     }
 
     /// The number of ready batches, and the prefetch depth: cheaper than a report.
     pub fn ready(&self) -> (usize, usize) {
-        let flight = self.shared.flight();
-        (flight.ready.len(), flight.controller.depth())
+        self.engine.assembler.ready()
     }
 
     /// Records the tasks of every thread from now on, until [`finish_trace`](Self::finish_trace).
     pub fn start_trace(&self) {
-        self.shared.meter.start_trace();
+        self.engine.meter().start_trace();
     }
 
     /// Stops the trace; returns its newest 262,144 events, or none if it was not started.
     pub fn finish_trace(&self) -> TraceLog {
-        self.shared.meter.finish_trace()
+        self.engine.meter().finish_trace()
     }
 
     /// Time since the loader started: the clock of a trace.
     pub fn now(&self) -> Duration {
-        self.shared.meter.now()
+        self.engine.meter().now()
     }
 }

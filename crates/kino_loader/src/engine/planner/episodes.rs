@@ -1,23 +1,22 @@
 //! Open episodes: the index and clock of an episode are read once while it is in use.
 //!
 //! ```text
-//! wanted 7 2 9 4 …  ──request──▶ kino-read threads ──▶ opened 7 2 9    taken by the scheduler in order
+//! wanted 7 2 9 4 …  ──request──▶ kino-read threads ──▶ opened 7 2 9    taken by the planner in order
 //! ```
 //!
-//! Opening an episode reads from storage, which would block the scheduler. So read threads open the episodes that it
-//! will need soon, a bounded number ahead. If an episode is needed before any thread has started on it, the scheduler
+//! Opening an episode reads from storage, which would block the planner. So read threads open the episodes that it
+//! will need soon, a bounded number ahead. If an episode is needed before any thread has started on it, the planner
 //! opens it itself.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use kino_dataset::{DatasetError, EpisodeSamples};
+use kino_dataset::{DatasetError, EpisodeSamples, Samples};
 use kino_sync::{Condvar, Mutex};
 
-use crate::engine::shared::Shared;
 use crate::engine::store::EpisodeKey;
-use crate::engine::threads::{Read, Urgency};
+use crate::engine::threads::Engine;
 use crate::order::SampleRef;
 
 /// Open episodes kept, in addition to those of the cache.
@@ -43,13 +42,13 @@ impl Episodes {
     }
 
     /// The episode; reads from storage unless it was opened ahead.
-    pub(crate) fn open(&mut self, shared: &Shared, key: EpisodeKey) -> Opened {
+    pub(crate) fn open(&mut self, engine: &Engine, key: EpisodeKey) -> Opened {
         if let Some(windows) = self.open.get(&key) {
             return Ok(Arc::clone(windows));
         }
-        let windows = match shared.opening.take(key, || shared.is_stopped()) {
+        let windows = match engine.opening.take(key, || engine.crew.is_stopped()) {
             Some(opened) => opened?,
-            None => open(shared, key)?,
+            None => engine.opening.open(key)?,
         };
         if self.age.len() >= KEPT_EPISODES
             && let Some(oldest) = self.age.pop_front()
@@ -62,9 +61,11 @@ impl Episodes {
     }
 }
 
-/// Episodes that are opened ahead of the scheduler.
+/// Episodes that are opened ahead of the planner.
 #[derive(Debug, Default)]
 pub(crate) struct Opening {
+    /// Per source, per variant.
+    windows: Arc<[Vec<Samples>]>,
     state: Mutex<Ahead>,
     /// Notified when an episode was opened.
     opened: Condvar,
@@ -88,6 +89,20 @@ enum Step {
 }
 
 impl Opening {
+    /// Of these sources, each with its variants.
+    pub(crate) fn new(windows: Arc<[Vec<Samples>]>) -> Self {
+        Self {
+            windows,
+            ..Self::default()
+        }
+    }
+
+    /// Opens an episode: reads from storage.
+    pub(crate) fn open(&self, key: EpisodeKey) -> Opened {
+        let windows = &self.windows[key.source as usize][key.variant as usize];
+        Ok(Arc::new(windows.episode(key.episode as usize)?))
+    }
+
     /// Requests episodes, as far as there is room; returns those that were not requested before.
     fn request(&self, keys: impl Iterator<Item = EpisodeKey>) -> Vec<EpisodeKey> {
         let mut state = self.state.lock();
@@ -163,17 +178,9 @@ impl Ahead {
 }
 
 /// Queues episodes to be opened ahead, for a batch.
-pub(crate) fn ask_to_open(shared: &Shared, keys: impl Iterator<Item = EpisodeKey>, batch: u64) {
-    let new = shared.opening.request(keys);
-    // The highest cost goes first: the batch's own reads are not known until its episodes are open.
-    let tasks = new.into_iter().map(|key| (u64::MAX, Read::Episode(key)));
-    shared.reads.push(Urgency::needed(batch), tasks);
-}
-
-/// Opens an episode: reads from storage.
-pub(crate) fn open(shared: &Shared, key: EpisodeKey) -> Opened {
-    let windows = &shared.windows[key.source as usize][key.variant as usize];
-    Ok(Arc::new(windows.episode(key.episode as usize)?))
+pub(crate) fn ask_to_open(engine: &Engine, keys: impl Iterator<Item = EpisodeKey>, batch: u64) {
+    let new = engine.opening.request(keys);
+    engine.crew.open(new, batch);
 }
 
 pub(crate) fn key_of(sample: &SampleRef) -> EpisodeKey {

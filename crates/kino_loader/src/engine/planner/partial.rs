@@ -15,12 +15,12 @@ use std::sync::Arc;
 
 use kino_dataset::{DatasetError, SampleFrames, Samples};
 
-use super::Scheduler;
+use super::Planner;
 use super::episodes::key_of;
 use super::plan::{fill_block, once_block, wait_for_room};
 use super::quality::Memory;
-use crate::engine::shared::Shared;
 use crate::engine::store::{EpisodeFrames, EpisodeKey, Held, JobBlock, RoomFor};
+use crate::engine::threads::Engine;
 use crate::error::Result;
 use crate::order::SampleRef;
 
@@ -63,7 +63,7 @@ pub(crate) enum Found {
     Stop,
 }
 
-impl Scheduler {
+impl Planner {
     /// Whether the uses of less than a group are counted, where that matters.
     pub(crate) fn sees_too_little(&self) -> bool {
         let partial = self.keeps.partial.as_ref();
@@ -71,18 +71,18 @@ impl Scheduler {
     }
 
     /// Whether decoding all frames of an episode is less than decoding those of its samples ahead one by one.
-    pub(crate) fn is_worth_a_block(&self, shared: &Shared, key: EpisodeKey) -> bool {
+    pub(crate) fn is_worth_a_block(&self, engine: &Engine, key: EpisodeKey) -> bool {
         let Some(partial) = &self.keeps.partial else {
             return true;
         };
         let source = self.order.sources().get(key.source as usize);
         let samples = source.and_then(|source| source.counts.get(key.episode as usize));
         let samples = samples.map_or(0.0, |&count| f64::from(count));
-        shared.store.uses(key) as f64 * partial.decodes_alone >= samples
+        engine.store.uses(key) as f64 * partial.decodes_alone >= samples
     }
 
     /// Whether the block of an episode may have room, without opening it.
-    fn may_have_room(&self, shared: &Shared, key: EpisodeKey) -> bool {
+    fn may_have_room(&self, engine: &Engine, key: EpisodeKey) -> bool {
         let Some(partial) = &self.keeps.partial else {
             return true;
         };
@@ -97,35 +97,35 @@ impl Scheduler {
             reason = "not negative, and `as` saturates"
         )]
         let bytes = (bytes * 0.9) as u64;
-        shared.store.has_room_for_block(bytes)
+        engine.store.has_room_for_block(bytes)
     }
 
     /// The block of an episode, opened if there is none.
     pub(crate) fn find_block(
         &mut self,
-        shared: &Shared,
+        engine: &Engine,
         key: EpisodeKey,
         number: u64,
     ) -> Result<Found, DatasetError> {
-        if let Some(block) = shared.store.find(key) {
+        if let Some(block) = engine.store.find(key) {
             return Ok(Found::Block(block));
         }
-        if !self.is_worth_a_block(shared, key) || !self.may_have_room(shared, key) {
+        if !self.is_worth_a_block(engine, key) || !self.may_have_room(engine, key) {
             return Ok(Found::NoRoom);
         }
-        let block = self.make_block(shared, key)?;
+        let block = self.make_block(engine, key)?;
         if self.keeps.partial.is_some() {
-            if !shared.store.make_room_for_block(block.bytes()) {
+            if !engine.store.make_room_for_block(block.bytes()) {
                 self.made = Some((key, block));
                 return Ok(Found::NoRoom);
             }
-        } else if !wait_for_room(shared, RoomFor::Block, block.bytes()) {
+        } else if !wait_for_room(engine, RoomFor::Block, block.bytes()) {
             return Ok(Found::Stop);
         }
-        let Some(block) = self.admit(shared, key, block)? else {
+        let Some(block) = self.admit(engine, key, block)? else {
             return Ok(Found::NotKept);
         };
-        fill_block(shared, key, &block, number);
+        fill_block(engine, key, &block, number);
         Ok(Found::Block(block))
     }
 
@@ -133,7 +133,7 @@ impl Scheduler {
     /// nothing stays.
     pub(crate) fn admit(
         &mut self,
-        shared: &Shared,
+        engine: &Engine,
         key: EpisodeKey,
         block: Arc<EpisodeFrames>,
     ) -> Result<Option<Arc<EpisodeFrames>>, DatasetError> {
@@ -141,30 +141,36 @@ impl Scheduler {
             return Ok(Some(block));
         }
         if self.keeps.is_cached(key) {
-            return self.make_block(shared, key).map(Some);
+            return self.make_block(engine, key).map(Some);
         }
-        shared.store.forget(key);
+        engine.store.forget(key);
         Ok(None)
     }
 
     /// Plans a sample with frames of its own; `None` if the loader stops.
     pub(crate) fn plan_alone(
         &mut self,
-        shared: &Shared,
+        engine: &Engine,
         sample: &SampleRef,
         blocks: &mut Vec<JobBlock>,
     ) -> Result<Option<SampleFrames>, DatasetError> {
         let key = key_of(sample);
-        let windows = self.episodes.open(shared, key)?;
+        let windows = self.episodes.open(engine, key)?;
         let mut plan = SampleFrames::default();
         windows.plan(sample.sample, &mut plan)?;
-        let block = once_block(key, windows, &self.keeps.pooled, &plan, &shared.fields.fits)?;
-        if !wait_for_room(shared, RoomFor::Own, block.bytes()) {
+        let block = once_block(
+            key,
+            windows,
+            &self.keeps.pooled,
+            &plan,
+            engine.assembler.fits(),
+        )?;
+        if !wait_for_room(engine, RoomFor::Own, block.bytes()) {
             return Ok(None);
         }
-        shared.store.reserve_own(block.bytes());
+        engine.store.reserve_own(block.bytes());
         // It does not use the episode's block.
-        shared.store.drop_uses([key]);
+        engine.store.drop_uses([key]);
         let held = Held::Own;
         blocks.push(JobBlock { block, held });
         Ok(Some(plan))

@@ -1,4 +1,4 @@
-//! The scout: runs ahead of the scheduler and counts which episodes will be needed, and how often.
+//! The scout: runs ahead of the planner and counts which episodes will be needed, and how often.
 //!
 //! ```text
 //! planned │ scouted: 7 2 9 2 7 … │ not looked at        7 and 2 have two uses, 9 has one; what has room is opened
@@ -20,15 +20,15 @@ use std::sync::Arc;
 
 use kino_dataset::{EpisodeSamples, Fit, SampleFrames};
 
-use super::Scheduler;
+use super::Planner;
 use super::episodes::{OPEN_AHEAD, ask_to_open, key_of};
 use super::plan::fill_block;
-use crate::engine::shared::Shared;
 use crate::engine::store::{Ahead, EpisodeKey, frames_of};
+use crate::engine::threads::Engine;
 use crate::error::Result;
 use crate::order::{Own, Rank, SampleRef};
 
-/// The scout looks at most this many samples ahead of the scheduler: a few megabytes of notes.
+/// The scout looks at most this many samples ahead of the planner: a few megabytes of notes.
 pub(crate) const SCOUT_SAMPLES: usize = 1 << 17;
 
 /// The batches that the scout looks ahead where nothing ever leaves the cache: what matters is only what comes first.
@@ -37,7 +37,7 @@ pub(crate) const SCOUT_BATCHES: usize = 16;
 /// The batches that the scout looks ahead where nothing is kept, so that their episodes are opened in time.
 pub(crate) const OPEN_BATCHES: usize = 2;
 
-impl Scheduler {
+impl Planner {
     /// Whether the scout is as far ahead as it goes.
     pub(crate) fn is_far(&self) -> bool {
         let scouted = self.next + self.scouted.len() as u64;
@@ -48,14 +48,14 @@ impl Scheduler {
     }
 
     /// Whether there is something to look at or to open.
-    pub(crate) fn may_scout(&self, shared: &Shared) -> bool {
+    pub(crate) fn may_scout(&self, engine: &Engine) -> bool {
         let is_far = self.is_far();
         // Either something seen fits now, or there is more to see.
-        match shared.store.next_wanted() {
+        match engine.store.next_wanted() {
             Some((key, _)) => match &self.made {
                 Some((made, block)) if *made == key => {
-                    shared.inbox.ask_for_room();
-                    shared.store.has_room_for_block(block.bytes())
+                    engine.inbox.ask_for_room();
+                    engine.store.has_room_for_block(block.bytes())
                         || !is_far && self.sees_too_little()
                 }
                 _ => true,
@@ -67,39 +67,39 @@ impl Scheduler {
     /// Looks at one more batch, and opens what has room.
     ///
     /// What goes wrong here is not reported: it will go wrong again when its batch is planned, which is its turn.
-    pub(crate) fn scout(&mut self, shared: &Shared) {
+    pub(crate) fn scout(&mut self, engine: &Engine) {
         let is_near = self.sees_too_little() && !self.is_far();
-        let looks_on = is_near || shared.store.next_wanted().is_none();
-        if looks_on && self.look_at_next(shared).is_err() {
+        let looks_on = is_near || engine.store.next_wanted().is_none();
+        if looks_on && self.look_at_next(engine).is_err() {
             self.is_blind = true;
         }
-        while let Some((key, batch)) = shared.store.next_wanted() {
-            if !self.is_worth_a_block(shared, key) {
-                shared.store.pass_over(key);
+        while let Some((key, batch)) = engine.store.next_wanted() {
+            if !self.is_worth_a_block(engine, key) {
+                engine.store.pass_over(key);
                 continue;
             }
-            self.open_wanted(shared, batch);
-            let Ok(block) = self.make_block(shared, key) else {
-                shared.store.pass_over(key);
+            self.open_wanted(engine, batch);
+            let Ok(block) = self.make_block(engine, key) else {
+                engine.store.pass_over(key);
                 continue;
             };
-            if !shared.store.make_room_for_block(block.bytes()) {
+            if !engine.store.make_room_for_block(block.bytes()) {
                 self.made = Some((key, block));
                 break;
             }
-            let Ok(Some(block)) = self.admit(shared, key, block) else {
-                shared.store.pass_over(key);
+            let Ok(Some(block)) = self.admit(engine, key, block) else {
+                engine.store.pass_over(key);
                 continue;
             };
-            fill_block(shared, key, &block, batch);
-            if shared.flight().has_room() {
+            fill_block(engine, key, &block, batch);
+            if engine.assembler.has_room() {
                 break;
             }
         }
     }
 
     /// Counts the uses of the next batch that was not seen yet.
-    pub(crate) fn look_at_next(&mut self, shared: &Shared) -> Result<()> {
+    pub(crate) fn look_at_next(&mut self, engine: &Engine) -> Result<()> {
         let number = self.next + self.scouted.len() as u64;
         let samples = match &mut self.whole {
             Some(whole) => whole.look(number, self.next)?,
@@ -107,12 +107,12 @@ impl Scheduler {
                 let range = self.rank_range(number)?;
                 let (first, mut samples) = (range.start, Vec::new());
                 self.reader.fill(range, &mut samples)?;
-                self.find_runs(shared, first, &samples);
+                self.find_runs(engine, first, &samples);
                 samples
             }
         };
         if self.keeps.pooled.is_empty() {
-            self.open_ahead(shared, &samples, number);
+            self.open_ahead(engine, &samples, number);
         }
         let uses = samples.iter().filter_map(|sample| {
             let key = key_of(sample);
@@ -120,49 +120,49 @@ impl Scheduler {
             is_cached.then(|| (key, self.keeps.next_use(sample)))
         });
         let uses: Vec<_> = uses.collect();
-        shared.store.add_uses(number, uses);
+        engine.store.add_uses(number, uses);
         self.scouted_samples += samples.len();
         self.scouted.push_back(samples);
         Ok(())
     }
 
     /// Counts a use of a sample that was not seen.
-    pub(crate) fn add_use(&mut self, shared: &Shared, sample: &SampleRef, batch: u64) {
+    pub(crate) fn add_use(&mut self, engine: &Engine, sample: &SampleRef, batch: u64) {
         if self.keeps.is_cached(key_of(sample)) {
             let next = self.keeps.next_use(sample);
-            shared.store.add_uses(batch, [(key_of(sample), next)]);
+            engine.store.add_uses(batch, [(key_of(sample), next)]);
         }
     }
 
-    /// Has the episodes of a batch opened, but for the first that is missing: that one the scheduler is about to open.
-    pub(crate) fn open_ahead(&self, shared: &Shared, samples: &[SampleRef], batch: u64) {
+    /// Has the episodes of a batch opened, but for the first that is missing: that one the planner is about to open.
+    pub(crate) fn open_ahead(&self, engine: &Engine, samples: &[SampleRef], batch: u64) {
         let missing = samples.iter().map(key_of);
         let missing = missing.filter(|&key| !self.episodes.has(key));
-        let missing = shared.store.missing(missing);
+        let missing = engine.store.missing(missing);
         if missing.len() > 1 {
-            ask_to_open(shared, missing.into_iter().skip(1), batch);
+            ask_to_open(engine, missing.into_iter().skip(1), batch);
         }
     }
 
     /// Has the episodes opened that need a block next, but for the first.
-    fn open_wanted(&self, shared: &Shared, batch: u64) {
-        let wanted = shared.store.wanted(OPEN_AHEAD / 2);
+    fn open_wanted(&self, engine: &Engine, batch: u64) {
+        let wanted = engine.store.wanted(OPEN_AHEAD / 2);
         let missing = wanted.into_iter().skip(1);
         let mut missing = missing.filter(|&key| !self.episodes.has(key)).peekable();
         if missing.peek().is_some() {
-            ask_to_open(shared, missing, batch);
+            ask_to_open(engine, missing, batch);
         }
     }
 
     /// Notes which samples this rank takes of the episodes that come into view with a batch.
-    fn find_runs(&mut self, shared: &Shared, first: u64, samples: &[SampleRef]) {
+    fn find_runs(&mut self, engine: &Engine, first: u64, samples: &[SampleRef]) {
         if !self.order.is_shared(self.world) {
             return;
         }
         let indices = (first..).zip(samples);
         let seen = indices.map(|(index, sample)| (index, key_of(sample)));
         let rank = Rank::new(self.rank, self.world);
-        for (index, key) in shared.store.unseen(seen) {
+        for (index, key) in engine.store.unseen(seen) {
             match self.reader.own(index, rank) {
                 Own::Run(run) => self.runs.insert(key, run),
                 Own::All | Own::Scattered => self.runs.remove(&key),

@@ -1,4 +1,4 @@
-//! Substitutes: the scheduler replaces samples that cannot be read.
+//! Substitutes: the planner replaces samples that cannot be read.
 //!
 //! ```text
 //! index 42, attempt 0, 1, 2 …  ──order──▶ other samples of the same group; takes the first that opens and fits
@@ -10,45 +10,34 @@ use std::sync::Arc;
 
 use kino_dataset::DatasetError;
 
-use super::Scheduler;
+use super::Planner;
 use super::inbox::FailedSample;
-use super::plan::{Planned, Spot, start};
-use crate::engine::assembler::steps_of;
-use crate::engine::shared::Shared;
+use super::plan::start;
+use crate::engine::assembler::{Planned, SampleJob, steps_of};
 use crate::engine::store::SlotId;
-use crate::engine::threads::{MAX_ATTEMPTS, finish_sample};
+use crate::engine::threads::Engine;
 
-impl Scheduler {
+/// Substitutes tried before the batch fails.
+pub(crate) const MAX_ATTEMPTS: u64 = 64;
+
+impl Planner {
     /// Schedules other samples in place of those that could not be read.
-    pub(crate) fn replace(&mut self, shared: &Shared, failed: Vec<FailedSample>) {
-        for FailedSample {
-            slot: SlotId {
-                batch: number,
-                slot,
-            },
-            attempt,
-            steps,
-            error,
-        } in failed
-        {
-            let spot = Spot {
-                number,
-                slot,
-                attempt,
-            };
-            let Some(batch) = shared.batch(number) else {
+    pub(crate) fn replace(&mut self, engine: &Engine, failed: Vec<FailedSample>) {
+        for one in failed {
+            let SlotId { batch, slot } = one.slot;
+            let Some(batch) = engine.assembler.batch(batch) else {
                 continue;
             };
-            match self.substitute(shared, spot, error, Some(&steps)) {
+            match self.substitute(engine, &one) {
                 Ok(Some(planned)) => {
                     batch.samples()[slot] = planned.sample;
-                    start(shared, &batch, slot, &planned.into_job());
+                    start(engine, &batch, slot, planned.job);
                 }
                 // The loader is stopping.
                 Ok(None) => return,
                 Err(error) => {
                     batch.fail(slot, error);
-                    finish_sample(shared, &batch);
+                    engine.end_sample(&batch);
                 }
             }
         }
@@ -57,45 +46,42 @@ impl Scheduler {
     /// Schedules the first substitute that can be opened; `None` if the loader is stopping, the sample's own error if
     /// there is no substitute.
     ///
-    /// Its windows are no longer than `steps`, those of the sample it replaces. The limit comes from that sample and
-    /// not from the batch, because the other samples of the batch differ from rank to rank.
+    /// Its windows are no longer than those of the sample it replaces. The limit comes from that sample and not from the batch,
+    /// because the other samples of the batch differ from rank to rank.
     pub(crate) fn substitute(
         &mut self,
-        shared: &Shared,
-        spot: Spot,
-        error: Arc<DatasetError>,
-        steps: Option<&[usize]>,
+        engine: &Engine,
+        failed: &FailedSample,
     ) -> Result<Option<Planned>, Arc<DatasetError>> {
-        let Ok(range) = self.rank_range(spot.number) else {
-            return Err(error);
+        let SlotId { batch, slot } = failed.slot;
+        let error = || Arc::clone(&failed.error);
+        let Ok(range) = self.rank_range(batch) else {
+            return Err(error());
         };
-        for attempt in spot.attempt..MAX_ATTEMPTS {
-            let index = range.start + spot.slot as u64;
+        for attempt in failed.attempt..MAX_ATTEMPTS {
+            let index = range.start + slot as u64;
             let Ok(sample) = self.reader.substitute(index, attempt) else {
-                return Err(error);
+                return Err(error());
             };
-            self.add_use(shared, &sample, spot.number);
-            let Ok(planned) = self.plan_sample(shared, &sample, spot.number) else {
+            self.add_use(engine, &sample, batch);
+            let Ok(job) = self.plan_sample(engine, &sample, batch) else {
                 continue;
             };
-            let Some((sample_frames, blocks)) = planned else {
+            let Some(job) = job else {
                 return Ok(None);
             };
-            let fits = steps.is_none_or(|most| {
-                steps_of(&sample_frames)
+            let fits = failed.steps.as_ref().is_none_or(|most| {
+                steps_of(&job.plan)
                     .zip(most)
                     .all(|(len, most)| len <= *most)
             });
             if fits {
-                return Ok(Some(Planned {
-                    sample,
-                    attempt: attempt + 1,
-                    plan: sample_frames,
-                    blocks,
-                }));
+                let attempt = attempt + 1;
+                let job = SampleJob { attempt, ..job };
+                return Ok(Some(Planned { sample, job }));
             }
-            shared.store.give_back(&blocks);
+            engine.store.give_back(&job.blocks);
         }
-        Err(error)
+        Err(error())
     }
 }

@@ -10,9 +10,9 @@
 //! decided once, by measuring the second epoch, when the page cache holds what it can. All of it: with groups, the frames that
 //! stay are those that the next epoch begins with, so at its start hardly anything is read.
 
-use super::Scheduler;
+use super::Planner;
 use crate::engine::meter::{Report, Stage};
-use crate::engine::shared::Shared;
+use crate::engine::threads::Engine;
 
 /// Measuring starts after an epoch, and takes another; or after this many batches if an epoch has more…
 const FIRST_BATCHES: u64 = 1024;
@@ -130,26 +130,26 @@ impl TierTimes {
     }
 }
 
-impl Scheduler {
+impl Planner {
     /// Measures, and once that is done, divides the memory between decoded frames and stored pages.
-    pub(crate) fn decide_tier(&mut self, shared: &Shared) {
+    pub(crate) fn decide_tier(&mut self, engine: &Engine) {
         match &self.deciding {
             Deciding::From(first, batches) if self.next >= *first => {
                 let until = self.next.saturating_add(*batches);
-                self.deciding = Deciding::Until(until, Box::new(shared.meter.report()));
+                self.deciding = Deciding::Until(until, Box::new(engine.meter().report()));
             }
             Deciding::Until(until, before) if self.next >= *until => {
-                let threads = shared.thread_counts.lock().for_reading();
-                let measured = TierTimes::between(before, &shared.meter.report(), threads);
+                let threads = engine.crew.for_reading();
+                let measured = TierTimes::between(before, &engine.meter().report(), threads);
                 self.deciding = Deciding::Done;
-                let bytes = measured.best(self.keeps.room(shared.store.cached_bytes()));
+                let bytes = measured.best(self.keeps.room(engine.store.cached_bytes()));
                 if bytes > 0 {
                     let gone = self
                         .keeps
-                        .give_away(bytes, |key| shared.store.bytes_of(key));
-                    shared.store.give_to_tier(bytes, &gone);
+                        .give_away(bytes, |key| engine.store.bytes_of(key));
+                    engine.store.give_to_tier(bytes, &gone);
                     if self.keeps.pooled.is_empty() {
-                        gone.into_iter().for_each(|key| shared.store.forget(key));
+                        gone.into_iter().for_each(|key| engine.store.forget(key));
                     }
                 }
             }

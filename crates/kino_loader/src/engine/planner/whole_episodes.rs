@@ -142,3 +142,50 @@ impl WholeEpisodes {
         Ok(Some(plan))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use kino_dataset::{Array, Request, Selection};
+
+    use super::*;
+    use crate::engine::{Loader, Run, recording};
+    use crate::order::{LengthSettings, Settings, Shuffle, Source};
+
+    #[test]
+    fn what_is_cut_stays_in_memory_and_not_in_the_first_batch_that_needs_it() {
+        let (_folder, dataset) = recording::open(3);
+        let request = r#"{"anchor": "episode", "windows": [{"stream": "front", "at": "all"}]}"#;
+        let request: Request = serde_json::from_str(request).unwrap();
+        let windows = Samples::bind(&dataset, request, &Selection::default()).unwrap();
+        let settings = Settings {
+            batch_size: 1,
+            shuffle: Shuffle::Global,
+            ..Settings::default()
+        };
+        let order = Order::new(Source::of(&windows).unwrap(), settings).unwrap();
+        let lengths = LengthOrder::new("a", [20, 27, 34], LengthSettings::default()).unwrap();
+        let options = LoaderOptions {
+            run: Run {
+                batches: Some(9),
+                ..Run::default()
+            },
+            ..LoaderOptions::default()
+        };
+        let lengths = lengths.cut_to(Some(1));
+        let all = vec![windows.clone()];
+        let mut loader = Loader::start_whole(&lengths, order.clone(), all, options).unwrap();
+        // Kept, so that no batch has the memory of another one, where the frame may still be.
+        let mut batches = Vec::new();
+        while let Some(batch) = loader.next_batch().unwrap() {
+            let sample = windows.read(order.sample_index(&batch.samples()[0]));
+            let sample = sample.unwrap();
+            let (_, Array::Values { bytes, .. }) = &sample.fields[0] else {
+                panic!("images");
+            };
+            assert_eq!(batch.array(0), &bytes[..9 * 7 * 3]);
+            batches.push(batch);
+        }
+        assert_eq!(batches.len(), 9);
+        assert_eq!(loader.report().frames_decoded, 3, "each is decoded once");
+    }
+}

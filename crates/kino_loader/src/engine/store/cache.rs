@@ -1,7 +1,7 @@
 //! The decode-once cache: blocks of decoded frames, kept for as long as the order says that they are needed.
 //!
 //! ```text
-//! order    … 7 2 9 2 7 4 9 | 11 5 …           the scout runs ahead of the scheduler and counts uses
+//! order    … 7 2 9 2 7 4 9 | 11 5 …           the scout runs ahead of the planner and counts uses
 //! uses     2: 2   4: 1   7: 2   9: 2   11: 1
 //! blocks   2  7  9  4                          opened in the order of their first use, as long as there is room
 //! idle     1: in batch 90   3: in batch 412    no use in sight: the one that is used again last is the first to go

@@ -19,7 +19,9 @@ use kino_dataset::{
 };
 
 use super::cache::EpisodeKey;
-use super::pages::{PageCell, SlotId, Span, StoredPages, Wanted};
+use super::pages::{
+    DecodedPage, Fetched, NextStep, PageCell, PageId, SlotId, Span, SpanId, StoredPages, Wanted,
+};
 use super::stored_tier::StoredTier;
 use crate::engine::page_buffer::{PageBuffer, PageShelf};
 use crate::engine::threads::Urgency;
@@ -51,20 +53,6 @@ pub(crate) enum Values {
     Texts(Vec<String>),
     /// A frame that was decoded into its only place in a batch (`direct.rs`).
     InPlace,
-}
-
-/// Identifies a page by stored stream and page.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct PageId {
-    stored: usize,
-    page: usize,
-}
-
-/// Identifies a span by stored stream and span.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct SpanId {
-    stored: usize,
-    span: usize,
 }
 
 impl EpisodeFrames {
@@ -405,41 +393,6 @@ impl EpisodeFrames {
         let stream = &self.stored[id.stored];
         (stream, &stream.spans[id.span])
     }
-}
-
-/// The result of fetching a span.
-#[derive(Debug, Default)]
-pub(crate) struct Fetched {
-    /// The pages that can be decoded now.
-    pub(crate) pages: Vec<PageId>,
-    /// Their bytes.
-    pub(crate) bytes: u64,
-    /// Bytes read from storage.
-    pub(crate) read: u64,
-    /// Slots to notify: they waited for pages whose read failed.
-    pub(crate) waiting: Vec<SlotId>,
-}
-
-/// The result of decoding a page.
-#[derive(Debug, Default)]
-pub(crate) struct DecodedPage {
-    /// Slots to notify: they waited for the page.
-    pub(crate) waiting: Vec<SlotId>,
-    /// Frames decoded.
-    pub(crate) frames: usize,
-    /// Their bytes.
-    pub(crate) bytes: u64,
-    /// Stored bytes freed: those of the span, if this was its last page.
-    pub(crate) stored_bytes: u64,
-}
-
-/// The next step towards a decoded page.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NextStep {
-    /// Fetch its span.
-    Fetch(SpanId),
-    /// Decode it.
-    Decode(PageId),
 }
 
 #[cfg(test)]

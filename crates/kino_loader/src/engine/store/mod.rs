@@ -25,8 +25,8 @@ mod pages;
 mod stored_tier;
 
 pub(crate) use cache::{Budget, EpisodeKey, KEPT, RoomFor};
-pub(crate) use episode_frames::{DecodedPage, EpisodeFrames, NextStep, PageId, SpanId, Values};
-pub(crate) use pages::{Ahead, SlotId, Wanted, frames_of};
+pub(crate) use episode_frames::{EpisodeFrames, Values};
+pub(crate) use pages::{Ahead, DecodedPage, NextStep, PageId, SlotId, SpanId, Wanted, frames_of};
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -37,8 +37,8 @@ use kino_sync::Mutex;
 use crate::engine::page_buffer::PageShelf;
 use crate::engine::to_usize;
 use cache::FrameCache;
-use episode_frames::Fetched;
 use in_flight::InFlightLimit;
+use pages::Fetched;
 use stored_tier::StoredTier;
 
 /// Unused page buffers are kept up to the budget divided by this, on top of the budget.

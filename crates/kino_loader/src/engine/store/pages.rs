@@ -165,6 +165,20 @@ pub(crate) struct PageCell {
     pub(crate) waiting: Mutex<Vec<SlotId>>,
 }
 
+/// Identifies a page by stored stream and page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PageId {
+    pub(crate) stored: usize,
+    pub(crate) page: usize,
+}
+
+/// Identifies a span by stored stream and span.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SpanId {
+    pub(crate) stored: usize,
+    pub(crate) span: usize,
+}
+
 /// Who waits for a page: a slot of a batch. The store says when the page is there, and knows no more of the batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SlotId {
@@ -172,6 +186,41 @@ pub(crate) struct SlotId {
     pub(crate) batch: u64,
     /// The position in it.
     pub(crate) slot: usize,
+}
+
+/// The result of fetching a span.
+#[derive(Debug, Default)]
+pub(crate) struct Fetched {
+    /// The pages that can be decoded now.
+    pub(crate) pages: Vec<PageId>,
+    /// Their bytes.
+    pub(crate) bytes: u64,
+    /// Bytes read from storage.
+    pub(crate) read: u64,
+    /// Slots to notify: they waited for pages whose read failed.
+    pub(crate) waiting: Vec<SlotId>,
+}
+
+/// The result of decoding a page.
+#[derive(Debug, Default)]
+pub(crate) struct DecodedPage {
+    /// Slots to notify: they waited for the page.
+    pub(crate) waiting: Vec<SlotId>,
+    /// Frames decoded.
+    pub(crate) frames: usize,
+    /// Their bytes.
+    pub(crate) bytes: u64,
+    /// Stored bytes freed: those of the span, if this was its last page.
+    pub(crate) stored_bytes: u64,
+}
+
+/// The next step towards a decoded page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NextStep {
+    /// Fetch its span.
+    Fetch(SpanId),
+    /// Decode it.
+    Decode(PageId),
 }
 
 impl Span {

@@ -1,35 +1,134 @@
-//! The threads: one kind opens episodes and reads spans, the other decodes pages and collates samples.
+//! The threads, and what they run on: three owners, who are asked by methods and tell each other by messages.
+//!
+//! ```text
+//!              frames wanted, uses ahead              slots that waited for a page
+//! ┌ planner ─┐ ─────────────────────────▶ ┌ store ──┐ ────────────────────────────▶ ┌ assembler ┐ ──▶ training loop
+//! └──────────┘ ────────────── a batch, its samples ─┼─────────────────────────────▶ └───────────┘
+//!      ▲       └── reads, pages ──▶ kino-read, kino-decode ──▶ their results go to store and assembler
+//!      └ inbox ◀── a batch was taken, a sample could not be read, frames were given back
+//! ```
+//!
+//! | file | holds |
+//! |---|---|
+//! | `work.rs` | what a `kino-read` and a `kino-decode` thread does |
+//! | `tasks.rs` | their queues: the most urgent task first |
+//! | `counts.rs`, `cpu.rs` | how many of them run, and how much CPU time they use |
+//! | `stages.rs` | how their work is metered, and left out in a measurement run |
+//!
+//! Each owner has its own locks, behind its own methods, and no method calls another owner: so nobody holds two locks.
 
 mod counts;
 mod cpu;
+mod stages;
 mod tasks;
-mod trial;
+mod work;
 
-pub(crate) use counts::{TUNE_EVERY, ThreadCounts};
 pub use cpu::CpuShare;
-pub(crate) use cpu::{Limit, default_threads};
-pub(crate) use tasks::{MostUrgent, Tasks, Urgency};
-pub use trial::Trial;
+pub(crate) use cpu::default_threads;
+pub(crate) use stages::Stages;
+pub use stages::Trial;
+pub(crate) use tasks::{MostUrgent, Urgency};
+pub(crate) use work::{decode_all, read_all};
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
-use kino_dataset::FitScratch;
+use kino_sync::Mutex;
 
-use crate::engine::OnError;
-use crate::engine::assembler::{BatchJob, Collate, Spot, steps_of};
-use crate::engine::image::CollateScratch;
-use crate::engine::meter::{Meter, Stage};
-use crate::engine::planner::{FailedSample, open};
-use crate::engine::shared::{Shared, sample_error};
-use crate::engine::store::{
-    DecodedPage, EpisodeFrames, EpisodeKey, PageId, SlotId, SpanId, Values,
-};
-use cpu::Account;
-use trial::pause;
+use super::assembler::{Assembler, BatchJob, Waited};
+use super::meter::{Meter, Moment};
+use super::planner::{Inbox, Opening};
+use super::store::{EpisodeFrames, EpisodeKey, FrameStore, PageId, SpanId};
+use super::{Batch, LoaderOptions};
+use crate::error::Result;
+use counts::{TUNE_EVERY, ThreadCounts};
+use cpu::Limit;
+use tasks::Tasks;
+
+/// What the threads of a loader run on.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    /// What other threads tell the planner.
+    pub(crate) inbox: Inbox,
+    /// Episodes that are opened ahead of the planner.
+    pub(crate) opening: Opening,
+    pub(crate) store: FrameStore,
+    pub(crate) assembler: Assembler,
+    pub(crate) crew: Crew,
+    pub(crate) stages: Stages,
+}
+
+impl Engine {
+    /// What counts.
+    pub(crate) fn meter(&self) -> &Meter {
+        self.stages.meter()
+    }
+
+    /// A sample of a batch is done, whether it succeeded or failed. After the last one, the batch is delivered.
+    pub(crate) fn end_sample(&self, batch: &BatchJob) {
+        if let Some(done) = self.assembler.end_sample(batch) {
+            self.deliver(batch.number, done);
+        }
+    }
+
+    /// A batch is complete, or failed.
+    pub(crate) fn deliver(&self, number: u64, done: Result<Batch>) {
+        Meter::add(&self.meter().made, 1);
+        self.assembler.deliver(number, done, self.meter().now());
+    }
+
+    /// Waits for batch `number`, for at most `time`.
+    pub(crate) fn wait_for(&self, number: u64, time: Duration) -> Waited {
+        // A deadline beyond the clock's range means no deadline.
+        let until = Instant::now().checked_add(time);
+        loop {
+            let left = until.map_or(TUNE_EVERY, |until| {
+                until.saturating_duration_since(Instant::now())
+            });
+            match self.assembler.wait_for(number, left.min(TUNE_EVERY)) {
+                // More threads may shorten the wait.
+                Waited::Later if !left.is_zero() => self.crew.tune(self.meter()),
+                Waited::Done(done) => {
+                    self.inbox.tell();
+                    return Waited::Done(done);
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// Queue lengths and ready batches at this moment.
+    pub(crate) fn moment(&self) -> Moment {
+        let (reads, work) = self.crew.queued();
+        let (ready, depth) = self.assembler.ready();
+        Moment {
+            ready: ready as f64,
+            depth,
+            reads_queued: reads as f64,
+            work_queued: work as f64,
+            ..Moment::default()
+        }
+    }
+
+    /// Ends all threads.
+    pub(crate) fn stop(&self) {
+        self.crew.stop();
+        self.store.stop();
+        self.assembler.stop();
+        self.inbox.stop();
+    }
+
+    /// Lets all frames and batches go: a [`Watch`](super::Watch) may outlive the loader.
+    pub(crate) fn clear(&self) {
+        self.assembler.clear();
+        self.store.clear();
+    }
+}
 
 /// Something to read.
 #[derive(Debug)]
-pub(crate) enum Read {
+enum Read {
     /// The index of an episode that will be needed.
     Episode(EpisodeKey),
     /// A span of pages.
@@ -43,87 +142,112 @@ pub(crate) enum Read {
     },
 }
 
-impl Read {
-    /// A span with its cost.
-    pub(crate) fn of_span(
-        frames: &Arc<EpisodeFrames>,
-        span: SpanId,
-        urgency: Urgency,
-    ) -> (u64, Self) {
-        let frames = Arc::clone(frames);
-        (
-            cost_of(frames.stored_bytes(span)),
-            Self::Span {
-                frames,
-                span,
-                urgency,
-            },
-        )
-    }
-}
-
 /// Something to compute.
 #[derive(Debug)]
-pub(crate) enum Work {
+enum Work {
     /// Decode a page whose bytes are in memory.
     Decode(Arc<EpisodeFrames>, PageId),
     /// Collate a sample whose frames are decoded.
     Collate(Arc<BatchJob>, usize),
 }
 
-/// Substitutes tried before the batch fails.
-pub(crate) const MAX_ATTEMPTS: u64 = 64;
+/// The threads that read and those that decode: their queues, how many run, and their CPU time.
+#[derive(Debug)]
+pub(crate) struct Crew {
+    work: Tasks<Work>,
+    reads: Tasks<Read>,
+    counts: Mutex<ThreadCounts>,
+    /// `None` if unlimited.
+    cpu: Option<Limit>,
+    is_stopped: AtomicBool,
+}
 
-/// A read thread: reads until the queue is closed.
-pub(crate) fn read(shared: &Shared, thread: usize) {
-    let mut account = Account::new(shared.cpu.as_ref());
-    while let Some(read) = shared.reads.pop(thread) {
-        match read {
-            Read::Episode(key) => {
-                if shared.opening.begin(key) {
-                    let opened = shared.meter.time(Stage::Fetch, || (open(shared, key), 0));
-                    shared.opening.finish(key, opened);
-                }
-            }
-            Read::Span {
-                frames,
+impl Crew {
+    /// As many threads as the options say.
+    pub(crate) fn new(options: &LoaderOptions) -> Self {
+        let counts = ThreadCounts::new(options.decode_threads(), options.run.readers);
+        Self {
+            work: Tasks::new(counts.active().0),
+            reads: Tasks::new(counts.active().1),
+            counts: Mutex::new(counts),
+            cpu: Limit::new(options.cpu, options.decode_threads()),
+            is_stopped: AtomicBool::new(false),
+        }
+    }
+
+    /// Queues episodes to be opened, for a batch.
+    pub(crate) fn open(&self, keys: impl IntoIterator<Item = EpisodeKey>, batch: u64) {
+        // The highest cost goes first: the batch's own reads are not known until its episodes are open.
+        let tasks = keys.into_iter().map(|key| (u64::MAX, Read::Episode(key)));
+        self.reads.push(Urgency::needed(batch), tasks);
+    }
+
+    /// Queues spans for reading.
+    pub(crate) fn read(
+        &self,
+        frames: &Arc<EpisodeFrames>,
+        spans: impl IntoIterator<Item = SpanId>,
+        urgency: Urgency,
+    ) {
+        let reads = spans.into_iter().map(|span| {
+            let read = Read::Span {
+                frames: Arc::clone(frames),
                 span,
                 urgency,
-            } => read_span(shared, &frames, span, urgency),
+            };
+            (cost_of(frames.stored_bytes(span)), read)
+        });
+        self.reads.push(urgency, reads);
+    }
+
+    /// Queues a page for decoding; among equally urgent pages the most expensive goes first.
+    pub(crate) fn decode(&self, frames: &Arc<EpisodeFrames>, page: PageId, urgency: Urgency) {
+        let work = Work::Decode(Arc::clone(frames), page);
+        let cost = cost_of(frames.page_bytes(page));
+        self.work.push(urgency, [(cost, work)]);
+    }
+
+    /// Queues the sample in a slot for collation.
+    pub(crate) fn collate(&self, batch: Arc<BatchJob>, slot: usize) {
+        let urgency = Urgency::needed(batch.number);
+        self.work.push(urgency, [(0, Work::Collate(batch, slot))]);
+    }
+
+    /// Adjusts the number of active threads to the work there is.
+    pub(crate) fn tune(&self, meter: &Meter) {
+        let (reads, work) = self.queued();
+        let tuned = self.counts.lock().tune(meter, [work, reads]);
+        if let Some((decode, read)) = tuned {
+            self.work.set_active(decode);
+            self.reads.set_active(read);
         }
-        account.settle(|| shared.is_stopped());
     }
-}
 
-fn read_span(shared: &Shared, frames: &Arc<EpisodeFrames>, span: SpanId, urgency: Urgency) {
-    let Some(stored_bytes) = shared.store.begin_read(frames, span) else {
-        return;
-    };
-    let fetched = shared.meter.time(Stage::Fetch, || {
-        let fetched = shared.store.read(frames, span);
-        let read = fetched.read;
-        (fetched, read)
-    });
-    // Bytes that were not read (all of them, if the read failed) are released now, the others once they are decoded.
-    shared
-        .store
-        .end_read(stored_bytes.saturating_sub(fetched.bytes));
-    notify(shared, &fetched.waiting);
-    for page in fetched.pages {
-        push_decode(shared, frames, page, frames.urgency(page, urgency));
+    /// Queued reads, and queued pages and samples.
+    pub(crate) fn queued(&self) -> (usize, usize) {
+        (self.reads.len(), self.work.len())
     }
-}
 
-/// Queues a page for decoding; among equally urgent pages the most expensive goes first.
-pub(crate) fn push_decode(
-    shared: &Shared,
-    frames: &Arc<EpisodeFrames>,
-    page: PageId,
-    urgency: Urgency,
-) {
-    let work = Work::Decode(Arc::clone(frames), page);
-    let cost = cost_of(frames.page_bytes(page));
-    shared.work.push(urgency, [(cost, work)]);
+    /// Active decode threads and read threads.
+    pub(crate) fn active(&self) -> (usize, usize) {
+        self.counts.lock().active()
+    }
+
+    /// All decode threads, and the active read threads: what can decode and what reads at once.
+    pub(crate) fn for_reading(&self) -> (usize, usize) {
+        self.counts.lock().for_reading()
+    }
+
+    /// Whether the threads end.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.is_stopped.load(Ordering::Relaxed)
+    }
+
+    fn stop(&self) {
+        self.is_stopped.store(true, Ordering::Relaxed);
+        self.work.close();
+        self.reads.close();
+    }
 }
 
 /// The cost of reading and decoding stored bytes, in powers of four. The scale is coarse so that pages of one stream
@@ -133,124 +257,18 @@ fn cost_of(bytes: u64) -> u64 {
     u64::from(bytes.max(1).ilog2() / 2)
 }
 
-/// Queues the sample in a slot for collation.
-pub(crate) fn push_collate(shared: &Shared, batch: Arc<BatchJob>, slot: usize) {
-    let urgency = Urgency::needed(batch.number);
-    shared.work.push(urgency, [(0, Work::Collate(batch, slot))]);
+/// Reports a panic of its thread to the training loop, which would otherwise wait forever.
+#[derive(Debug)]
+pub(crate) struct Alarm {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) name: String,
 }
 
-/// A decode thread: decodes and collates until the queue is closed.
-pub(crate) fn work(shared: &Shared, thread: usize) {
-    let mut scratch = FitScratch::default();
-    let mut collating = CollateScratch::default();
-    let mut account = Account::new(shared.cpu.as_ref());
-    while let Some(work) = shared.work.pop(thread) {
-        match work {
-            Work::Decode(frames, page) => {
-                let decoded = shared.meter.time(Stage::Decode, || {
-                    let decoded = decode(shared, &frames, page, &mut scratch);
-                    let bytes = decoded.bytes;
-                    (decoded, bytes)
-                });
-                Meter::add(&shared.meter.frames_decoded, decoded.frames);
-                if decoded.frames > 0 {
-                    shared.meter.used(frames.page_bytes(page));
-                }
-                shared.store.end_read(decoded.stored_bytes);
-                notify(shared, &decoded.waiting);
-            }
-            Work::Collate(batch, slot) => collate(shared, &batch, slot, &mut collating),
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.engine.assembler.lose(std::mem::take(&mut self.name));
+            self.engine.stop();
         }
-        account.settle(|| shared.is_stopped());
-    }
-}
-
-fn decode(
-    shared: &Shared,
-    frames: &Arc<EpisodeFrames>,
-    page: PageId,
-    scratch: &mut FitScratch,
-) -> DecodedPage {
-    pause(shared.trial.decode_pause);
-    let spot = Spot::find(shared, frames, page);
-    if shared.trial.without_decode {
-        return match spot {
-            // It would not be copied either.
-            Some(_) => frames.fill(page, || Ok(Values::InPlace)),
-            None => shared.store.skip_decoding(frames, page),
-        };
-    }
-    spot.and_then(|spot| spot.decode(frames, page, scratch))
-        .unwrap_or_else(|| shared.store.decode(frames, page, scratch))
-}
-
-/// Notifies samples that one of their pages is decoded; those that miss no other page are collated.
-fn notify(shared: &Shared, waiting: &[SlotId]) {
-    for (batch, slot) in shared.pages_came(waiting) {
-        push_collate(shared, batch, slot);
-    }
-}
-
-fn collate(shared: &Shared, batch: &Arc<BatchJob>, slot: usize, scratch: &mut CollateScratch) {
-    let Some(job) = batch.take(slot) else {
-        return;
-    };
-    let sample = batch.samples()[slot];
-    let windows = &shared.windows[sample.source as usize][sample.variant as usize];
-    let done = shared.meter.time(Stage::Collate, || {
-        pause(shared.trial.collate_pause);
-        let done = if shared.trial.without_collate {
-            Ok((0, 0))
-        } else {
-            let collate = Collate {
-                batch,
-                slot,
-                job: &job,
-                windows,
-                fields: &shared.fields,
-                block_of: &shared.block_of,
-            };
-            collate.run(scratch)
-        };
-        let bytes = done.as_ref().map_or(0, |(bytes, _)| *bytes);
-        (done, bytes)
-    });
-    if shared.store.end_sample(&job.blocks) {
-        shared.inbox.tell_of_room();
-    }
-    match done {
-        Ok((_, frames)) => {
-            Meter::add(&shared.meter.frames_used, frames);
-            batch.count_substitute(job.attempt);
-        }
-        Err(error) if shared.on_error == OnError::Skip && job.attempt < MAX_ATTEMPTS => {
-            let slot = SlotId {
-                batch: batch.number,
-                slot,
-            };
-            return shared.inbox.replace(FailedSample {
-                slot,
-                attempt: job.attempt,
-                steps: steps_of(&job.plan).collect(),
-                error,
-            });
-        }
-        Err(error) => batch.fail(slot, error),
-    }
-    // Its frames go before its batch does.
-    drop(job);
-    finish_sample(shared, batch);
-}
-
-/// A sample of a batch is done, whether it succeeded or failed. After the last one, the batch is delivered.
-pub(crate) fn finish_sample(shared: &Shared, batch: &BatchJob) {
-    if let Some(mut done) = batch.sample_is_done() {
-        if let Ok(batch) = &mut done {
-            batch.is_real = shared.trial.is_real();
-        }
-        shared.deliver(
-            batch.number,
-            done.map_err(|(slot, error)| sample_error(shared, batch.number, slot, &error)),
-        );
     }
 }

@@ -1,4 +1,4 @@
-//! Measurement runs: with a stage disabled, or made slower.
+//! How the stages are run: metered, and in a measurement run disabled or made slower.
 //!
 //! ```text
 //! whole            fetch ─▶ decode ─▶ collate ─▶ batch          7 ms a batch
@@ -9,7 +9,14 @@
 //! is `false` for such a batch, and the Python loader never produces one. Storage is emulated by the dataset
 //! (`kino_dataset::Storage`).
 
+use std::sync::Arc;
 use std::time::Duration;
+
+use kino_dataset::DatasetError;
+
+use crate::engine::Run;
+use crate::engine::meter::{Meter, Stage};
+use crate::engine::store::DecodedPage;
 
 /// How a measurement run differs from training; the default changes nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -31,8 +38,80 @@ impl Trial {
     }
 }
 
+/// How a loader's stages are run, given at its start: metered always, and in a measurement run slowed down or left out.
+/// The threads say what a stage does, and what is left of it without its work.
+#[derive(Debug)]
+pub(crate) struct Stages {
+    meter: Meter,
+    trial: Trial,
+}
+
+/// What collating a sample gives: the bytes written and the frames used, or why it cannot be read.
+type Collated = Result<(u64, usize), Arc<DatasetError>>;
+
+impl Stages {
+    /// As a run asks for.
+    pub(crate) fn new(run: &Run) -> Self {
+        let meter = Meter::new();
+        if run.is_traced {
+            meter.start_trace();
+        }
+        Self {
+            meter,
+            trial: run.trial,
+        }
+    }
+
+    /// What counts.
+    pub(crate) fn meter(&self) -> &Meter {
+        &self.meter
+    }
+
+    /// Decodes a page of so many stored bytes, or does what is left of it `without` decoding.
+    pub(crate) fn decode(
+        &self,
+        stored_bytes: u64,
+        decode: impl FnOnce() -> DecodedPage,
+        without: impl FnOnce() -> DecodedPage,
+    ) -> DecodedPage {
+        let decoded = self.meter.time(Stage::Decode, || {
+            pause(self.trial.decode_pause);
+            let decoded = if self.trial.without_decode {
+                without()
+            } else {
+                decode()
+            };
+            let bytes = decoded.bytes;
+            (decoded, bytes)
+        });
+        Meter::add(&self.meter.frames_decoded, decoded.frames);
+        if decoded.frames > 0 {
+            self.meter.used(stored_bytes);
+        }
+        decoded
+    }
+
+    /// Collates a sample, or leaves it.
+    pub(crate) fn collate(&self, collate: impl FnOnce() -> Collated) -> Collated {
+        let done = self.meter.time(Stage::Collate, || {
+            pause(self.trial.collate_pause);
+            let done = if self.trial.without_collate {
+                Ok((0, 0))
+            } else {
+                collate()
+            };
+            let bytes = done.as_ref().map_or(0, |(bytes, _)| *bytes);
+            (done, bytes)
+        });
+        if let Ok((_, frames)) = &done {
+            Meter::add(&self.meter.frames_used, *frames);
+        }
+        done
+    }
+}
+
 /// Sleeps, unless `time` is zero.
-pub(crate) fn pause(time: Duration) {
+fn pause(time: Duration) {
     if !time.is_zero() {
         std::thread::sleep(time);
     }
@@ -45,7 +124,7 @@ mod tests {
     use kino_dataset::{Request, Samples, Selection, Storage};
 
     use super::*;
-    use crate::engine::{Loader, LoaderOptions, Report, Run, Stage, recording};
+    use crate::engine::{Loader, LoaderOptions, Report, recording};
     use crate::order::{Order, Settings, Source};
 
     const REQUEST: &str = r#"{"anchor": {"stream": "actions"}, "windows": [
