@@ -10,7 +10,7 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `slots.rs` | a batch in preparation: a slot for each sample |
+//! | `slots.rs`, `countdown.rs` | a batch in preparation: a slot for each sample, and what is missing |
 //! | `fields.rs` | the arrays of a batch: name, dtype, shape |
 //! | `collate.rs` | a sample is copied into its slot |
 //! | `direct.rs` | frames that one sample needs, decoded into its slot |
@@ -21,6 +21,7 @@
 //! of slots on the device begins where the loader hands the batch out (`Loader::next_batch_within`).
 
 mod collate;
+mod countdown;
 mod direct;
 mod fields;
 mod prefetch;

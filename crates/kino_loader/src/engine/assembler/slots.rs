@@ -14,6 +14,7 @@ use std::sync::{Arc, RwLockReadGuard};
 use kino_dataset::{DatasetError, SampleFrames, WindowFrames};
 use kino_sync::{Mutex, MutexGuard, RwLock};
 
+use super::countdown::Countdown;
 use super::fields::{ArrayInfo, Fields};
 use crate::engine::Batch;
 use crate::engine::buffers::Filling;
@@ -34,7 +35,7 @@ pub(crate) struct BatchJob {
     filling: RwLock<Option<Filling>>,
     /// Per field of text, per sample.
     texts: Mutex<Vec<Vec<Vec<String>>>>,
-    left: AtomicUsize,
+    left: Countdown,
     /// Samples that stand in for others.
     substituted: AtomicUsize,
     slots: Vec<Slot>,
@@ -53,7 +54,7 @@ pub(crate) struct Planned {
 #[derive(Debug, Default)]
 struct Slot {
     /// Pages that the sample waits for, and one more while they are counted.
-    pending: AtomicUsize,
+    pending: Countdown,
     /// From when the sample is planned until it is collated.
     job: Mutex<Option<Arc<SampleJob>>>,
 }
@@ -92,7 +93,7 @@ impl BatchJob {
             steps,
             filling: RwLock::new(Some(filling)),
             texts: Mutex::new(vec![vec![Vec::new(); count]; fields.fields.len()]),
-            left: AtomicUsize::new(count),
+            left: Countdown::new(count),
             substituted: AtomicUsize::new(0),
             slots: (0..count).map(|_| Slot::default()).collect(),
             failed: Mutex::new(None),
@@ -113,7 +114,7 @@ impl BatchJob {
     /// Puts a sample into its slot. It waits for one page too many, so that it cannot start before all are counted.
     pub(crate) fn put(&self, slot: usize, job: &Arc<SampleJob>) {
         let slot = &self.slots[slot];
-        slot.pending.store(1, Ordering::Relaxed);
+        slot.pending.add();
         *slot.job.lock() = Some(Arc::clone(job));
     }
 
@@ -129,12 +130,12 @@ impl BatchJob {
 
     /// The sample in a slot waits for one more page.
     pub(crate) fn add_pending(&self, slot: usize) {
-        self.slots[slot].pending.fetch_add(1, Ordering::Relaxed);
+        self.slots[slot].pending.add();
     }
 
     /// One page less to wait for; whether it was the last.
     pub(crate) fn page_is_there(&self, slot: usize) -> bool {
-        self.slots[slot].pending.fetch_sub(1, Ordering::AcqRel) == 1
+        self.slots[slot].pending.done()
     }
 
     /// Where text is put.
@@ -166,7 +167,7 @@ impl BatchJob {
         &self,
         is_real: bool,
     ) -> Option<Result<Batch, (usize, Arc<DatasetError>)>> {
-        if self.left.fetch_sub(1, Ordering::AcqRel) != 1 {
+        if !self.left.done() {
             return None;
         }
         let filling = self.filling.write().take()?;
