@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "only the tests use them")]
 
-#[path = "../../../crates/kino_loader/src/engine/buffers.rs"]
+#[path = "../../../crates/kino_loader/src/engine/assembler/buffers.rs"]
 mod buffers;
 
 #[path = "../../../crates/kino_loader/src/engine/assembler/countdown.rs"]

@@ -23,14 +23,11 @@
 //! | `image/` | what becomes of images and other values on the way: crop, flip, jitter, dtype, layout |
 //! | `meter/` | where the time goes |
 //! | `options.rs` | the options, and their validation before any thread starts |
-//! | `buffers.rs`, `page_buffer.rs` | memory that is reused: of batches, and of decoded pages |
 
 mod assembler;
-mod buffers;
 mod image;
 mod meter;
 mod options;
-mod page_buffer;
 mod planner;
 mod store;
 mod threads;
@@ -55,8 +52,7 @@ pub use planner::{
 };
 pub use threads::{CpuShare, Trial};
 
-use assembler::{Assembler, Fields, Waited};
-use buffers::Filled;
+use assembler::{Assembler, Fields, Filled, Waited};
 use meter::Meter;
 use options::{check_options, check_windows, no_windows};
 use planner::{Inbox, Opening, Planner, WholeEpisodes};

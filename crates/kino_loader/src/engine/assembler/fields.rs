@@ -12,8 +12,8 @@ use std::sync::Arc;
 use kino_codec::{Dtype, FrameType};
 use kino_dataset::{Described, Fit, Kind, MaskShape, SampleFrames, Samples, Stack};
 
+use super::buffers::Places;
 use crate::engine::LoaderOptions;
-use crate::engine::buffers::Places;
 use crate::engine::image::{Convert, Crop, FLIPPED, KeyAugment, KeyFlip, KeyJpeg};
 use crate::error::{LoaderError, Result, invalid};
 

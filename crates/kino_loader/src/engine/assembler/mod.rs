@@ -14,12 +14,14 @@
 //! | `fields.rs` | the arrays of a batch: name, dtype, shape |
 //! | `collate.rs` | a sample is copied into its slot |
 //! | `direct.rs` | frames that one sample needs, decoded into its slot |
+//! | `buffers.rs` | the memory of batches, which is reused |
 //! | `prefetch.rs` | how many batches are prepared ahead |
 //!
-//! Where memory attaches: `begin` takes a batch's memory from the shelf (`buffers.rs`), which page-locks it if batches go to a
-//! device; `BatchJob::sample_is_done` turns it into the `Filled` that a [`Batch`] owns until it is dropped. A copy to a ring
-//! of slots on the device begins where the loader hands the batch out (`Loader::next_batch_within`).
+//! Where other memory attaches: [`Assembler::begin`] takes a batch's memory from the [`Shelf`], so page-locked memory is a matter of
+//! the shelf; `BatchJob::sample_is_done` turns it into the [`Filled`] that a [`Batch`] owns until it is dropped. A copy to a
+//! ring of slots on a device begins where the loader hands the batch out (`Loader::next_batch_within`).
 
+mod buffers;
 mod collate;
 mod countdown;
 mod direct;
@@ -27,6 +29,7 @@ mod fields;
 mod prefetch;
 mod slots;
 
+pub(crate) use buffers::Filled;
 pub(crate) use fields::{ArrayInfo, ArrayType, Fields};
 pub use prefetch::MAX_PREFETCH;
 pub(crate) use slots::{BatchId, BatchJob, Planned, SampleJob, steps_of};
@@ -38,12 +41,12 @@ use std::time::Duration;
 use kino_dataset::{DatasetError, Fit, Samples};
 use kino_sync::{Condvar, Mutex};
 
-use super::buffers::{Filling, Shelf};
 use super::image::CollateScratch;
 use super::store::SlotId;
 use super::{Batch, LoaderOptions, OnError};
 use crate::error::{LoaderError, Result};
 use crate::order::SampleRef;
+use buffers::{Filling, Shelf};
 use collate::Collate;
 use fields::too_large;
 use prefetch::{Controller, most_bytes};
@@ -297,9 +300,9 @@ impl Assembler {
         }
     }
 
-    /// Bytes of batches: in preparation, ready, kept by the user, and kept for reuse.
-    pub(crate) fn buffer_bytes(&self) -> u64 {
-        self.shelf.bytes()
+    /// The memory of batches: in preparation, ready, kept by the user, and kept for reuse.
+    pub(crate) fn shelf(&self) -> &Shelf {
+        &self.shelf
     }
 
     /// The loader stops: no batch is waited for any more.

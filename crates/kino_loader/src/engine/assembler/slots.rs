@@ -14,10 +14,10 @@ use std::sync::{Arc, RwLockReadGuard};
 use kino_dataset::{DatasetError, SampleFrames, WindowFrames};
 use kino_sync::{Mutex, MutexGuard, RwLock};
 
+use super::buffers::Filling;
 use super::countdown::Countdown;
 use super::fields::{ArrayInfo, Fields};
 use crate::engine::Batch;
-use crate::engine::buffers::Filling;
 use crate::engine::store::{EpisodeFrames, JobBlock, PageId, frames_of};
 use crate::order::SampleRef;
 

@@ -39,7 +39,7 @@ impl Watch {
             stored_peak_bytes,
             stored_kept_bytes,
             stored_hits,
-            batch_buffer_bytes: engine.assembler.buffer_bytes(),
+            batch_buffer_bytes: engine.assembler.shelf().bytes(),
             reads_queued,
             work_queued,
             depth: progress.in_flight,

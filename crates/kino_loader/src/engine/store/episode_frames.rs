@@ -19,11 +19,11 @@ use kino_dataset::{
 };
 
 use super::cache::EpisodeKey;
+use super::page_buffer::{PageBuffer, PageShelf};
 use super::pages::{
     DecodedPage, Fetched, NextStep, PageCell, PageId, SlotId, Span, SpanId, StoredPages, Wanted,
 };
 use super::stored_tier::StoredTier;
-use crate::engine::page_buffer::{PageBuffer, PageShelf};
 use crate::engine::threads::Urgency;
 
 /// The requested streams of one episode, or only the requested frames of them.

@@ -13,6 +13,7 @@
 //! |---|---|
 //! | `cache.rs` | which episodes' frames stay; no locks |
 //! | `episode_frames.rs`, `pages.rs` | the frames of one episode, page by page, and who waits for them |
+//! | `page_buffer.rs` | the memory of decoded pages, which is reused |
 //! | `in_flight.rs` | the limit on bytes that are read but not yet decoded |
 //! | `stored_tier.rs` | stored pages that stay in memory |
 //!
@@ -21,6 +22,7 @@
 mod cache;
 mod episode_frames;
 mod in_flight;
+mod page_buffer;
 mod pages;
 mod stored_tier;
 
@@ -34,10 +36,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use kino_dataset::FitScratch;
 use kino_sync::Mutex;
 
-use crate::engine::page_buffer::PageShelf;
 use crate::engine::to_usize;
 use cache::FrameCache;
 use in_flight::InFlightLimit;
+use page_buffer::PageShelf;
 use pages::Fetched;
 use stored_tier::StoredTier;
 
