@@ -17,7 +17,7 @@
 //! | `in_flight.rs` | the limit on bytes that are read but not yet decoded |
 //! | `stored_tier.rs` | stored pages that stay in memory |
 //!
-//! It knows no batch and no order: a slot that waits for a page is a number to it. No method takes two locks at once.
+//! It knows no batch and no order: a slot that waits for a page is a number to it.
 
 mod cache;
 mod episode_frames;
@@ -306,8 +306,9 @@ impl FrameStore {
 
     /// What it holds.
     pub(crate) fn bytes(&self) -> StoreBytes {
+        let cache = self.cache.lock().bytes();
         StoreBytes {
-            cache: self.cache.lock().bytes(),
+            cache,
             in_flight: self.in_flight.bytes(),
             tier: self.tier.counts(),
         }
