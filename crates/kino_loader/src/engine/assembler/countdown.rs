@@ -19,7 +19,7 @@ impl Countdown {
         Self(AtomicUsize::new(count))
     }
 
-    /// One more is missing. Only for a caller that knows of another one that is still missing, or that nobody waits yet.
+    /// One more is missing. Only while another one is missing for sure, or before any thread takes away.
     pub(crate) fn add(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }

@@ -184,7 +184,8 @@ impl Planner {
     }
 }
 
-/// Which frames are decoded ahead for the samples of an episode that a rank takes. `requested` are the windows whose frames are wanted.
+/// Which frames are decoded ahead for the samples of an episode that a rank takes. `requested` are the windows whose frames are
+/// wanted.
 pub(crate) fn ahead_of(
     own: &Own,
     episode: &EpisodeSamples,

@@ -16,7 +16,7 @@
 //! | `stages.rs` | how their work is metered, and left out in a measurement run |
 //!
 //! Each owner has its own locks, behind its own methods. No thread holds those of two owners at once, but for one case: what
-//! decodes a frame into its place in a batch holds that place while it notes that the page is decoded. Whoever holds the
+//! decodes a frame into its place in a batch holds that place while it notes that the page is decoded. A thread that holds the
 //! lock of a page waits for nothing else.
 
 mod counts;
