@@ -136,9 +136,9 @@ def arms_table(results: Results) -> None:
         print(f"{line} |")
 
 
-def spread(values: Sequence[float]) -> str:
+def spread(values: Sequence[float], digits: int = 3) -> str:
     """Print a standard deviation."""
-    return f"{statistics.stdev(values):.3f}" if len(values) > 1 else "–"
+    return f"{statistics.stdev(values):.{digits}f}" if len(values) > 1 else "–"
 
 
 def modes_table(results: Results) -> None:
