@@ -82,11 +82,11 @@ def train_all(seeds: Sequence[int]) -> None:
     samples = {arm: samples_of(arm, "train") for arm in [*ARMS, CONTROL]}
     held_out = samples_of("lossless", "valid")
     for seed in seeds:
-        for arm in samples:
+        for arm, own in samples.items():
             path = FOLDER / f"{arm}-{seed}.npz"
             if path.exists():
                 continue
-            policy = train(samples[arm], seed)
+            policy = train(own, seed)
             error = np.abs(policy.predict(held_out.seen) - held_out.chunks).mean()
             weights = {f"w{at}": weight for at, (weight, _) in enumerate(policy.layers)}
             biases = {f"b{at}": bias for at, (_, bias) in enumerate(policy.layers)}
