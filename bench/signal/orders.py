@@ -43,57 +43,52 @@ def orders_tables(results: Results) -> None:
     if not set(arms) & set(GROUPS):
         return
     mixing = {row["arm"]: row for row in read(ORDERS)}
-    head = [
-        "order",
-        "VIF",
-        "seeds",
-        "success",
-        "− raw, points",
-        "− raw, same seeds",
-        "coverage − raw",
-    ]
+    head = ["order", "VIF", "seeds", "success", "− raw, points", "coverage − raw"]
+    head += [f"success − {base}, same seeds" for base in GLOBAL]
     print(f"| {' | '.join(head)} |\n|{'---|' * len(head)}")
     for arm in arms:
         success = results.get(arm, "raw")
         mean = f"{statistics.mean(success):.3f} (SD {spread(success)})"
         cells = [arm, mixing[arm]["vif"], str(len(success)), mean]
         if arm != "raw":
-            cells += [points(welch(success, results.get("raw", "raw"))), points(same(results, arm))]
-            coverage = results.get(arm, "raw", "coverage")
-            cells += [points(welch(coverage, results.get("raw", "raw", "coverage")))]
+            coverage = [results.get(one, "raw", "coverage") for one in (arm, "raw")]
+            cells += [points(welch(success, results.get("raw", "raw"))), points(welch(*coverage))]
+            cells += [points(same(results, arm, base)) for base in GLOBAL if base != arm]
         print(f"| {' | '.join(cells + [''] * (len(head) - len(cells)))} |")
     pooled = [[one for arm in part for one in results.get(arm, "raw")] for part in (GROUPS, GLOBAL)]
     counts = " against ".join(str(len(part)) for part in pooled)
     print(
         f"\nAll with groups − both global shuffles, {counts} policies: {points(welch(*pooled))}\n"
     )
-    losses_table(results, arms)
+    for base in GLOBAL:
+        losses_table(results, arms, base)
 
 
-def same(results: Results, arm: str) -> Difference:
-    """Compare success with `raw` on the training seeds that both have."""
-    own, base = results.values[arm, "raw"], results.values["raw", "raw"]
-    shared = own.keys() & base.keys()
-    return paired([own[seed]["success"] - base[seed]["success"] for seed in sorted(shared)])
+def same(results: Results, arm: str, base: str) -> Difference:
+    """Compare success on the training seeds that both arms have."""
+    own, other = results.values[arm, "raw"], results.values[base, "raw"]
+    shared = own.keys() & other.keys()
+    return paired([own[seed]["success"] - other[seed]["success"] for seed in sorted(shared)])
 
 
-def losses_table(results: Results, arms: list[str]) -> None:
-    """Print by how many percent losses are larger than with `raw`, on the training seeds that both have."""
+def losses_table(results: Results, arms: list[str], base: str) -> None:
+    """Print by how many percent losses are larger than in another arm, on the training seeds that both have."""
     rows = {(row["arm"], row["seed"]): row for row in results.rows if row["mode"] == "raw"}
-    print(f"| order | {', % | '.join(measures())}, % |\n|---|{'---|' * len(measures())}")
+    print(f"| − {base} | {', % | '.join(measures())}, % |\n|---|{'---|' * len(measures())}")
     for arm in arms:
-        if arm == "raw":
+        seeds = [seed for one, seed in rows if one == arm and (base, seed) in rows]
+        if arm == base or len(seeds) < 2:
             continue
-        seeds = [seed for one, seed in rows if one == arm and ("raw", seed) in rows]
         cells = [arm]
         for value in measures().values():
             ratios = [
-                100 * (value(rows[arm, seed]) / value(rows["raw", seed]) - 1) for seed in seeds
+                100 * (value(rows[arm, seed]) / value(rows[base, seed]) - 1) for seed in seeds
             ]
             mean, low, high = paired(ratios).interval()
             bold = "**" if low > 0 or high < 0 else ""
             cells.append(f"{bold}{mean:+.1f} [{low:+.1f}, {high:+.1f}]{bold}")
         print(f"| {' | '.join(cells)} |")
+    print()
 
 
 def write_orders(recording: pathlib.Path) -> None:
