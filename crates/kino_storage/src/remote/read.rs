@@ -1,0 +1,247 @@
+//! One read, whatever the network does: repeated if it is slow, begun again if it stops.
+//!
+//! ```text
+//! GET ──first byte──▶ chunk ▶ chunk ▶ … ▶ end          the usual case
+//! GET ──slow? GET again; the first answer counts       hedge.rs decides when
+//! GET ▶ chunk ▶ silence, or a broken connection        the rest is read again, from where it stopped
+//! ```
+//!
+//! What a server answers with a status (`503 Slow Down`) is repeated with growing pauses by the client below.
+
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+use futures_util::StreamExt as _;
+use futures_util::stream::BoxStream;
+use kino_sync::Mutex;
+use object_store::path::Path;
+use object_store::{Error, GetOptions, GetRange, ObjectStore, ObjectStoreExt as _};
+use tokio::time::{sleep, timeout};
+
+use super::hedge::{Pace, Percentiles};
+use super::meter::{RequestMeter, add};
+
+/// A server that sends nothing for so long is given up on.
+const SILENCE: Duration = Duration::from_secs(10);
+
+/// The same in the middle of an answer: a server that has begun rarely pauses.
+const PAUSE: Duration = Duration::from_secs(3);
+
+/// How often a read is begun; less often before anything was ever read: then the address is probably wrong.
+const ATTEMPTS: u32 = 5;
+const FIRST_ATTEMPTS: u32 = 2;
+
+/// Memory that is reserved for an answer before it arrives.
+const MOST_RESERVED: usize = 64 << 20;
+
+/// The pause before a read is begun again, doubled each time.
+const FIRST_BACKOFF: Duration = Duration::from_millis(50);
+
+/// Reads of one storage.
+#[derive(Debug, Default)]
+pub(super) struct Reads {
+    pace: Mutex<Pace>,
+}
+
+/// An answer whose first bytes have arrived.
+struct Answer {
+    range: Range<u64>,
+    /// The length of the whole object.
+    object: u64,
+    chunk: Option<Result<Bytes, Error>>,
+    rest: BoxStream<'static, Result<Bytes, Error>>,
+}
+
+/// Why an attempt ended.
+enum Stopped {
+    /// Nothing can be done.
+    Failed(Error),
+    /// It may go better next time.
+    Broken(Error),
+}
+
+impl Reads {
+    pub(super) fn percentiles(&self) -> Percentiles {
+        self.pace.lock().percentiles()
+    }
+
+    /// The bytes of a range, or of the whole object if there is none; an object longer than `limit` is not read, and
+    /// its length is returned instead.
+    pub(super) async fn read(
+        &self,
+        store: &dyn ObjectStore,
+        meter: &RequestMeter,
+        key: &Path,
+        wanted: Wanted,
+    ) -> Result<Found, Error> {
+        let mut got = BytesMut::new();
+        let mut backoff = FIRST_BACKOFF;
+        let mut left = if self.pace.lock().is_new() {
+            FIRST_ATTEMPTS
+        } else {
+            ATTEMPTS
+        };
+        loop {
+            left -= 1;
+            let range = wanted.after(got.len() as u64);
+            let one = Attempt { store, meter, key };
+            match self.attempt(&one, range, &wanted, &mut got).await {
+                Ok(Some(object)) => return Ok(Found::TooLong(object)),
+                Ok(None) => return Ok(Found::Bytes(got.freeze())),
+                Err(Stopped::Failed(error)) => return Err(error),
+                Err(Stopped::Broken(error)) if left == 0 => return Err(error),
+                Err(Stopped::Broken(_)) => {
+                    add(&meter.retried, 1);
+                    sleep(backoff).await;
+                    backoff *= 2;
+                }
+            }
+        }
+    }
+
+    /// Appends to `got` what arrives; `Some` is the length of an object that is too long.
+    async fn attempt(
+        &self,
+        one: &Attempt<'_>,
+        range: Option<GetRange>,
+        wanted: &Wanted,
+        got: &mut BytesMut,
+    ) -> Result<Option<u64>, Stopped> {
+        let mut answer = self.first(one, range).await?;
+        if answer.object > wanted.limit {
+            return Ok(Some(answer.object));
+        }
+        let whole = answer.range.end - answer.range.start;
+        // A damaged index or a lying server may name any length: beyond this, memory grows as bytes arrive.
+        got.reserve(usize::try_from(whole).unwrap_or(0).min(MOST_RESERVED));
+        let end = got.len() as u64 + whole;
+        let mut chunk = answer.chunk.take();
+        while let Some(bytes) = chunk {
+            let bytes = bytes.map_err(Stopped::Broken)?;
+            add(&one.meter.bytes_read, bytes.len() as u64);
+            if got.len() as u64 + bytes.len() as u64 > end {
+                return Err(broken("the answer is longer than it should be".to_owned()));
+            }
+            got.extend_from_slice(&bytes);
+            let next = timeout(PAUSE, answer.rest.next()).await;
+            chunk = next.map_err(|_| {
+                broken(format!("the server stopped sending for {} s", PAUSE.as_secs()))
+            })?;
+        }
+        if got.len() as u64 == end {
+            Ok(None)
+        } else {
+            Err(broken("the answer ended too early".to_owned()))
+        }
+    }
+
+    /// Waits for the first bytes, of two requests if the first is slow.
+    async fn first(&self, one: &Attempt<'_>, range: Option<GetRange>) -> Result<Answer, Stopped> {
+        let delay = self.pace.lock().begin();
+        let began = Instant::now();
+        let mut first = std::pin::pin!(one.request(range.clone()));
+        let answer = match timeout(delay, &mut first).await {
+            Ok(answer) => answer,
+            Err(_) if self.pace.lock().may_repeat() => {
+                add(&one.meter.hedges, 1);
+                let second = std::pin::pin!(one.request(range));
+                tokio::select! {
+                    answer = &mut first => answer,
+                    answer = second => {
+                        add(&one.meter.hedges_won, 1);
+                        answer
+                    }
+                }
+            }
+            Err(_) => first.await,
+        };
+        if answer.is_ok() {
+            self.pace.lock().learn(began.elapsed());
+        }
+        answer
+    }
+}
+
+/// What is to be read.
+#[derive(Debug, Clone)]
+pub(super) struct Wanted {
+    /// The range, or everything.
+    pub(super) range: Option<Range<u64>>,
+    /// The longest object of which anything is read.
+    pub(super) limit: u64,
+}
+
+/// What was read.
+#[derive(Debug)]
+pub(super) enum Found {
+    Bytes(Bytes),
+    /// The object has so many bytes.
+    TooLong(u64),
+}
+
+impl Wanted {
+    /// What is left once the first bytes have arrived.
+    fn after(&self, got: u64) -> Option<GetRange> {
+        match &self.range {
+            Some(range) => Some(GetRange::Bounded(range.start + got..range.end)),
+            None if got > 0 => Some(GetRange::Offset(got)),
+            None => None,
+        }
+    }
+}
+
+/// Where one request goes.
+struct Attempt<'a> {
+    store: &'a dyn ObjectStore,
+    meter: &'a RequestMeter,
+    key: &'a Path,
+}
+
+impl Attempt<'_> {
+    async fn request(&self, range: Option<GetRange>) -> Result<Answer, Stopped> {
+        add(&self.meter.gets, 1);
+        let answer = timeout(SILENCE, async {
+            let options = GetOptions {
+                range,
+                ..GetOptions::default()
+            };
+            let result = self.store.get_opts(self.key, options).await?;
+            let (range, object) = (result.range.clone(), result.meta.size);
+            let mut rest = result.into_stream();
+            let chunk = rest.next().await;
+            Ok(Answer {
+                range,
+                object,
+                chunk,
+                rest,
+            })
+        });
+        match answer.await {
+            // What else the server says is final: there is no such object, or no permission.
+            Ok(Err(error @ Error::Generic { .. })) => Err(Stopped::Broken(error)),
+            Ok(answer) => answer.map_err(Stopped::Failed),
+            Err(_) => Err(broken(format!(
+                "the server did not answer for {} s",
+                SILENCE.as_secs()
+            ))),
+        }
+    }
+}
+
+fn broken(what: String) -> Stopped {
+    Stopped::Broken(Error::Generic {
+        store: "network",
+        source: what.into(),
+    })
+}
+
+/// The length of an object.
+pub(super) async fn head(
+    store: &dyn ObjectStore,
+    meter: &RequestMeter,
+    key: &Path,
+) -> Result<u64, Error> {
+    add(&meter.heads, 1);
+    Ok(store.head(key).await?.size)
+}
