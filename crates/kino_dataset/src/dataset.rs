@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use kino_format::{OpenShard, Shard, Step};
+use kino_storage::RequestReport;
 
 use crate::commit::Head;
 use crate::emulate::Storage;
@@ -49,7 +50,8 @@ struct Inner {
 }
 
 impl Dataset {
-    /// Opens the newest version of the dataset in folder `path`.
+    /// Opens the newest version of the dataset in a folder, or at a URL (`s3://…`, `gs://…`, `az://…`, `https://…`,
+    /// `hf://…`).
     pub fn open(path: &Path) -> Result<Self> {
         Self::open_with(path, OpenOptions::default())
     }
@@ -130,10 +132,12 @@ impl Dataset {
     }
 
     /// Drops the shards and the linked files from the page cache, so that the next reads come from the device.
+    ///
+    /// A remote dataset has no pages there.
     pub fn forget_cached(&self) -> Result<()> {
-        let root = self.inner.store.root();
-        let shards = self.inner.shards.iter();
-        let shards = shards.map(|(hash, _)| root.join(FileKind::Shard.key(hash)));
+        let store = &self.inner.store;
+        let shards = self.inner.shards.iter().filter(|_| !store.is_remote());
+        let shards = shards.map(|(hash, _)| store.root().join(FileKind::Shard.key(hash)));
         let links = self.inner.links.iter().flat_map(LinkedFiles::paths);
         shards.chain(links).try_for_each(|path| forget(&path))
     }
@@ -159,9 +163,14 @@ impl Dataset {
             .collect()
     }
 
-    /// The folder.
+    /// The folder, or the URL as a path.
     pub fn path(&self) -> &Path {
         self.inner.store.root()
+    }
+
+    /// The requests that were made to a remote dataset so far; `None` for a folder.
+    pub fn requests(&self) -> Option<RequestReport> {
+        self.inner.store.requests()
     }
 
     /// Every version of the dataset, in rising order.

@@ -155,28 +155,27 @@ fn codec_kind(error: &CodecError) -> ErrorKind {
     }
 }
 
-impl From<StorageError> for DatasetError {
-    fn from(error: StorageError) -> Self {
-        match error {
-            StorageError::NotFound { place } => not_found(format!("{place} does not exist")),
-            StorageError::Invalid { what } => invalid(what),
-            StorageError::Damaged { place, what } => corrupt(place, what),
-            StorageError::Io {
-                operation,
-                place,
-                source,
-            } => io_at(operation, place)(source),
-            StorageError::Denied {
-                place,
-                hint,
-                source,
-            } => {
-                let said = format!("{source}; {hint}");
-                let kind = std::io::ErrorKind::PermissionDenied;
-                io_at("access", place)(std::io::Error::new(kind, said))
-            }
-            error => invalid(error.to_string()),
+/// An error of storage.
+pub(crate) fn stored(error: StorageError) -> DatasetError {
+    match error {
+        StorageError::NotFound { place } => not_found(format!("{place} does not exist")),
+        StorageError::Invalid { what } => invalid(what),
+        StorageError::Damaged { place, what } => corrupt(place, what),
+        StorageError::Io {
+            operation,
+            place,
+            source,
+        } => io_at(operation, place)(source),
+        StorageError::Denied {
+            place,
+            hint,
+            source,
+        } => {
+            let said = format!("{source}; {hint}");
+            let kind = std::io::ErrorKind::PermissionDenied;
+            io_at("access", place)(std::io::Error::new(kind, said))
         }
+        error => invalid(error.to_string()),
     }
 }
 

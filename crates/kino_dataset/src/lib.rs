@@ -23,7 +23,6 @@ mod complete;
 mod costs;
 mod dataset;
 mod draft;
-mod durable;
 mod emulate;
 mod encode;
 mod encode_queue;
@@ -81,7 +80,6 @@ pub use costs::{
     cpu_name, measure, measure_stored,
 };
 pub use dataset::{Dataset, OpenOptions};
-pub use durable::create_folder;
 pub use emulate::{SlowStorage, Stall, Storage};
 pub use episode::Episode;
 pub use episode_writer::EpisodeWriter;
@@ -94,8 +92,9 @@ pub use kino_format::{
     ByteSize, Clock, Kind, MAX_FRAMES, MAX_STREAMS, PageSlice, RegularClock, StreamSchema, escape,
     escape_line, is_unprintable, variant_name, variant_stream,
 };
+pub use kino_storage::{RequestReport, create_folder};
 pub use links::{LinkedFile, Links};
-pub use local::check_local;
+pub use local::{check_local, check_writable, is_url};
 pub use manifest::{Manifest, StreamSummary};
 pub use pages::{LinkedPiece, NewPage, PageCheck, Pages};
 pub use part::{Part, ending_number};

@@ -21,11 +21,11 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 pub(crate) use kino_storage::Put;
-use kino_storage::{LocalFolder, Location, RequestReport, Storage as _, create_folder, read_file};
+use kino_storage::{LocalFolder, Location, RequestReport, create_folder, read_file};
 use tempfile::NamedTempFile;
 
 use crate::emulate::{Emulated, Storage};
-use crate::error::{DatasetError, Result, corrupt, invalid, io_at, not_found};
+use crate::error::{DatasetError, Result, corrupt, invalid, io_at, not_found, stored};
 use crate::hash::Hash;
 use crate::manifest::MAX_VERSION;
 
@@ -90,7 +90,7 @@ pub(crate) struct Store {
 impl Store {
     /// The store at an existing folder, or at a URL.
     pub(crate) fn open(path: &Path) -> Result<Self> {
-        let location = Location::parse(path)?;
+        let location = Location::parse(path).map_err(stored)?;
         let Some(root) = location.local() else {
             return Self::remote(&location);
         };
@@ -120,7 +120,7 @@ impl Store {
         let url = location.to_path();
         let work_folder = work_folder(&url);
         Ok(Self {
-            storage: kino_storage::open(location)?,
+            storage: kino_storage::open(location).map_err(stored)?,
             work: LocalFolder::new(&work_folder),
             work_folder,
             root: url,
@@ -131,10 +131,10 @@ impl Store {
 
     /// The store to write to: a folder, which is created durably if necessary, or a URL that can be written.
     pub(crate) fn create(path: &Path) -> Result<Self> {
-        let location = Location::parse(path)?;
+        let location = Location::parse(path).map_err(stored)?;
         let Some(root) = location.local() else {
             let store = Self::remote(&location)?;
-            store.storage.check_writable()?;
+            store.storage.check_writable().map_err(stored)?;
             let place = store.work_folder.display().to_string();
             create_folder(&store.work_folder).map_err(io_at("create", place))?;
             return Ok(store);
@@ -216,7 +216,7 @@ impl Store {
 
     /// The whole object, if it has at most `limit` bytes.
     pub(crate) fn read(&self, key: &str, limit: u64) -> Result<Bytes> {
-        Ok(self.of(key).read(key, limit)?)
+        self.of(key).read(key, limit).map_err(stored)
     }
 
     /// Bytes `range` of the object.
@@ -233,7 +233,7 @@ impl Store {
 
     /// The same, never on emulated storage.
     fn read_stored(&self, key: &str, range: Range<u64>) -> Result<Bytes> {
-        Ok(self.of(key).read_range(key, range)?)
+        self.of(key).read_range(key, range).map_err(stored)
     }
 
     /// Bytes `range` of a file outside the folder that has `size` bytes.
@@ -259,17 +259,21 @@ impl Store {
 
     /// The object's length.
     pub(crate) fn size(&self, key: &str) -> Result<u64> {
-        Ok(self.of(key).size(key)?)
+        self.of(key).size(key).map_err(stored)
     }
 
     /// The objects directly below a folder of the dataset, by name; none if this storage cannot list.
     pub(crate) fn list(&self, folder: &str) -> Result<Vec<kino_storage::Entry>> {
-        Ok(self.storage.list(folder)?.unwrap_or_default())
+        Ok(self
+            .storage
+            .list(folder)
+            .map_err(stored)?
+            .unwrap_or_default())
     }
 
     /// The version numbers that have a manifest, ascending.
     pub(crate) fn versions(&self) -> Result<Vec<u64>> {
-        let Some(entries) = self.storage.list("versions")? else {
+        let Some(entries) = self.storage.list("versions").map_err(stored)? else {
             return self.probe_versions();
         };
         let mut versions: Vec<u64> = entries
@@ -292,7 +296,7 @@ impl Store {
         let is_there = |version: u64| match self.storage.size(&version_key(version)) {
             Ok(_) => Ok(true),
             Err(error) if error.kind() == kino_storage::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(DatasetError::from(error)),
+            Err(error) => Err(stored(error)),
         };
         let mut missing = 1;
         while missing <= MAX_VERSION && is_there(missing)? {
@@ -312,7 +316,7 @@ impl Store {
 
     /// Creates the object unless it exists: of two rivals exactly one creates it.
     pub(crate) fn put_new(&self, key: &str, bytes: &[u8]) -> Result<Put> {
-        Ok(self.of(key).put_new(key, bytes)?)
+        self.of(key).put_new(key, bytes).map_err(stored)
     }
 
     /// Writes a small content-addressed file and returns its hash.
@@ -324,7 +328,7 @@ impl Store {
             // references it.
             let is_same = self.read(&key, len).is_ok_and(|there| there == bytes);
             if !is_same {
-                self.storage.put(&key, bytes)?;
+                self.storage.put(&key, bytes).map_err(stored)?;
             }
         }
         Ok((hash, len))
@@ -342,12 +346,14 @@ impl Store {
 
     /// Moves a finished shard to its place, durably.
     pub(crate) fn publish_shard(&self, file: NamedTempFile, hash: &Hash) -> Result<()> {
-        Ok(self.storage.publish(&FileKind::Shard.key(hash), file)?)
+        self.storage
+            .publish(&FileKind::Shard.key(hash), file)
+            .map_err(stored)
     }
 
     /// Removes an object that no version needs.
     pub(crate) fn remove(&self, key: &str) -> Result<()> {
-        Ok(self.storage.remove(key)?)
+        self.storage.remove(key).map_err(stored)
     }
 
     /// Refuses a storage on which two writers could overwrite each other's versions.
@@ -355,7 +361,12 @@ impl Store {
     /// Not every server that speaks S3 looks at the condition of a conditional put. An object that is certainly there is
     /// put again: only a server that ignores conditions creates it, with the bytes that it has.
     pub(crate) fn check_conditional(&self, key: &str, bytes: &[u8]) -> Result<()> {
-        if !self.is_remote || !self.storage.ignores_conditions(key, bytes)? {
+        if !self.is_remote
+            || !self
+                .storage
+                .ignores_conditions(key, bytes)
+                .map_err(stored)?
+        {
             return Ok(());
         }
         Err(invalid(format!(

@@ -80,7 +80,9 @@ impl Storage for LocalFolder {
         };
         // Links count as what they lead to: caches store datasets as links to blobs.
         let entry = |file: fs::DirEntry| {
-            let meta = fs::metadata(file.path()).ok().filter(|meta| !meta.is_dir())?;
+            let meta = fs::metadata(file.path())
+                .ok()
+                .filter(|meta| !meta.is_dir())?;
             Some(Entry {
                 name: file.file_name().to_str()?.to_owned(),
                 bytes: meta.len(),

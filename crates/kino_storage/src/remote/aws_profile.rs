@@ -41,7 +41,10 @@ pub(super) fn find() -> Result<Option<Profile>> {
             continue;
         };
         let is_small = std::fs::metadata(&path).is_ok_and(|meta| meta.len() <= MAX_BYTES);
-        if let Some(text) = is_small.then(|| std::fs::read_to_string(&path).ok()).flatten() {
+        if let Some(text) = is_small
+            .then(|| std::fs::read_to_string(&path).ok())
+            .flatten()
+        {
             values.extend(section(&text, &name));
         }
     }
@@ -61,8 +64,15 @@ impl Profile {
             ("aws_secret_access_key", AmazonS3ConfigKey::SecretAccessKey),
             ("aws_session_token", AmazonS3ConfigKey::Token),
         ]);
-        let elsewhere = ["sso_session", "sso_start_url", "role_arn", "credential_process"];
-        let elsewhere = elsewhere.iter().find(|name| self.values.contains_key(**name));
+        let elsewhere = [
+            "sso_session",
+            "sso_start_url",
+            "role_arn",
+            "credential_process",
+        ];
+        let elsewhere = elsewhere
+            .iter()
+            .find(|name| self.values.contains_key(**name));
         if let (true, Some(source)) = (keys.is_empty(), elsewhere) {
             return Err(invalid(format!(
                 "the AWS profile `{0}` gets its keys by `{source}`, which is not supported; run \
@@ -96,7 +106,10 @@ fn section(text: &str, name: &str) -> BTreeMap<String, String> {
     let mut is_wanted = false;
     for line in text.lines() {
         let line = line.trim_end();
-        if let Some(title) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        if let Some(title) = line
+            .strip_prefix('[')
+            .and_then(|rest| rest.strip_suffix(']'))
+        {
             let title = title.trim();
             is_wanted = title.strip_prefix("profile ").map_or(title, str::trim) == name;
         } else if let Some((key, value)) = line.split_once('=')
@@ -135,7 +148,13 @@ mod tests {
             values: section(TEXT, "lab"),
         };
         let error = lab.credentials().unwrap_err().to_string();
-        assert!(error.contains("role_arn") && error.contains("export-credentials"), "{error}");
-        assert_eq!(lab.settings(), [(AmazonS3ConfigKey::Region, "eu".to_owned())]);
+        assert!(
+            error.contains("role_arn") && error.contains("export-credentials"),
+            "{error}"
+        );
+        assert_eq!(
+            lab.settings(),
+            [(AmazonS3ConfigKey::Region, "eu".to_owned())]
+        );
     }
 }

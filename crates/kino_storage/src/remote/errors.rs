@@ -81,6 +81,9 @@ mod tests {
         };
         let shown = failed("read", "s3://b/k".to_owned(), error);
         let all = format!("{shown}: {}", shown.source().unwrap());
-        assert!(!all.contains("secret") && all.contains("https://h/k"), "{all}");
+        assert!(
+            !all.contains("secret") && all.contains("https://h/k"),
+            "{all}"
+        );
     }
 }

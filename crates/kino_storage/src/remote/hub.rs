@@ -49,16 +49,23 @@ pub(super) fn connect(url: &Url) -> Result<Connection> {
     let endpoint = endpoint.trim_end_matches('/');
     let mut headers = HeaderMap::new();
     if let Some(token) = token() {
-        let mut value = HeaderValue::from_str(&format!("Bearer {token}"))
-            .map_err(|_| invalid("the token of the Hugging Face Hub contains characters that no token has"))?;
+        let mut value = HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| {
+            invalid("the token of the Hugging Face Hub contains characters that no token has")
+        })?;
         value.set_sensitive(true);
         headers.insert(AUTHORIZATION, value);
     }
     let options = client_options(endpoint.starts_with("http://")).with_default_headers(headers);
     let key = |text: String| Path::parse(text).map_err(|error| invalid(error.to_string()));
     let below = |kind: &str| {
-        let Place { name, revision, path } = &place;
-        key(format!("datasets/{name}/{kind}/{revision}/{path}").trim_end_matches('/').to_owned())
+        let Place {
+            name,
+            revision,
+            path,
+        } = &place;
+        key(format!("datasets/{name}/{kind}/{revision}/{path}")
+            .trim_end_matches('/')
+            .to_owned())
     };
     let api = below("tree")?;
     Ok(Connection {
@@ -130,12 +137,20 @@ mod tests {
             revision: revision.to_owned(),
             path: path.to_owned(),
         };
-        assert_eq!(place("hf://datasets/lab/x").unwrap(), of("lab/x", "main", ""));
+        assert_eq!(
+            place("hf://datasets/lab/x").unwrap(),
+            of("lab/x", "main", "")
+        );
         assert_eq!(
             place("hf://datasets/lab/x@v2/a/b.kino").unwrap(),
             of("lab/x", "v2", "a/b.kino")
         );
-        for wrong in ["hf://models/lab/x", "hf://datasets/lab", "hf://datasets/lab/x@", "hf://lab/x"] {
+        for wrong in [
+            "hf://models/lab/x",
+            "hf://datasets/lab",
+            "hf://datasets/lab/x@",
+            "hf://lab/x",
+        ] {
             let error = place(wrong).unwrap_err().to_string();
             assert!(error.contains("hf://datasets/ORG/NAME"), "{error}");
         }
@@ -147,7 +162,10 @@ mod tests {
                         {"type":"directory","oid":"y","size":0,"path":"a.kino/versions/old"}]"#;
         let entries = parse_listing(json).unwrap();
         assert_eq!(entries.len(), 1);
-        assert_eq!((entries[0].name.as_str(), entries[0].bytes), ("00000001.json", 7));
+        assert_eq!(
+            (entries[0].name.as_str(), entries[0].bytes),
+            ("00000001.json", 7)
+        );
         assert!(parse_listing(b"{}").is_err());
     }
 }

@@ -32,8 +32,8 @@ use crate::local::too_long;
 use crate::storage::{Entry, Put, Storage};
 use connect::{Connection, Listing};
 use errors::failed;
-pub use meter::{RequestMeter, RequestReport};
 use meter::add;
+pub use meter::{RequestMeter, RequestReport};
 use read::{Found, Reads, Wanted};
 use runtime::{PerProcess, runtime};
 
@@ -124,7 +124,9 @@ impl Connection {
     /// The key of an object in the service.
     fn key(&self, key: &str) -> Result<Path> {
         let below = Path::parse(key).map_err(|error| crate::error::invalid(error.to_string()))?;
-        Ok(below.parts().fold(self.prefix.clone(), |path, part| path.join(part)))
+        Ok(below
+            .parts()
+            .fold(self.prefix.clone(), |path, part| path.join(part)))
     }
 }
 
@@ -172,7 +174,9 @@ impl Storage for ObjectStorage {
                     self.list_native(&connection, &path).await.map(Some)
                 }
                 Listing::Hub(api) => {
-                    let path = folder.split('/').fold(api.clone(), |path, part| path.join(part));
+                    let path = folder
+                        .split('/')
+                        .fold(api.clone(), |path, part| path.join(part));
                     self.list_hub(&connection, &path).await.map(Some)
                 }
                 Listing::Missing => Ok(None),

@@ -126,7 +126,10 @@ impl Reads {
             got.extend_from_slice(&bytes);
             let next = timeout(PAUSE, answer.rest.next()).await;
             chunk = next.map_err(|_| {
-                broken(format!("the server stopped sending for {} s", PAUSE.as_secs()))
+                broken(format!(
+                    "the server stopped sending for {} s",
+                    PAUSE.as_secs()
+                ))
             })?;
         }
         if got.len() as u64 == end {

@@ -80,7 +80,11 @@ impl ObjectStorage {
         let path = connection.key(key)?;
         let payload = PutPayload::from(Bytes::copy_from_slice(bytes));
         add(&self.meter.puts, 1);
-        match connection.store.put_opts(&path, payload, PutMode::Create.into()).await {
+        match connection
+            .store
+            .put_opts(&path, payload, PutMode::Create.into())
+            .await
+        {
             Ok(_) => Ok(true),
             Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) => Ok(false),
             Err(error) => Err(failed("write", self.place(key), error)),
@@ -97,7 +101,9 @@ impl ObjectStorage {
     ) -> Result<Put> {
         let is_final = matches!(
             error,
-            Error::PermissionDenied { .. } | Error::Unauthenticated { .. } | Error::NotSupported { .. }
+            Error::PermissionDenied { .. }
+                | Error::Unauthenticated { .. }
+                | Error::NotSupported { .. }
         );
         let path = connection.key(key)?;
         for _ in 0..if is_final { 0 } else { LOOKS } {
@@ -112,7 +118,12 @@ impl ObjectStorage {
     }
 
     /// Whether an object has these bytes.
-    async fn is_there(&self, connection: &Connection, path: &Path, bytes: &[u8]) -> Result<bool, Error> {
+    async fn is_there(
+        &self,
+        connection: &Connection,
+        path: &Path,
+        bytes: &[u8],
+    ) -> Result<bool, Error> {
         add(&self.meter.gets, 1);
         let found = connection.store.get(path).await?;
         Ok(found.meta.size == bytes.len() as u64 && found.bytes().await? == bytes)
@@ -126,7 +137,8 @@ impl ObjectStorage {
         add(&self.meter.puts, 1);
         add(&self.meter.bytes_written, bytes.len() as u64);
         let put = connection.store.put(&path, payload).await;
-        put.map(|_| ()).map_err(|error| failed("write", self.place(key), error))
+        put.map(|_| ())
+            .map_err(|error| failed("write", self.place(key), error))
     }
 
     /// Creates or replaces an object with the bytes of a file, in parts if it is large.
