@@ -29,6 +29,7 @@ from kinograph._links import Links
 from kinograph._loader_options import Images
 from kinograph._order import LastBatch, Order, Source
 from kinograph._parity import Parity, of_dataset
+from kinograph._place import to_place
 from kinograph._requests import (
     check_options,
     lerobot_request,
@@ -56,7 +57,7 @@ def open(  # noqa: A001
 ) -> Dataset:
     """Open a dataset: reads what episodes there are, no frames.
 
-    Gives the newest version unless one is named. ``root`` is the folder of the files that a dataset links to
+    ``path`` is a folder or a URL: ``s3://…``, ``gs://…``, ``az://…``, ``https://…`` or ``hf://datasets/…``. Gives the newest version unless one is named. ``root`` is the folder of the files that a dataset links to
     (:func:`kinograph.link`), if they were moved.
 
     >>> kinograph.open("lift.kino", version=1)  # doctest: +ELLIPSIS
@@ -95,7 +96,7 @@ class Dataset:
             raise InvalidArgumentError(
                 f"version {version!r} is not a version; versions count from 1"
             )
-        self._path = Path(path)
+        self._path = to_place(path)
         number = None if version is None else operator.index(version)
         self._core = _core.Dataset(self._path, number, root)
         self._table = EpisodeTable(self._core)
@@ -105,8 +106,8 @@ class Dataset:
             warnings.warn(text, KinographWarning, stacklevel=outside())
 
     @property
-    def path(self) -> Path:
-        """The folder, as it was given."""
+    def path(self) -> Path | str:
+        """The folder as it was given, or the URL as text."""
         return self._path
 
     @property

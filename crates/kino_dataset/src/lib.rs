@@ -94,7 +94,7 @@ pub use kino_format::{
 };
 pub use kino_storage::{RequestReport, create_folder};
 pub use links::{LinkedFile, Links};
-pub use local::{check_local, check_writable, is_url};
+pub use local::{check_local, check_writable, is_url, to_url};
 pub use manifest::{Manifest, StreamSummary};
 pub use pages::{LinkedPiece, NewPage, PageCheck, Pages};
 pub use part::{Part, ending_number};

@@ -22,6 +22,19 @@ pub fn is_url(path: &Path) -> bool {
     Location::is_url(path)
 }
 
+/// The text of a URL, with the slashes that a path library may have merged; `None` for a path.
+///
+/// ```
+/// use std::path::Path;
+/// assert_eq!(kino_dataset::to_url(Path::new("s3:/lab/x")).as_deref(), Some("s3://lab/x"));
+/// assert_eq!(kino_dataset::to_url(Path::new("lab/x")), None);
+/// ```
+pub fn to_url(path: &Path) -> Option<String> {
+    let text = path.to_string_lossy();
+    let (scheme, rest) = text.split_once(":/").filter(|_| is_url(path))?;
+    Some(format!("{scheme}://{}", rest.trim_start_matches('/')))
+}
+
 /// Refuses a URL where only files of this machine can be used.
 pub fn check_local(path: &Path) -> Result<()> {
     if !is_url(path) {

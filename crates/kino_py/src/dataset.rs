@@ -62,6 +62,12 @@ impl Dataset {
         Ok(Self { inner })
     }
 
+    /// The requests that were made to a remote dataset so far, as JSON; `None` for a folder.
+    fn requests(&self) -> Option<String> {
+        let requests = self.inner.requests();
+        requests.map(|requests| json!(requests).to_string())
+    }
+
     /// The files that pages are linked to, as JSON; `None` if there are none.
     fn links(&self) -> Option<String> {
         let links = self.inner.manifest().links.as_ref();

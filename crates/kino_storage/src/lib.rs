@@ -15,18 +15,26 @@
 //! | `location.rs` | a path or a URL |
 //! | `local.rs`, `durable.rs` | a folder whose files survive a crash |
 //! | `remote/mod.rs` | object stores behind the trait; lists its files |
+//! | `memory.rs` | objects in memory |
+//! | `cache/` | remote shards on a local disk, shared by the processes of a host |
 //! | `error.rs` | what can go wrong |
 
+mod cache;
 mod durable;
 mod error;
 mod local;
 mod location;
+mod memory;
 mod remote;
 mod storage;
 
+pub use cache::{
+    CacheListing, CacheReport, Cached, CachedShard, clear_cache, limit_cache, list_cache,
+};
 pub use durable::{create_folder, sync_folder, sync_parent, write_beside};
 pub use error::{ErrorKind, Result, StorageError};
 pub use local::{LocalFolder, read_file};
 pub use location::{Location, Scheme};
+pub use memory::Memory;
 pub use remote::{ObjectStorage, RequestMeter, RequestReport};
 pub use storage::{Entry, Put, Storage, open};

@@ -10,6 +10,7 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use tempfile::NamedTempFile;
 
+use crate::cache::CacheReport;
 use crate::error::Result;
 use crate::local::LocalFolder;
 use crate::location::Location;
@@ -54,6 +55,16 @@ pub trait Storage: Debug + Send + Sync {
 
     /// Removes the object, if it is there. Only garbage collection does that.
     fn remove(&self, key: &str) -> Result<()>;
+
+    /// Forgets what is kept of this range, because its bytes cannot be right.
+    fn distrust(&self, key: &str, range: Range<u64>) {
+        let _ = (key, range);
+    }
+
+    /// What a cache did so far; `None` if there is none.
+    fn cache(&self) -> Option<CacheReport> {
+        None
+    }
 
     /// What requests were made so far; `None` if there are no requests to count.
     fn requests(&self) -> Option<RequestReport> {
