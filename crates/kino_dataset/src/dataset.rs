@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use kino_format::{OpenShard, Shard, Step};
-use kino_storage::RequestReport;
 
 use crate::commit::Head;
 use crate::emulate::Storage;
@@ -18,7 +17,7 @@ use crate::hash::Hash;
 use crate::links::LinkedFiles;
 use crate::manifest::{MAX_MANIFEST_BYTES, Manifest};
 use crate::stats::StreamStats;
-use crate::store::{FileKind, Store, forget, version_key};
+use crate::store::{CacheChoice, FileKind, StorageReport, Store, forget, version_key};
 use crate::table::EpisodeTable;
 
 /// How to open a dataset.
@@ -28,6 +27,8 @@ pub struct OpenOptions {
     pub version: Option<u64>,
     /// The folder of the linked files, if they were moved.
     pub root: Option<PathBuf>,
+    /// Whether the shards of a remote dataset are cached on a local disk.
+    pub cache: CacheChoice,
 }
 
 /// A dataset at one version. Cheap to clone.
@@ -76,7 +77,7 @@ impl Dataset {
 
     /// Opens the dataset in folder `path`.
     pub fn open_with(path: &Path, options: OpenOptions) -> Result<Self> {
-        let store = Store::open(path)?;
+        let store = Store::open_cached(path, &options.cache)?;
         let Some(version) = options.version else {
             let version = newest(&store)?.ok_or_else(|| no_dataset(&store))?;
             return Self::at(store, version, options.root);
@@ -168,9 +169,14 @@ impl Dataset {
         self.inner.store.root()
     }
 
-    /// The requests that were made to a remote dataset so far; `None` for a folder.
-    pub fn requests(&self) -> Option<RequestReport> {
-        self.inner.store.requests()
+    /// What was read of a remote dataset so far; `None` for a folder.
+    pub fn storage_report(&self) -> Option<StorageReport> {
+        self.inner.store.report()
+    }
+
+    /// Whether the dataset is behind a URL.
+    pub fn is_remote(&self) -> bool {
+        self.inner.store.is_remote()
     }
 
     /// Every version of the dataset, in rising order.

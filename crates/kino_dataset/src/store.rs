@@ -17,14 +17,18 @@ use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 pub(crate) use kino_storage::Put;
-use kino_storage::{LocalFolder, Location, RequestReport, create_folder, read_file};
+use kino_storage::{
+    CacheReport, Cached, LocalFolder, Location, RequestReport, create_folder, read_file,
+};
+use serde::Serialize;
 use tempfile::NamedTempFile;
 
-use crate::emulate::{Emulated, Storage};
+use crate::emulate::{Emulated, EmulatedStorage, Storage};
 use crate::error::{DatasetError, Result, corrupt, invalid, io_at, not_found, stored};
 use crate::hash::Hash;
 use crate::manifest::MAX_VERSION;
@@ -83,16 +87,23 @@ pub(crate) struct Store {
     work: LocalFolder,
     work_folder: PathBuf,
     is_remote: bool,
-    /// Set if reads emulate another storage.
+    /// Bytes that were asked for.
+    used_bytes: Arc<AtomicU64>,
+    /// Set if reads emulate another storage: those of linked files do too.
     emulated: Option<Arc<Emulated>>,
 }
 
 impl Store {
     /// The store at an existing folder, or at a URL.
     pub(crate) fn open(path: &Path) -> Result<Self> {
+        Self::open_cached(path, &CacheChoice::Off)
+    }
+
+    /// The same, with the shards of a remote dataset cached on a local disk.
+    pub(crate) fn open_cached(path: &Path, cache: &CacheChoice) -> Result<Self> {
         let location = Location::parse(path).map_err(stored)?;
         let Some(root) = location.local() else {
-            return Self::remote(&location);
+            return Self::remote(&location, cache);
         };
         if !root.is_dir() {
             let what = if root.exists() {
@@ -112,19 +123,25 @@ impl Store {
             work_folder: root.clone(),
             root,
             is_remote: false,
+            used_bytes: Arc::default(),
             emulated: None,
         })
     }
 
-    fn remote(location: &Location) -> Result<Self> {
+    fn remote(location: &Location, cache: &CacheChoice) -> Result<Self> {
         let url = location.to_path();
         let work_folder = work_folder(&url);
+        let mut storage = kino_storage::open(location).map_err(stored)?;
+        if let Some(folder) = cache.folder() {
+            storage = Arc::new(Cached::new(storage, &folder).map_err(stored)?);
+        }
         Ok(Self {
-            storage: kino_storage::open(location).map_err(stored)?,
+            storage,
             work: LocalFolder::new(&work_folder),
             work_folder,
             root: url,
             is_remote: true,
+            used_bytes: Arc::default(),
             emulated: None,
         })
     }
@@ -133,7 +150,7 @@ impl Store {
     pub(crate) fn create(path: &Path) -> Result<Self> {
         let location = Location::parse(path).map_err(stored)?;
         let Some(root) = location.local() else {
-            let store = Self::remote(&location)?;
+            let store = Self::remote(&location, &CacheChoice::Off)?;
             store.storage.check_writable().map_err(stored)?;
             let place = store.work_folder.display().to_string();
             create_folder(&store.work_folder).map_err(io_at("create", place))?;
@@ -174,8 +191,13 @@ impl Store {
 
     /// The same files on emulated storage.
     pub(crate) fn on(&self, storage: Storage) -> Self {
+        let emulated = Arc::new(Emulated::new(storage));
         Self {
-            emulated: Some(Arc::new(Emulated::new(storage))),
+            storage: Arc::new(EmulatedStorage {
+                inner: Arc::clone(&self.storage),
+                emulated: Arc::clone(&emulated),
+            }),
+            emulated: Some(emulated),
             ..self.clone()
         }
     }
@@ -195,9 +217,18 @@ impl Store {
         self.is_remote
     }
 
-    /// The requests made so far, if it is.
-    pub(crate) fn requests(&self) -> Option<RequestReport> {
-        self.storage.requests()
+    /// What was read so far, if it is.
+    pub(crate) fn report(&self) -> Option<StorageReport> {
+        Some(StorageReport {
+            requests: self.storage.requests()?,
+            cache: self.storage.cache(),
+            used_bytes: self.used_bytes.load(Ordering::Relaxed),
+        })
+    }
+
+    /// Forgets what is cached of a range, because its bytes cannot be right.
+    pub(crate) fn distrust(&self, key: &str, range: Range<u64>) {
+        self.of(key).distrust(key, range);
     }
 
     /// A key as a path or URL, for messages.
@@ -224,15 +255,8 @@ impl Store {
         if range.is_empty() {
             return Ok(Bytes::new());
         }
-        let read = || self.read_stored(key, range.clone());
-        match &self.emulated {
-            Some(emulated) => emulated.read(key, range.clone(), read),
-            None => read(),
-        }
-    }
-
-    /// The same, never on emulated storage.
-    fn read_stored(&self, key: &str, range: Range<u64>) -> Result<Bytes> {
+        self.used_bytes
+            .fetch_add(range.end - range.start, Ordering::Relaxed);
         self.of(key).read_range(key, range).map_err(stored)
     }
 
@@ -247,14 +271,7 @@ impl Store {
             return read_file(path, range, size);
         };
         let place = path.display().to_string();
-        let mut failed = None;
-        let read = emulated.read(&place, range.clone(), || {
-            read_file(path, range, size).map_err(|error| {
-                failed = Some(error);
-                not_found(place.clone())
-            })
-        });
-        read.map_err(|error| failed.unwrap_or_else(|| io::Error::other(error.to_string())))
+        emulated.read(&place, range.clone(), || read_file(path, range, size))
     }
 
     /// The object's length.
@@ -339,7 +356,7 @@ impl Store {
         let mut hasher = blake3::Hasher::new();
         for start in (0..len).step_by(HASH_BYTES) {
             let end = len.min(start + HASH_BYTES as u64);
-            hasher.update(&self.read_stored(key, start..end)?);
+            hasher.update(&self.read_range(key, start..end)?);
         }
         Ok(Hash::from(*hasher.finalize().as_bytes()))
     }
@@ -375,6 +392,46 @@ impl Store {
             self.root.display()
         )))
     }
+}
+
+/// Whether the shards of a remote dataset are cached on a local disk.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum CacheChoice {
+    /// If the environment variable `KINOGRAPH_CACHE` names a folder.
+    #[default]
+    Environment,
+    /// No.
+    Off,
+    /// In this folder.
+    At(PathBuf),
+}
+
+impl CacheChoice {
+    fn folder(&self) -> Option<PathBuf> {
+        match self {
+            Self::Environment => cache_folder(),
+            Self::Off => None,
+            Self::At(folder) => Some(folder.clone()),
+        }
+    }
+}
+
+/// The cache's folder according to the environment variable `KINOGRAPH_CACHE`.
+pub fn cache_folder() -> Option<PathBuf> {
+    let folder = env::var_os("KINOGRAPH_CACHE").filter(|folder| !folder.is_empty());
+    folder.map(PathBuf::from)
+}
+
+/// What was read of a remote dataset so far.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct StorageReport {
+    /// The requests, and what they brought.
+    #[serde(flatten)]
+    pub requests: RequestReport,
+    /// What the cache did, if there is one.
+    pub cache: Option<CacheReport>,
+    /// Bytes that were asked for: pages, indexes, whatever of them came from a cache included.
+    pub used_bytes: u64,
 }
 
 /// Where unfinished work for a remote dataset is on this machine: below `KINOGRAPH_WORK`, or the user's cache folder.

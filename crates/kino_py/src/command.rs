@@ -76,8 +76,8 @@ pub(crate) fn verify(
         }
     };
     let options = OpenOptions {
-        version: None,
         root,
+        ..OpenOptions::default()
     };
     let found = py.detach(|| {
         let dataset = Dataset::open_with(&path, options)?;

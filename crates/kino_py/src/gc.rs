@@ -46,5 +46,11 @@ pub(crate) fn gc(
 
 fn parts(work: StagedWork) -> WorkParts {
     let state = work.state.name();
-    (work.path.into_os_string(), state, work.episodes, work.bytes, work.settings)
+    (
+        work.path.into_os_string(),
+        state,
+        work.episodes,
+        work.bytes,
+        work.settings,
+    )
 }

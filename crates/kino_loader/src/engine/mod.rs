@@ -221,6 +221,7 @@ impl Loader {
         options: LoaderOptions,
     ) -> Result<Self> {
         check::check_options(&options)?;
+        let options = options.for_storage(&windows);
         let whole = WholeEpisodes::new(lengths, &order, &windows, &options)?;
         Self::launch(order, Some(whole), vec![windows], options)
     }

@@ -41,6 +41,8 @@ pub struct RequestReport {
     pub hedges: u64,
     /// Of these, how many were answered before the first.
     pub hedges_won: u64,
+    /// Of these, how many were for nothing: the first was answered before.
+    pub hedges_wasted: u64,
     /// Median time to the first byte of the last reads, in seconds.
     pub first_byte_s: f64,
     /// Its 95th percentile.
@@ -65,6 +67,7 @@ impl RequestMeter {
             retried: of(&self.retried),
             hedges: of(&self.hedges),
             hedges_won: of(&self.hedges_won),
+            hedges_wasted: of(&self.hedges).saturating_sub(of(&self.hedges_won)),
             ..RequestReport::default()
         }
     }
