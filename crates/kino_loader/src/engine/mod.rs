@@ -221,7 +221,6 @@ impl Loader {
         options: LoaderOptions,
     ) -> Result<Self> {
         check::check_options(&options)?;
-        let options = options.for_storage(&windows);
         let whole = WholeEpisodes::new(lengths, &order, &windows, &options)?;
         Self::launch(order, Some(whole), vec![windows], options)
     }
@@ -233,6 +232,7 @@ impl Loader {
         options: LoaderOptions,
     ) -> Result<Self> {
         check::check_options(&options)?;
+        let options = options.for_storage(&windows);
         check::check_windows(&order, &windows, &options.images)?;
         let seed = whole
             .as_ref()
