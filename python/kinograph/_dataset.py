@@ -8,9 +8,9 @@ import math
 import operator
 import os
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, SupportsIndex, TypeVar, get_args, overload
+from typing import Any, Literal, NamedTuple, SupportsIndex, TypeVar, get_args, overload
 
 import numpy as np
 import numpy.typing as npt

@@ -12,6 +12,7 @@ import re
 import threading
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 
 class Server(http.server.ThreadingHTTPServer):
@@ -31,8 +32,8 @@ class Server(http.server.ThreadingHTTPServer):
 class Faults:
     """Which answers go wrong: a fixed sequence of random numbers, so that each run has the same mixture."""
 
-    def __init__(self, *, busy=0.0, stall=0.0, reset=0.0, cut=0.0, etag=0.0, stall_s=10.0, seed=7):
-        self.shares = {"busy": busy, "stall": stall, "reset": reset, "cut": cut, "etag": etag}
+    def __init__(self, *, stall_s=10.0, seed=7, **shares):
+        self.shares = dict.fromkeys(("busy", "stall", "reset", "cut", "etag"), 0.0) | shares
         self.stall_s = stall_s
         self.seen = dict.fromkeys(self.shares, 0)
         self._random = random.Random(seed)
@@ -88,7 +89,8 @@ class Web(http.server.BaseHTTPRequestHandler):
         headers = {"ETag": tag, "Last-Modified": "Mon, 01 Jan 2024 00:00:00 GMT"}
         if asked and self.has_ranges:
             headers["Content-Range"] = f"bytes {start}-{end - 1}/{size}"
-        broken(self, fault, 206 if "Content-Range" in headers else 200, headers, body, with_body)
+        status = 206 if "Content-Range" in headers else 200
+        broken(self, fault, Answer(status, headers, body, with_body))
 
     def reply(self, status, headers, body, *, with_body=True):
         self.send_response(status)
@@ -103,7 +105,16 @@ class Web(http.server.BaseHTTPRequestHandler):
         pass
 
 
-def broken(handler, fault, status, headers, body, with_body):
+class Answer(NamedTuple):
+    """What a server says if nothing goes wrong."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+    with_body: bool
+
+
+def broken(handler, fault, answer):
     """Answer, or fail to."""
     if fault == "busy":
         handler.reply(503, {"Retry-After": "0"}, b"<Error><Code>SlowDown</Code></Error>")
@@ -116,13 +127,14 @@ def broken(handler, fault, status, headers, body, with_body):
         return
     if fault == "cut":
         handler.close_connection = True
-        handler.send_response(status)
-        for name, value in headers.items():
+        handler.send_response(answer.status)
+        for name, value in answer.headers.items():
             handler.send_header(name, value)
-        handler.send_header("Content-Length", str(len(body)))
+        handler.send_header("Content-Length", str(len(answer.body)))
         handler.end_headers()
-        handler.wfile.write(body[: len(body) // 2])
+        handler.wfile.write(answer.body[: len(answer.body) // 2])
         return
+    status, headers, body, with_body = answer
     handler.reply(status, headers, body, with_body=with_body)
 
 
@@ -169,9 +181,9 @@ class Proxy(http.server.BaseHTTPRequestHandler):
                 self.send_header(name, value)
             self.end_headers()
         else:
-            broken(self, fault, answer.status, headers, content, True)
+            broken(self, fault, Answer(answer.status, headers, content, True))
 
-    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = forward
+    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = forward  # noqa: N815 (the names that the base class calls)
     reply = Web.reply
     log_message = Web.log_message
 

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 import warnings
 from pathlib import Path
 
@@ -14,7 +15,6 @@ import samples
 from remote_servers import Faults, Proxy, Web, serving
 
 import kinograph
-from kinograph import _core
 
 moto_server = pytest.importorskip("moto.server", reason='S3 needs moto: pip install "moto[server]"')
 
@@ -29,7 +29,9 @@ def s3():
     _, port = server.get_host_and_port()
     with pytest.MonkeyPatch.context() as patch:
         use_s3(patch, f"http://127.0.0.1:{port}")
-        client = boto3.client("s3", endpoint_url=f"http://127.0.0.1:{port}", region_name="us-east-1")
+        client = boto3.client(
+            "s3", endpoint_url=f"http://127.0.0.1:{port}", region_name="us-east-1"
+        )
         client.create_bucket(Bucket="lab")
         client.authority = f"127.0.0.1:{port}"
         yield client
@@ -180,7 +182,9 @@ def test_a_dataset_is_written_appended_verified_and_repacked_remotely(s3, tmp_pa
     assert not kinograph.verify(url)
     kinograph.repack(url, "s3://lab/copy.kino")
     kinograph.repack(url, tmp_path / "copy.kino")
-    assert kinograph.open("s3://lab/copy.kino").id == kinograph.open(tmp_path / "copy.kino").id
+    for copy in ("s3://lab/copy.kino", tmp_path / "copy.kino"):
+        for number, episode in enumerate(kinograph.open(copy)):
+            assert np.all(episode["joints"][:] == number)
     kinograph.export(url, tmp_path / "out", to="webdataset", on_defect="keep")
     with pytest.raises(kinograph.InvalidArgumentError, match="cannot be overwritten"):
         write(url, [5], mode="overwrite")
@@ -201,7 +205,9 @@ def test_the_commands_take_urls(s3, camera_path):
 
 def test_what_was_not_committed_is_resumed(s3):
     url = "s3://lab/resumed.kino"
-    arrays = {f"e{number}": samples.numbers("float64", (500, 4), seed=number) for number in range(6)}
+    arrays = {
+        f"e{number}": samples.numbers("float64", (500, 4), seed=number) for number in range(6)
+    }
     writer = kinograph.Writer(url, shard_size=1, memory=1)
     for name in list(arrays)[:4]:
         writer.add_episode({"x": arrays[name]}, rate_hz=20.0, id=name)
@@ -249,7 +255,7 @@ def test_of_rival_writers_none_loses_an_episode(s3):
         try:
             for number in range(first, first + 3):
                 write(url, [number], mode="append")
-        except Exception as error:  # noqa: BLE001 (a thread's error would be lost)
+        except Exception as error:
             failures.append(error)
 
     threads = [threading.Thread(target=append, args=(100 * one,)) for one in range(1, 5)]
@@ -262,3 +268,155 @@ def test_of_rival_writers_none_loses_an_episode(s3):
     assert dataset.versions == list(range(1, 14)), "one winner each"
     expected = {0, *(100 * one + number for one in range(1, 5) for number in range(3))}
     assert {episode.id for episode in dataset} == {f"e{number}" for number in expected}
+
+
+def test_a_cache_answers_and_survives_restarts_and_damage(camera_path, tmp_path, monkeypatch):
+    expected = batches(camera_path)
+    cache = tmp_path / "cache"
+    with serving(Web, folder=camera_path.parent) as web:
+        url, counts = f"{web.url}/{camera_path.name}", web.RequestHandlerClass.counts
+        assert batches(url, cache=cache) == expected
+        asked = counts["GET"]
+        blocks = [path for path in cache.glob("*/*") if path.name.isdigit()]
+        assert sum(path.stat().st_size for path in blocks) > 2e6
+        monkeypatch.setenv("KINOGRAPH_CACHE", str(cache))
+        assert batches(url) == expected
+        assert counts["GET"] - asked <= 4, "the manifest, the table, the statistics"
+        for path in blocks[::2]:
+            whole = bytearray(path.read_bytes())
+            whole[len(whole) // 2] ^= 1
+            path.write_bytes(whole)
+        assert batches(url) == expected
+        asked = counts["GET"]
+        assert batches(url, cache=False) == expected
+        assert counts["GET"] - asked > 4
+
+
+READ = """
+import sys, kinograph
+dataset = kinograph.open(sys.argv[1])
+print(sum(int(episode["camera"][:].sum()) for episode in dataset))
+"""
+
+
+def test_eight_processes_share_a_cache_and_one_may_be_killed(camera_path, tmp_path, monkeypatch):
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("KINOGRAPH_CACHE", str(cache))
+    expected = sum(int(episode["camera"][:].sum()) for episode in kinograph.open(camera_path))
+    with serving(Web, folder=camera_path.parent, latency_s=0.01) as web:
+        command = [sys.executable, "-c", READ, f"{web.url}/{camera_path.name}"]
+        processes = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(9)]
+        while not list(cache.glob("*/0")):
+            time.sleep(0.01)
+        processes[0].kill()
+        answers = [process.communicate()[0].decode() for process in processes]
+    assert [int(answer) for answer in answers[1:]] == [expected] * 8
+    listed = subprocess.run(
+        [sys.executable, "-m", "kinograph", "cache", "--json"], capture_output=True, check=True
+    )
+    listed = json.loads(listed.stdout)
+    stored = sum(path.stat().st_size for path in cache.glob("*/*"))
+    assert listed["used_bytes"] == stored
+    assert stored < 1.02 * sum(path.stat().st_size for path in camera_path.glob("shards/*")), "once"
+
+
+def test_a_limited_cache_keeps_its_share_of_every_epoch(camera_path, tmp_path):
+    size = sum(path.stat().st_size for path in camera_path.glob("shards/*"))
+    cache = tmp_path / "cache"
+    command = [sys.executable, "-m", "kinograph", "cache", str(cache), "--limit", f"{size // 2}B"]
+    subprocess.run(command, check=True, capture_output=True)
+    with serving(Web, folder=camera_path.parent) as web:
+        url = f"{web.url}/{camera_path.name}"
+        first = batches(url, cache=cache)
+        dataset = kinograph.open(url, cache=cache)
+        for episode in dataset:
+            episode["camera"][:]
+        report = dataset.storage["cache"]
+        asked = report["hit_bytes"] + report["missed_bytes"]
+        assert report["used_bytes"] <= report["limit_bytes"]
+        assert report["hit_bytes"] >= 0.45 * asked
+        assert first == batches(camera_path)
+
+
+def test_a_cache_that_cannot_be_written_is_one_warning(camera_path, tmp_path):
+    cache = tmp_path / "cache"
+    with serving(Web, folder=camera_path.parent) as web:
+        dataset = kinograph.open(f"{web.url}/{camera_path.name}", cache=cache)
+        # Files in the places of the shards' folders fail as a full disk does: no block can be stored.
+        for shard in camera_path.glob("shards/*"):
+            (cache / shard.stem).write_bytes(b"")
+        with kinograph.numpy.Loader(dataset, windows={"camera": [0]}, batch_size=32) as loader:
+            batches = sum(1 for _ in loader)
+            with pytest.warns(kinograph.KinographWarning, match="cannot be written"):
+                report = loader.report()
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                assert "cannot be written" in str(loader.report())
+    assert batches == 8
+    assert "GETs" in str(report)
+
+
+def test_an_estimate_is_near_what_an_epoch_needs(camera_path, tmp_path):
+    with serving(Web, folder=camera_path.parent) as web:
+        dataset = kinograph.open(f"{web.url}/{camera_path.name}", cache=tmp_path / "cache")
+        options = {"windows": {"camera": [0], "actions": [0]}, "batch_size": 32}
+        with kinograph.numpy.Loader(dataset, **options) as loader:
+            before = dataset.storage["gets"]
+            estimate = loader.estimate(gb_price=0.09)
+            for _ in loader:
+                pass
+        read = dataset.storage
+    assert 0.8 < read["bytes_read"] / estimate.bytes < 1.25
+    assert 0.5 < (read["gets"] - before) / estimate.gets < 2
+    assert estimate.hit_rate == 1
+    assert (estimate.later_bytes, estimate.later_dollars) == (0, 0)
+    dollars = estimate.gets / 1000 * 0.0004 + estimate.bytes / 1e9 * 0.09
+    assert estimate.dollars == pytest.approx(dollars)
+    with kinograph.numpy.Loader(camera_path, **options) as loader:
+        assert loader.estimate().gets == 0
+        assert str(loader.estimate()) == "every dataset is local: no requests"
+        with pytest.raises(kinograph.InvalidArgumentError, match="price is negative"):
+            loader.estimate(get_price=-1)
+
+
+def test_a_copy_is_the_same_version_and_goes_on_where_it_stopped(s3, camera_path, tmp_path):
+    upload(s3, camera_path, "staged.kino")
+    remote = kinograph.open("s3://lab/staged.kino")
+    staged = tmp_path / "staged.kino"
+
+    def stop(done, total):
+        assert 0 <= done <= total
+        if any(staged.glob("shards/*")):
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        remote.copy(staged, progress=stop)
+    with pytest.raises(kinograph.NotFoundError):
+        kinograph.open(staged)
+    assert remote.copy(staged).id == remote.id
+    assert batches(staged) == batches(camera_path)
+    shard = next(staged.glob("shards/*"))
+    shard.write_bytes(bytes(len(shard.read_bytes())))
+    remote.copy(staged)
+    assert kinograph.verify(staged) == [], (
+        "what is there is compared, and copied again if it differs"
+    )
+    other = tmp_path / "other.kino"
+    write(other, [0])
+    with pytest.raises(kinograph.ConflictError, match="has another dataset"):
+        remote.copy(other)
+    kinograph.open(staged).copy("s3://lab/uploaded.kino")
+    assert kinograph.open("s3://lab/uploaded.kino").id == remote.id
+
+
+def test_a_damaged_shard_is_not_copied(camera_path, tmp_path):
+    damaged = tmp_path / "damaged.kino"
+    shutil.copytree(camera_path, damaged)
+    shard = next(damaged.glob("shards/*"))
+    whole = bytearray(shard.read_bytes())
+    whole[len(whole) // 2] ^= 1
+    shard.write_bytes(whole)
+    with pytest.raises(kinograph.CorruptDataError, match=shard.name):
+        kinograph.open(damaged).copy(tmp_path / "copy.kino")
+    with pytest.raises(kinograph.NotFoundError):
+        kinograph.open(tmp_path / "copy.kino")
