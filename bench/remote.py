@@ -174,7 +174,7 @@ def latency(options: argparse.Namespace) -> None:
 def faults(options: argparse.Namespace) -> None:
     """Compare our client and the stock one, with and without faults."""
     rows = []
-    program = HERE.parent / "target" / options.profile / "examples" / "remote_reads"
+    program = options.program
     with tempfile.TemporaryDirectory() as folder:
         blob = Path(folder) / "blob"
         blob.write_bytes(np.random.default_rng(2).bytes(64 << 20))
@@ -289,7 +289,8 @@ def main() -> None:
     parser.add_argument("--reads", type=int, default=2000)
     parser.add_argument("--writers", type=int, default=16)
     parser.add_argument("--rounds", type=int, default=200)
-    parser.add_argument("--profile", default="debug")
+    program = HERE.parent / "target" / "debug" / "examples" / "remote_reads"
+    parser.add_argument("--program", type=Path, default=program, help="cargo build --example remote_reads")
     options = parser.parse_args()
     {"latency": latency, "faults": faults, "writers": writers}[options.what](options)
 

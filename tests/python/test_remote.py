@@ -188,7 +188,7 @@ def test_a_dataset_is_written_appended_verified_and_repacked_remotely(s3, tmp_pa
     kinograph.export(url, tmp_path / "out", to="webdataset", on_defect="keep")
     with pytest.raises(kinograph.InvalidArgumentError, match="cannot be overwritten"):
         write(url, [5], mode="overwrite")
-    assert kinograph.gc(url) == kinograph.Garbage(0, [], [])
+    assert kinograph.gc(url) == (0, [], [])
     left = {path.name for path in tmp_path.rglob("*") if path.is_file()}
     assert not [name for name in left if "secret" in name]
 
@@ -332,9 +332,9 @@ def test_a_limited_cache_keeps_its_share_of_every_epoch(camera_path, tmp_path):
         for episode in dataset:
             episode["camera"][:]
         report = dataset.storage["cache"]
-        asked = report["hit_bytes"] + report["missed_bytes"]
-        assert report["used_bytes"] <= report["limit_bytes"]
-        assert report["hit_bytes"] >= 0.45 * asked
+        block = 256 << 10
+        assert report["limit_bytes"] - block < report["used_bytes"] + 100 < report["limit_bytes"] + 100
+        assert report["hit_bytes"] >= 0.85 * report["used_bytes"], "what is kept stays"
         assert first == batches(camera_path)
 
 
@@ -357,21 +357,23 @@ def test_a_cache_that_cannot_be_written_is_one_warning(camera_path, tmp_path):
 
 
 def test_an_estimate_is_near_what_an_epoch_needs(camera_path, tmp_path):
+    options = {"windows": {"camera": [0], "actions": [0]}, "batch_size": 32}
     with serving(Web, folder=camera_path.parent) as web:
-        dataset = kinograph.open(f"{web.url}/{camera_path.name}", cache=tmp_path / "cache")
-        options = {"windows": {"camera": [0], "actions": [0]}, "batch_size": 32}
+        url = f"{web.url}/{camera_path.name}"
+        dataset = kinograph.open(url, cache=False)
         with kinograph.numpy.Loader(dataset, **options) as loader:
-            before = dataset.storage["gets"]
             estimate = loader.estimate(gb_price=0.09)
-            for _ in loader:
-                pass
+            assert sum(1 for _ in loader) == 8
         read = dataset.storage
+        cached = kinograph.open(url, cache=tmp_path / "cache")
+        with kinograph.numpy.Loader(cached, **options) as loader:
+            later = loader.estimate()
     assert 0.8 < read["bytes_read"] / estimate.bytes < 1.25
-    assert 0.5 < (read["gets"] - before) / estimate.gets < 2
-    assert estimate.hit_rate == 1
-    assert (estimate.later_bytes, estimate.later_dollars) == (0, 0)
+    assert 0.5 < read["gets"] / estimate.gets < 2
     dollars = estimate.gets / 1000 * 0.0004 + estimate.bytes / 1e9 * 0.09
     assert estimate.dollars == pytest.approx(dollars)
+    assert (estimate.hit_rate, estimate.later_gets) == (0, estimate.gets)
+    assert (later.hit_rate, later.later_bytes, later.later_dollars) == (1, 0, 0)
     with kinograph.numpy.Loader(camera_path, **options) as loader:
         assert loader.estimate().gets == 0
         assert str(loader.estimate()) == "every dataset is local: no requests"

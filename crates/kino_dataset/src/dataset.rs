@@ -284,14 +284,20 @@ impl Dataset {
 
 /// Opens a shard that the manifest says has `bytes` bytes.
 pub(crate) fn open_shard(store: &Store, key: &str, bytes: u64) -> Result<Shard> {
-    let size = store.size(key).map_err(|error| match error {
+    let place = store.path(key);
+    let missing = |error| match error {
         // The manifest references it: if it is missing, that is damage, not an invalid request.
-        DatasetError::NotFound { .. } => corrupt(
-            store.path(key),
-            "it is missing; copy it again from its source",
-        ),
+        DatasetError::NotFound { .. } => {
+            corrupt(&place, "it is missing; copy it again from its source")
+        }
         error => error,
-    })?;
+    };
+    // To ask a remote storage for it would be another round trip; what is cut there is noticed when it is read.
+    let size = if store.is_remote() {
+        bytes
+    } else {
+        store.size(key).map_err(missing)?
+    };
     if size != bytes {
         let what = if size < bytes {
             "truncated"
@@ -303,11 +309,10 @@ pub(crate) fn open_shard(store: &Store, key: &str, bytes: u64) -> Result<Shard> 
             format!("it is {what}: {size} bytes instead of {bytes}"),
         ));
     }
-    let place = store.path(key);
     let mut opening = OpenShard::new(bytes).map_err(format_at(&place))?;
     loop {
         match opening.step().map_err(format_at(&place))? {
-            Step::Need(range) => opening.feed(&store.read_range(key, range)?),
+            Step::Need(range) => opening.feed(&store.read_range(key, range).map_err(missing)?),
             Step::Ready(shard) => return Ok(shard),
         }
     }

@@ -33,7 +33,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "stock" => stock(url, key)?,
         _ => {
             let (storage, key) = (Arc::clone(&storage), key.clone());
-            Arc::new(move |range| storage.read_range(&key, range).map_err(|error| error.to_string()))
+            Arc::new(move |range| {
+                storage
+                    .read_range(&key, range)
+                    .map_err(|error| error.to_string())
+            })
         }
     };
     let (next, failed) = (AtomicUsize::new(0), AtomicUsize::new(0));
@@ -50,9 +54,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                     let start = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) % (size - BYTES);
                     let from = Instant::now();
                     let got = read(start..start + BYTES);
-                    let range = usize::try_from(start).unwrap_or(0)..usize::try_from(start + BYTES).unwrap_or(0);
+                    let range = usize::try_from(start).unwrap_or(0)
+                        ..usize::try_from(start + BYTES).unwrap_or(0);
                     let is_right = got.is_ok_and(|bytes| {
-                        copy.as_ref().is_none_or(|copy| copy.get(range) == Some(&bytes[..]))
+                        copy.as_ref()
+                            .is_none_or(|copy| copy.get(range) == Some(&bytes[..]))
                     });
                     failed.fetch_add(usize::from(!is_right), Ordering::Relaxed);
                     if let Ok(mut times) = times.lock() {
@@ -65,8 +71,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let wall = began.elapsed().as_secs_f64();
     let mut times = times.into_inner()?;
     times.sort_unstable();
-    let at = |share: usize| times.get((times.len() - 1) * share / 100).map_or(0.0, Duration::as_secs_f64);
-    let report = storage.requests().map(|report| serde_json::to_value(report)).transpose()?;
+    let at = |share: usize| {
+        times
+            .get((times.len() - 1) * share / 100)
+            .map_or(0.0, Duration::as_secs_f64)
+    };
+    let report = storage
+        .requests()
+        .map(|report| serde_json::to_value(report))
+        .transpose()?;
     println!(
         "{}",
         serde_json::json!({"client": client, "wall_s": wall, "p50_s": at(50), "p99_s": at(99), "longest_s": at(100),
@@ -77,14 +90,22 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 /// The stock client, with its own settings.
 fn stock(url: &str, key: &str) -> Result<Read, Box<dyn std::error::Error>> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
     let options = ClientOptions::new().with_allow_http(true);
     let store = {
         let _inside = runtime.enter();
-        object_store::http::HttpBuilder::new().with_url(url).with_client_options(options).build()?
+        object_store::http::HttpBuilder::new()
+            .with_url(url)
+            .with_client_options(options)
+            .build()?
     };
     let path = object_store::path::Path::parse(key)?;
     Ok(Arc::new(move |range| {
-        runtime.block_on(store.get_range(&path, range)).map_err(|error| error.to_string())
+        runtime
+            .block_on(store.get_range(&path, range))
+            .map_err(|error| error.to_string())
     }))
 }

@@ -143,10 +143,17 @@ impl CacheFolder {
         self.file(shard, block).exists()
     }
 
-    /// Whether so many more bytes may be kept.
-    pub(super) fn has_room(&self, bytes: u64) -> bool {
-        !self.is_stopped.load(Ordering::Relaxed)
-            && (self.used().saturating_add(bytes) <= self.limit || self.make_room(bytes))
+    /// How many of so many blocks may be kept.
+    pub(super) fn room(&self, blocks: u64) -> u64 {
+        const EACH: u64 = BLOCK_BYTES + TAIL as u64;
+        if self.is_stopped.load(Ordering::Relaxed) {
+            return 0;
+        }
+        let fitting = || self.limit.saturating_sub(self.used()) / EACH;
+        if fitting() < blocks {
+            self.make_room(blocks.saturating_mul(EACH));
+        }
+        fitting().min(blocks)
     }
 
     /// Keeps a block, if there is room.
@@ -270,10 +277,10 @@ impl CacheFolder {
     }
 
     /// Removes idle shards until so many bytes fit, the longest unused first; looks at most once a minute.
-    fn make_room(&self, bytes: u64) -> bool {
+    fn make_room(&self, bytes: u64) {
         let mut looked = self.looked.lock();
         if bytes > self.limit || looked.is_some_and(|time| time.elapsed() < NOTE_EVERY) {
-            return false;
+            return;
         }
         *looked = Some(Instant::now());
         let age = |shard: &String| self.last_used(shard)?.elapsed().ok();
@@ -284,13 +291,12 @@ impl CacheFolder {
         idle.sort_unstable();
         while self.used().saturating_add(bytes) > self.limit {
             let Some((_, shard)) = idle.pop() else {
-                return false;
+                return;
             };
             self.give_back(self.remove_shard(&shard));
             // There may be more to remove the next time.
             *looked = None;
         }
-        true
     }
 
     /// Writes a block; `false` if another process has.

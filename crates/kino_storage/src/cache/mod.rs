@@ -108,14 +108,21 @@ impl Cached {
     /// Fetches a range of which nothing is there, and keeps it if there is room.
     fn fetch(&self, key: &str, shard: &str, range: Range<u64>) -> Result<Bytes> {
         let first = range.start / BLOCK_BYTES;
-        let blocks = first * BLOCK_BYTES..range.end.div_ceil(BLOCK_BYTES) * BLOCK_BYTES;
-        if !self.folder.has_room(blocks.end - blocks.start) {
+        let blocks = range.end.div_ceil(BLOCK_BYTES) - first;
+        let fitting = self.folder.room(blocks);
+        if fitting == 0 {
             let bytes = self.inner.read_range(key, range)?;
             add(&self.meter.missed_bytes, bytes.len() as u64);
             return Ok(bytes);
         }
-        let bytes = self.inner.read_range(key, blocks)?;
-        for (block, start) in (first..).zip((0..bytes.len()).step_by(BLOCK)) {
+        let end = if fitting == blocks {
+            (first + blocks) * BLOCK_BYTES
+        } else {
+            range.end
+        };
+        let bytes = self.inner.read_range(key, first * BLOCK_BYTES..end)?;
+        let kept = first..first + fitting;
+        for (block, start) in kept.zip((0..bytes.len()).step_by(BLOCK)) {
             let one = &bytes[start..bytes.len().min(start + BLOCK)];
             if self.folder.keep(shard, block, one) {
                 add(&self.meter.kept_bytes, one.len() as u64);

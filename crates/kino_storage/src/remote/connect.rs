@@ -29,6 +29,8 @@ use crate::location::{Scheme, scheme_of};
 #[derive(Debug, Clone)]
 pub(super) struct Connection {
     pub(super) store: Arc<dyn ObjectStore>,
+    /// The same for reads, which are repeated by `read.rs` alone.
+    pub(super) reads: Arc<dyn ObjectStore>,
     pub(super) prefix: Path,
     pub(super) listing: Listing,
 }
@@ -51,49 +53,62 @@ impl Listing {
     }
 }
 
-/// Makes the client for a URL.
+/// Makes the clients for a URL.
 pub(super) fn connect(url: &Url) -> Result<Connection> {
-    let native = |store: Arc<dyn ObjectStore>| {
-        Ok(Connection {
-            store,
-            prefix: Path::from_url_path(url.path()).map_err(|error| invalid(error.to_string()))?,
-            listing: Listing::Native,
-        })
+    let scheme = scheme_of(url)?;
+    let (prefix, listing) = match scheme {
+        Scheme::HuggingFace => return hub::connect(url),
+        Scheme::Http => (Path::default(), Listing::Missing),
+        _ => {
+            let prefix = Path::from_url_path(url.path());
+            let prefix = prefix.map_err(|error| invalid(error.to_string()))?;
+            (prefix, Listing::Native)
+        }
     };
-    match scheme_of(url)? {
-        Scheme::S3 => native(Arc::new(s3(url)?)),
-        Scheme::Gcs => native(Arc::new(
+    Ok(Connection {
+        store: client(url, scheme, retries())?,
+        reads: client(url, scheme, NO_RETRIES)?,
+        prefix,
+        listing,
+    })
+}
+
+/// A client of a service.
+fn client(url: &Url, scheme: Scheme, retries: RetryConfig) -> Result<Arc<dyn ObjectStore>> {
+    let unusable = |error: object_store::Error| unusable(url, &error);
+    Ok(match scheme {
+        Scheme::S3 => Arc::new(s3(url, retries)?),
+        Scheme::Gcs => Arc::new(
             GoogleCloudStorageBuilder::from_env()
                 .with_url(bucket_only(url))
                 .with_client_options(client_options(is_plain_http("STORAGE_EMULATOR_HOST")))
-                .with_retry(retries())
+                .with_retry(retries)
                 .build()
-                .map_err(|error| unusable(url, &error))?,
-        )),
-        Scheme::Azure => native(Arc::new(
+                .map_err(unusable)?,
+        ),
+        Scheme::Azure => Arc::new(
             MicrosoftAzureBuilder::from_env()
                 .with_url(bucket_only(url))
                 .with_client_options(client_options(is_plain_http("AZURE_STORAGE_ENDPOINT")))
-                .with_retry(retries())
+                .with_retry(retries)
                 .build()
-                .map_err(|error| unusable(url, &error))?,
-        )),
-        Scheme::Http => {
+                .map_err(unusable)?,
+        ),
+        Scheme::Http | Scheme::HuggingFace => {
             let options = client_options(url.scheme() == "http");
-            Ok(Connection {
-                store: Arc::new(web(url.as_str(), options).map_err(|error| unusable(url, &error))?),
-                prefix: Path::default(),
-                listing: Listing::Missing,
-            })
+            Arc::new(web(url.as_str(), options, retries).map_err(unusable)?)
         }
-        Scheme::HuggingFace => hub::connect(url),
-    }
+    })
 }
 
 /// A client for a web server.
-pub(super) fn web(url: &str, options: ClientOptions) -> object_store::Result<impl ObjectStore> {
+pub(super) fn web(
+    url: &str,
+    options: ClientOptions,
+    retries: RetryConfig,
+) -> object_store::Result<impl ObjectStore + use<>> {
     let builder = HttpBuilder::new().with_url(url);
-    let builder = builder.with_client_options(options).with_retry(retries());
+    let builder = builder.with_client_options(options).with_retry(retries);
     builder.build()
 }
 
@@ -111,7 +126,7 @@ pub(super) fn unusable(url: &Url, error: &object_store::Error) -> crate::error::
     invalid(format!("cannot open {url}: {error}"))
 }
 
-fn s3(url: &Url) -> Result<impl ObjectStore + use<>> {
+fn s3(url: &Url, retries: RetryConfig) -> Result<impl ObjectStore + use<>> {
     let mut builder = AmazonS3Builder::from_env().with_url(bucket_only(url));
     let has_key = |builder: &AmazonS3Builder| {
         builder
@@ -136,13 +151,24 @@ fn s3(url: &Url) -> Result<impl ObjectStore + use<>> {
     let is_plain = endpoint.is_some_and(|endpoint| endpoint.starts_with("http://"));
     builder
         .with_client_options(client_options(is_plain))
-        .with_retry(retries())
+        .with_retry(retries)
         .build()
         .map_err(|error| unusable(url, &error))
 }
 
-/// Answers that say "later" are repeated for less long than `read.rs` waits for the first byte.
-fn retries() -> RetryConfig {
+/// For reads, which `read.rs` repeats.
+pub(super) const NO_RETRIES: RetryConfig = RetryConfig {
+    backoff: BackoffConfig {
+        init_backoff: Duration::from_millis(50),
+        max_backoff: Duration::from_secs(2),
+        base: 2.0,
+    },
+    max_retries: 0,
+    retry_timeout: Duration::from_secs(6),
+};
+
+/// For everything else: answers that say "later" are repeated for some seconds.
+pub(super) fn retries() -> RetryConfig {
     RetryConfig {
         backoff: BackoffConfig {
             init_backoff: Duration::from_millis(50),

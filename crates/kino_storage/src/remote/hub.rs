@@ -13,11 +13,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use object_store::path::Path;
+use object_store::{ObjectStore, RetryConfig};
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use serde::Deserialize;
 use url::Url;
 
-use super::connect::{Connection, Listing, client_options, unusable, web};
+use super::connect::{Connection, Listing, NO_RETRIES, client_options, retries, unusable, web};
 use crate::error::{Result, invalid};
 use crate::storage::Entry;
 
@@ -56,6 +57,10 @@ pub(super) fn connect(url: &Url) -> Result<Connection> {
         headers.insert(AUTHORIZATION, value);
     }
     let options = client_options(endpoint.starts_with("http://")).with_default_headers(headers);
+    let client = |retries: RetryConfig| -> Result<Arc<dyn ObjectStore>> {
+        let made = web(endpoint, options.clone(), retries);
+        Ok(Arc::new(made.map_err(|error| unusable(url, &error))?))
+    };
     let key = |text: String| Path::parse(text).map_err(|error| invalid(error.to_string()));
     let below = |kind: &str| {
         let Place {
@@ -69,7 +74,8 @@ pub(super) fn connect(url: &Url) -> Result<Connection> {
     };
     let api = below("tree")?;
     Ok(Connection {
-        store: Arc::new(web(endpoint, options).map_err(|error| unusable(url, &error))?),
+        store: client(retries())?,
+        reads: client(NO_RETRIES)?,
         prefix: below("resolve")?,
         listing: Listing::Hub(key(format!("api/{api}"))?),
     })

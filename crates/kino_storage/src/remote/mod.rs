@@ -1,7 +1,7 @@
 //! Object stores behind the trait: S3, GCS, Azure, HTTP and the Hugging Face Hub.
 //!
 //! ```text
-//! loader's read threads ─▶ ObjectStorage ─▶ read.rs: hedged, resumed ─▶ object_store: signed, retried ─▶ network
+//! loader's read threads ─▶ ObjectStorage ─▶ read.rs: repeated, resumed, hedged ─▶ object_store: signed ─▶ network
 //!                              └─ meter.rs counts                        connect.rs makes it from the URL
 //! ```
 //!
@@ -79,7 +79,7 @@ impl ObjectStorage {
         let connection = self.connection()?;
         let path = connection.key(key)?;
         let read = async {
-            let store = &*connection.store;
+            let store = &*connection.reads;
             let found = self.reads.read(store, &self.meter, &path, wanted).await;
             found.map_err(|error| failed("read", self.place(key), error))
         };
@@ -108,7 +108,7 @@ impl ObjectStorage {
             range: None,
             limit: MAX_LISTING_BYTES,
         };
-        let store = &*connection.store;
+        let store = &*connection.reads;
         match self.reads.read(store, &self.meter, path, wanted).await {
             Ok(Found::Bytes(json)) => hub::parse_listing(&json),
             Ok(Found::TooLong(size)) => {

@@ -4,10 +4,12 @@
 //! GET ──first byte──▶ chunk ▶ chunk ▶ … ▶ end          the usual case
 //! GET ──slow? GET again; the first answer counts       hedge.rs decides when
 //! GET ▶ chunk ▶ silence, or a broken connection        the rest is read again, from where it stopped
+//! GET ──503 Slow Down──▶ pause ──▶ GET                 the pauses grow, and differ between readers
 //! ```
 //!
-//! What a server answers with a status (`503 Slow Down`) is repeated with growing pauses by the client below.
+//! The client below repeats nothing by itself: a read that was answered with `503` would look slow, and be sent twice.
 
+use std::hash::{Hash as _, Hasher as _};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
@@ -29,14 +31,18 @@ const SILENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_secs(3);
 
 /// How often a read is begun; less often before anything was ever read: then the address is probably wrong.
-const ATTEMPTS: u32 = 5;
-const FIRST_ATTEMPTS: u32 = 2;
+const ATTEMPTS: u32 = 9;
+const FIRST_ATTEMPTS: u32 = 3;
+
+/// After so long without a byte a read is not begun again.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Memory that is reserved for an answer before it arrives.
 const MOST_RESERVED: usize = 64 << 20;
 
 /// The pause before a read is begun again, doubled each time.
 const FIRST_BACKOFF: Duration = Duration::from_millis(50);
+const MOST_BACKOFF: Duration = Duration::from_secs(5);
 
 /// Reads of one storage.
 #[derive(Debug, Default)]
@@ -82,19 +88,25 @@ impl Reads {
         } else {
             ATTEMPTS
         };
+        let mut progress = (0, Instant::now());
         loop {
             left -= 1;
             let range = wanted.after(got.len() as u64);
             let one = Attempt { store, meter, key };
+            if got.len() > progress.0 {
+                progress = (got.len(), Instant::now());
+            }
             match self.attempt(&one, range, &wanted, &mut got).await {
                 Ok(Some(object)) => return Ok(Found::TooLong(object)),
                 Ok(None) => return Ok(Found::Bytes(got.freeze())),
                 Err(Stopped::Failed(error)) => return Err(error),
-                Err(Stopped::Broken(error)) if left == 0 => return Err(error),
+                Err(Stopped::Broken(error)) if left == 0 || progress.1.elapsed() > PATIENCE => {
+                    return Err(error);
+                }
                 Err(Stopped::Broken(_)) => {
                     add(&meter.retried, 1);
-                    sleep(backoff).await;
-                    backoff *= 2;
+                    sleep(jittered(backoff)).await;
+                    backoff = MOST_BACKOFF.min(2 * backoff);
                 }
             }
         }
@@ -144,26 +156,38 @@ impl Reads {
         let delay = self.pace.lock().begin();
         let began = Instant::now();
         let mut first = std::pin::pin!(one.request(range.clone()));
-        let answer = match timeout(delay, &mut first).await {
-            Ok(answer) => answer,
-            Err(_) if self.pace.lock().may_repeat() => {
-                add(&one.meter.hedges, 1);
-                let second = std::pin::pin!(one.request(range));
-                tokio::select! {
-                    answer = &mut first => answer,
-                    answer = second => {
-                        add(&one.meter.hedges_won, 1);
-                        answer
-                    }
+        let answer = loop {
+            match timeout(delay, &mut first).await {
+                Ok(answer) => break answer,
+                Err(_) if self.pace.lock().may_repeat() => {
+                    add(&one.meter.hedges, 1);
+                    // If the first to answer failed, both are given up, and the read is begun again.
+                    break tokio::select! {
+                        answer = &mut first => answer,
+                        answer = one.request(range.clone()) => {
+                            add(&one.meter.hedges_won, 1);
+                            answer
+                        }
+                    };
                 }
+                // Too many are repeated, or everything is slow: perhaps not for as long as this one waits.
+                Err(_) => {}
             }
-            Err(_) => first.await,
         };
         if answer.is_ok() {
             self.pace.lock().learn(began.elapsed());
         }
         answer
     }
+}
+
+/// A pause of half of this to all of it, so that readers that were refused together do not come back together.
+fn jittered(pause: Duration) -> Duration {
+    let mut hasher = std::hash::DefaultHasher::new();
+    std::time::SystemTime::now().hash(&mut hasher);
+    std::thread::current().id().hash(&mut hasher);
+    let share = u32::try_from(hasher.finish() % 512).unwrap_or(0);
+    pause / 2 + pause / 2 * share / 512
 }
 
 /// What is to be read.
@@ -222,7 +246,9 @@ impl Attempt<'_> {
         });
         match answer.await {
             // What else the server says is final: there is no such object, or no permission.
-            Ok(Err(error @ Error::Generic { .. })) => Err(Stopped::Broken(error)),
+            Ok(Err(error @ Error::Generic { .. })) if !is_final(&error) => {
+                Err(Stopped::Broken(error))
+            }
             Ok(answer) => answer.map_err(Stopped::Failed),
             Err(_) => Err(broken(format!(
                 "the server did not answer for {} s",
@@ -230,6 +256,16 @@ impl Attempt<'_> {
             ))),
         }
     }
+}
+
+/// Whether a server has refused a request for good, by a status without a variant of its own.
+fn is_final(error: &Error) -> bool {
+    let text = error.to_string();
+    let status = text.split("status code: ").nth(1).unwrap_or_default();
+    let is_later = ["408", "425", "429"]
+        .iter()
+        .any(|code| status.starts_with(code));
+    (status.starts_with('4') && !is_later) || text.contains("bare redirect")
 }
 
 fn broken(what: String) -> Stopped {
