@@ -26,6 +26,11 @@ const SHARE: f64 = 0.03;
 /// Repeats that may be saved up.
 const MOST_SAVED: f64 = 8.0;
 
+/// A read without a first byte is given up after so many times the delay of the slowest, within these limits.
+const GIVE_UP: u32 = 30;
+const LEAST_SILENCE: Duration = Duration::from_secs(2);
+const MOST_SILENCE: Duration = Duration::from_secs(10);
+
 /// The storage counts as slow if the last reads took so many times longer than usual.
 const SLOWER: u32 = 3;
 
@@ -71,6 +76,14 @@ impl Pace {
         self.delay
     }
 
+    /// How long a read may wait for its first byte before it is given up and begun again.
+    pub(super) fn silence(&self) -> Duration {
+        if self.times.len() < ENOUGH {
+            return MOST_SILENCE;
+        }
+        (GIVE_UP * self.percentiles.most).clamp(LEAST_SILENCE, MOST_SILENCE)
+    }
+
     /// Whether no first byte was ever seen.
     pub(super) fn is_new(&self) -> bool {
         self.times.is_empty()
@@ -85,7 +98,7 @@ impl Pace {
         true
     }
 
-    /// Learns how long a first byte took.
+    /// Learns how long a first byte took, or how long it was waited for in vain.
     pub(super) fn learn(&mut self, first_byte: Duration) {
         if self.times.len() < REMEMBERED {
             self.times.push(first_byte);
@@ -143,6 +156,19 @@ mod tests {
         assert_eq!(pace.begin(), LEAST_DELAY);
         (0..REMEMBERED).for_each(|_| pace.learn(Duration::from_secs(9)));
         assert_eq!(pace.begin(), MOST_DELAY);
+    }
+
+    #[test]
+    fn a_read_is_given_up_sooner_where_answers_are_fast() {
+        let mut pace = Pace::default();
+        assert_eq!(pace.silence(), MOST_SILENCE);
+        (0..REMEMBERED).for_each(|_| pace.learn(FAST));
+        assert_eq!(pace.silence(), LEAST_SILENCE);
+        (0..REMEMBERED).for_each(|_| pace.learn(Duration::from_millis(200)));
+        assert_eq!(pace.silence(), Duration::from_secs(6));
+        // Nothing comes any more: it is waited for longer and longer.
+        (0..REMEMBERED).for_each(|_| pace.learn(LEAST_SILENCE));
+        assert_eq!(pace.silence(), MOST_SILENCE);
     }
 
     #[test]

@@ -24,10 +24,7 @@ use tokio::time::{sleep, timeout};
 use super::hedge::{Pace, Percentiles};
 use super::meter::{RequestMeter, add};
 
-/// A server that sends nothing for so long is given up on.
-const SILENCE: Duration = Duration::from_secs(10);
-
-/// The same in the middle of an answer: a server that has begun rarely pauses.
+/// A server that stops for so long in the middle of an answer is given up on; `hedge.rs` says how long it may take to begin.
 const PAUSE: Duration = Duration::from_secs(3);
 
 /// How often a read is begun; less often before anything was ever read: then the address is probably wrong.
@@ -92,7 +89,12 @@ impl Reads {
         loop {
             left -= 1;
             let range = wanted.after(got.len() as u64);
-            let one = Attempt { store, meter, key };
+            let one = Attempt {
+                store,
+                meter,
+                key,
+                silence: self.pace.lock().silence(),
+            };
             if got.len() > progress.0 {
                 progress = (got.len(), Instant::now());
             }
@@ -174,8 +176,9 @@ impl Reads {
                 Err(_) => {}
             }
         };
-        if answer.is_ok() {
-            self.pace.lock().learn(began.elapsed());
+        let waited = began.elapsed();
+        if answer.is_ok() || waited >= one.silence {
+            self.pace.lock().learn(waited);
         }
         answer
     }
@@ -223,12 +226,14 @@ struct Attempt<'a> {
     store: &'a dyn ObjectStore,
     meter: &'a RequestMeter,
     key: &'a Path,
+    /// How long the first byte may take.
+    silence: Duration,
 }
 
 impl Attempt<'_> {
     async fn request(&self, range: Option<GetRange>) -> Result<Answer, Stopped> {
         add(&self.meter.gets, 1);
-        let answer = timeout(SILENCE, async {
+        let answer = timeout(self.silence, async {
             let options = GetOptions {
                 range,
                 ..GetOptions::default()
@@ -252,7 +257,7 @@ impl Attempt<'_> {
             Ok(answer) => answer.map_err(Stopped::Failed),
             Err(_) => Err(broken(format!(
                 "the server did not answer for {} s",
-                SILENCE.as_secs()
+                self.silence.as_secs()
             ))),
         }
     }
