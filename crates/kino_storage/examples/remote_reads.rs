@@ -78,7 +78,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let report = storage
         .requests()
-        .map(|report| serde_json::to_value(report))
+        .map(serde_json::to_value)
         .transpose()?;
     println!(
         "{}",

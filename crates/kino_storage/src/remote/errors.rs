@@ -69,11 +69,11 @@ const DENIED: &[&str] = &[
 pub(super) fn failed(operation: &'static str, place: String, error: Error) -> StorageError {
     let text = describe(&error);
     let says = |known: &&str| text.contains(known);
-    if NO_BUCKET.iter().any(|known| says(known)) {
+    if NO_BUCKET.iter().any(&says) {
         let place = format!("the bucket of {place}");
         return StorageError::NotFound { place };
     }
-    if matches!(error, Error::Generic { .. }) && DENIED.iter().any(|known| says(known)) {
+    if matches!(error, Error::Generic { .. }) && DENIED.iter().any(&says) {
         let source = io::Error::other(text);
         return StorageError::Denied {
             place,

@@ -28,7 +28,7 @@ use super::meter::{RequestMeter, add};
 const PAUSE: Duration = Duration::from_secs(3);
 
 /// How often a read is begun; less often before anything was ever read: then the address is probably wrong.
-const ATTEMPTS: u32 = 9;
+const ATTEMPTS: u32 = 10;
 const FIRST_ATTEMPTS: u32 = 3;
 
 /// After so long without a byte a read is not begun again.
@@ -38,7 +38,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const MOST_RESERVED: usize = 64 << 20;
 
 /// The pause before a read is begun again, doubled each time.
-const FIRST_BACKOFF: Duration = Duration::from_millis(50);
+const FIRST_BACKOFF: Duration = Duration::from_millis(20);
 const MOST_BACKOFF: Duration = Duration::from_secs(5);
 
 /// Reads of one storage.
