@@ -200,6 +200,11 @@ impl Episode {
             .read_range(&self.inner.key, start..end)
     }
 
+    /// Whether its pages come over a network, and hardly any have yet.
+    pub(crate) fn is_cold(&self) -> bool {
+        self.inner.dataset.store().is_cold()
+    }
+
     /// Whether its pages come over a network.
     pub(crate) fn is_remote(&self) -> bool {
         self.inner.dataset.is_remote()

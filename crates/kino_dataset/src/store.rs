@@ -217,6 +217,12 @@ impl Store {
         self.is_remote
     }
 
+    /// Whether it is, and little was read of it so far.
+    pub(crate) fn is_cold(&self) -> bool {
+        const FEW_BYTES: u64 = 16 << 20;
+        self.is_remote && self.used_bytes.load(Ordering::Relaxed) < FEW_BYTES
+    }
+
     /// What was read so far, if it is.
     pub(crate) fn report(&self) -> Option<StorageReport> {
         Some(StorageReport {

@@ -118,6 +118,21 @@ impl StoredStream {
         }
     }
 
+    /// How many bytes of consecutive pages are best fetched at once: enough for an efficient read, few enough for an
+    /// early first page.
+    ///
+    /// Less at the beginning if the dataset is remote: the first batch has frames of many episodes, and would wait for all of
+    /// these reads.
+    pub fn span_bytes(&self) -> u64 {
+        const SPAN_BYTES: u64 = 1 << 20;
+        const FIRST_SPAN_BYTES: u64 = 128 << 10;
+        if self.episode.is_cold() {
+            FIRST_SPAN_BYTES
+        } else {
+            SPAN_BYTES
+        }
+    }
+
     /// Whether pages that came over a network have their checksums.
     fn are_right(&self, pages: &[PageSlice], bytes: &[u8]) -> bool {
         let is_right = |page| self.page_bytes(pages, page, bytes).is_ok();

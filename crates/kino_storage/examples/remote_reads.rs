@@ -76,10 +76,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             .get((times.len() - 1) * share / 100)
             .map_or(0.0, Duration::as_secs_f64)
     };
-    let report = storage
-        .requests()
-        .map(serde_json::to_value)
-        .transpose()?;
+    let report = storage.requests().map(serde_json::to_value).transpose()?;
     println!(
         "{}",
         serde_json::json!({"client": client, "wall_s": wall, "p50_s": at(50), "p99_s": at(99), "longest_s": at(100),

@@ -18,9 +18,6 @@ use super::collate::SampleJob;
 use super::episode_frames::Decoded;
 use super::urgency::MostUrgent;
 
-/// A span has about this many stored bytes: large enough for an efficient read, small enough for an early first page.
-const SPAN_BYTES: u64 = 1 << 20;
-
 /// The frames of an episode that are wanted.
 #[derive(Debug)]
 pub(crate) struct Wanted {
@@ -108,6 +105,8 @@ pub(super) struct StoredPages {
     /// Total bytes and number of its texts; unused for numeric streams.
     pub(super) texts: (u64, u64),
     pub(super) pages: Vec<PageCell>,
+    /// A span has about this many stored bytes.
+    span_bytes: u64,
     pub(super) spans: Vec<Span>,
 }
 
@@ -180,6 +179,7 @@ impl StoredPages {
             frame_bytes,
             texts: (source.raw_bytes(), u64::from(source.frames().end)),
             pages: Vec::with_capacity(slices.len()),
+            span_bytes: source.span_bytes(),
             spans: Vec::new(),
         };
         slices
@@ -207,7 +207,8 @@ impl StoredPages {
                 &self.pages[page - 1].slice,
             );
             let end = slice.record.offset() + u64::from(slice.record.len);
-            slice.page == last.page + 1 && end.saturating_sub(first.record.offset()) <= SPAN_BYTES
+            slice.page == last.page + 1
+                && end.saturating_sub(first.record.offset()) <= self.span_bytes
         });
         if joins {
             if let Some(span) = self.spans.last_mut() {
