@@ -290,7 +290,9 @@ def main() -> None:
     parser.add_argument("--writers", type=int, default=16)
     parser.add_argument("--rounds", type=int, default=200)
     program = HERE.parent / "target" / "debug" / "examples" / "remote_reads"
-    parser.add_argument("--program", type=Path, default=program, help="cargo build --example remote_reads")
+    parser.add_argument(
+        "--program", type=Path, default=program, help="cargo build --example remote_reads"
+    )
     options = parser.parse_args()
     {"latency": latency, "faults": faults, "writers": writers}[options.what](options)
 

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 # What the core reads at once of consecutive pages (`engine/pages.rs`).
 _SPAN_BYTES = 1 << 20
+# Less at the beginning, so that a first batch comes early (`StoredStream::span_bytes`).
+_FIRST_SPAN_BYTES, _FIRST_BYTES = 128 << 10, 16 << 20
 # Requests to open a shard: its length, its end, its index.
 _PER_SHARD = 3
-# A block of the cache is fetched whole, at both ends of a read.
-_BLOCK_BYTES = 256 << 10
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,14 +56,14 @@ def estimate(
     sources: tuple[Source, ...], quality: ShuffleQuality, get_price: float, gb_price: float
 ) -> Estimate:
     """Add up what the remote sources of a loader need."""
-    gets = total = 0.0
-    kept = 0.0
+    gets = total = kept = first = 0.0
     for source in sources:
         cache = (source.samples.dataset.storage or {}).get("cache")
         if source.samples.dataset.storage is None:
             continue
         share, requests = _needs(source.samples, max(1.0, quality.decodes_per_frame))
         gets, total = gets + requests, total + share
+        first += min(share, _FIRST_BYTES) / _FIRST_SPAN_BYTES
         if cache is not None and not cache["stopped"]:
             # Bytes that are read more than once per epoch are kept once.
             once = share / max(1.0, quality.decodes_per_frame)
@@ -75,9 +75,9 @@ def estimate(
 
     later_gets, later = gets * (1 - hit_rate), total * (1 - hit_rate)
     return Estimate(
-        gets=round(gets),
+        gets=round(gets + first),
         bytes=round(total),
-        dollars=price(gets, total),
+        dollars=price(gets + first, total),
         hit_rate=hit_rate,
         later_gets=round(later_gets),
         later_bytes=round(later),

@@ -333,7 +333,9 @@ def test_a_limited_cache_keeps_its_share_of_every_epoch(camera_path, tmp_path):
             episode["camera"][:]
         report = dataset.storage["cache"]
         block = 256 << 10
-        assert report["limit_bytes"] - block < report["used_bytes"] + 100 < report["limit_bytes"] + 100
+        assert (
+            report["limit_bytes"] - block < report["used_bytes"] + 100 < report["limit_bytes"] + 100
+        )
         assert report["hit_bytes"] >= 0.85 * report["used_bytes"], "what is kept stays"
         assert first == batches(camera_path)
 
@@ -371,8 +373,9 @@ def test_an_estimate_is_near_what_an_epoch_needs(camera_path, tmp_path):
     assert 0.8 < read["bytes_read"] / estimate.bytes < 1.25
     assert 0.5 < read["gets"] / estimate.gets < 2
     dollars = estimate.gets / 1000 * 0.0004 + estimate.bytes / 1e9 * 0.09
-    assert estimate.dollars == pytest.approx(dollars)
-    assert (estimate.hit_rate, estimate.later_gets) == (0, estimate.gets)
+    assert estimate.dollars == pytest.approx(dollars, rel=0.01)
+    assert estimate.hit_rate == 0
+    assert 0 < estimate.later_gets < estimate.gets, "the first reads are small"
     assert (later.hit_rate, later.later_bytes, later.later_dollars) == (1, 0, 0)
     with kinograph.numpy.Loader(camera_path, **options) as loader:
         assert loader.estimate().gets == 0

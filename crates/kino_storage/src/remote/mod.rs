@@ -88,9 +88,18 @@ impl ObjectStorage {
 
     /// The listing that a service has.
     async fn list_native(&self, connection: &Connection, prefix: &Path) -> Result<Vec<Entry>> {
-        add(&self.meter.lists, 1);
-        let listed = connection.store.list_with_delimiter(Some(prefix)).await;
-        let listed = listed.map_err(|error| failed("list", self.url.to_string(), error))?;
+        let mut pauses = read::pauses();
+        let listed = loop {
+            add(&self.meter.lists, 1);
+            // The client repeats what was answered with a status, but not an answer that breaks off.
+            match connection.store.list_with_delimiter(Some(prefix)).await {
+                Ok(listed) => break listed,
+                Err(error) => match pauses.next().filter(|_| read::is_broken(&error)) {
+                    Some(pause) => tokio::time::sleep(pause).await,
+                    None => return Err(failed("list", self.url.to_string(), error)),
+                },
+            }
+        };
         let entry = |object: object_store::ObjectMeta| {
             Some(Entry {
                 name: object.location.filename()?.to_owned(),

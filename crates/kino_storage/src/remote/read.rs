@@ -263,6 +263,17 @@ impl Attempt<'_> {
     }
 }
 
+/// Pauses between the tries of what is not a read.
+pub(super) fn pauses() -> impl Iterator<Item = Duration> {
+    (0..3).map(|doubled| jittered(FIRST_BACKOFF * (1 << doubled)))
+}
+
+/// Whether an answer broke off.
+pub(super) fn is_broken(error: &Error) -> bool {
+    let is_status = error.to_string().contains("status code");
+    matches!(error, Error::Generic { .. }) && !is_status && !error.to_string().contains("after ")
+}
+
 /// Whether a server has refused a request for good, by a status without a variant of its own.
 fn is_final(error: &Error) -> bool {
     let text = error.to_string();
