@@ -18,6 +18,7 @@ from kinograph import _core
 from kinograph._arguments import U64, to_bytes, to_list, to_number, to_text, to_whole
 from kinograph._arrays import Times, to_streams
 from kinograph._errors import InvalidArgumentError, NotFoundError, StorageError
+from kinograph._place import to_place
 from kinograph._table import BUILT_IN_COLUMNS
 
 Label: TypeAlias = bool | int | float | str
@@ -106,7 +107,7 @@ class Writer:
             attributes=attributes,
             settings=settings,
         )
-        self._path = Path(path)
+        self._path = to_place(path)
         self._core = _core.Writer(self._path, options)
         self._process = os.getpid()
         self._is_open = True
@@ -119,8 +120,8 @@ class Writer:
             )
 
     @property
-    def path(self) -> Path:
-        """The dataset's folder."""
+    def path(self) -> Path | str:
+        """The dataset's folder, or its URL as text."""
         return self._path
 
     @property

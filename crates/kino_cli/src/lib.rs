@@ -24,7 +24,9 @@ use std::sync::Arc;
 use clap::{Parser, Subcommand};
 use kino_import::Videos;
 
-use commands::{bench, cat, doctor, export, gc, info, link, pack, plan, probe, repack, verify};
+use commands::{
+    bench, cache, cat, copy, doctor, export, gc, info, link, pack, plan, probe, repack, verify,
+};
 
 /// The outcome of a command, which becomes its exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,6 +63,8 @@ enum Command {
     Cat(cat::Args),
     /// List and remove files that no version needs
     Gc(gc::Args),
+    Copy(copy::Args),
+    Cache(cache::Args),
     /// Measure codecs, loaders and storage on this machine
     Bench(bench::Args),
     Doctor(doctor::Args),
@@ -101,6 +105,8 @@ pub fn run(args: Vec<OsString>, videos: Option<Arc<dyn Videos>>) -> u8 {
         Command::Verify(args) => verify::run(&args),
         Command::Cat(args) => cat::run(&args),
         Command::Gc(args) => gc::run(&args),
+        Command::Copy(args) => copy::run(&args),
+        Command::Cache(args) => cache::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Plan(args) => plan::run(&args, videos),

@@ -15,13 +15,19 @@
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use kino_storage::Entry;
 
 use crate::dataset::read_manifest;
 use crate::error::{DatasetError, Result, io_at};
 use crate::lease::Holder;
 use crate::receipts::shards_of;
 use crate::staging::FoundArea;
-use crate::store::{FileKind, Store, list_folder};
+use crate::store::{FileKind, Store};
+
+/// On remote storage, what is younger may belong to a writer of another machine that has not committed yet.
+const LONGEST_WRITE: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// What to do with garbage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,8 +52,10 @@ pub enum Interrupted {
 pub struct Garbage {
     /// All writers that left something in `staging/`.
     pub writers: Vec<StagedWork>,
-    /// Garbage files, with their lengths; files in the folders of `writers` are not listed individually.
+    /// Paths or URLs of garbage files, with their lengths; files in the folders of `writers` are not listed individually.
     pub files: Vec<(PathBuf, u64)>,
+    /// The keys of `files`.
+    keys: Vec<String>,
 }
 
 /// What one writer has in `staging/`.
@@ -101,7 +109,7 @@ impl Garbage {
 
 /// Lists what no version of the dataset in folder `path` needs, and removes it on request.
 ///
-/// Slow if a writer on another machine has left something: its lease is watched for some seconds. Removing is refused
+/// Of a remote dataset, only what is older than a week counts. Slow if a writer on another machine has left something: its lease is watched for some seconds. Removing is refused
 /// while a writer is running.
 pub fn collect_garbage(path: &Path, collect: Collect, interrupted: Interrupted) -> Result<Garbage> {
     let store = Store::open(path)?;
@@ -115,8 +123,11 @@ pub fn collect_garbage(path: &Path, collect: Collect, interrupted: Interrupted) 
         locks.push(holder);
     }
     let needed = needed(&store, &writers)?;
+    let unneeded = unneeded_files(&store, &needed)?;
+    let file = |(key, len): &(String, u64)| (PathBuf::from(store.path(key)), *len);
     let garbage = Garbage {
-        files: unneeded_files(&store, &needed)?,
+        files: unneeded.iter().map(file).collect(),
+        keys: unneeded.into_iter().map(|(key, _)| key).collect(),
         writers,
     };
     if collect == Collect::Remove {
@@ -178,22 +189,25 @@ fn needed(store: &Store, writers: &[StagedWork]) -> Result<HashSet<String>> {
 }
 
 /// Files with names that this library generates, and that nothing references.
-fn unneeded_files(store: &Store, needed: &HashSet<String>) -> Result<Vec<(PathBuf, u64)>> {
+fn unneeded_files(store: &Store, needed: &HashSet<String>) -> Result<Vec<(String, u64)>> {
     let mut files = Vec::new();
     for folder in ["shards", "episodes", "stats", "versions", "links"] {
-        for entry in list_folder(&store.root().join(folder))? {
-            let name = entry.file_name();
-            let Some(name) = name.to_str().filter(|name| is_ours(folder, name)) else {
-                continue;
-            };
-            let meta = entry.metadata().ok().filter(fs::Metadata::is_file);
-            if let Some(meta) = meta.filter(|_| !needed.contains(&needed_for(folder, name))) {
-                files.push((entry.path(), meta.len()));
+        for entry in store.list(folder)? {
+            let name = entry.name.as_str();
+            let is_unneeded = is_ours(folder, name) && !needed.contains(&needed_for(folder, name));
+            if is_unneeded && is_old(store, &entry) {
+                files.push((format!("{folder}/{name}"), entry.bytes));
             }
         }
     }
     files.sort();
     Ok(files)
+}
+
+/// Whether no running writer can need an object: writers of other machines are not seen if the dataset is remote.
+fn is_old(store: &Store, entry: &Entry) -> bool {
+    let age = entry.modified.and_then(|time| time.elapsed().ok());
+    !store.is_remote() || age.is_some_and(|age| age > LONGEST_WRITE)
 }
 
 /// The file that must be needed so that this one is: itself, or the shard whose pages have these checksums.
@@ -231,11 +245,11 @@ fn remove(store: &Store, garbage: &Garbage) -> Result<()> {
         // The folder first: its receipts reference shards that are about to be removed.
         fs::remove_dir_all(&work.path).map_err(io_at("remove", work.path.display().to_string()))?;
     }
-    for (path, _) in &garbage.files {
-        fs::remove_file(path).map_err(io_at("remove", path.display().to_string()))?;
+    for key in &garbage.keys {
+        store.remove(key)?;
     }
     // Succeeds only if no area is left.
-    let _ = fs::remove_dir(store.root().join("staging"));
+    let _ = fs::remove_dir(store.work_folder().join("staging"));
     Ok(())
 }
 

@@ -20,10 +20,10 @@ mod attributes;
 mod commit;
 mod compare;
 mod complete;
+mod copy;
 mod costs;
 mod dataset;
 mod draft;
-mod durable;
 mod emulate;
 mod encode;
 mod encode_queue;
@@ -76,13 +76,13 @@ pub use appearance::{Appearance, Figure, JpegSeen, JpegTrace};
 pub use attributes::JsonMap;
 pub use commit::{Committed, SourceRecord};
 pub use complete::{EpisodeCounts, complete_episodes, has_filter};
+pub use copy::{Copied, copy_dataset};
 pub use costs::{
     Cost, CostRecord, CostSample, Effort, Measured, candidates, carriers, classic, comparable,
     cpu_name, measure, measure_stored,
 };
 pub use dataset::{Dataset, OpenOptions};
-pub use durable::create_folder;
-pub use emulate::{SlowStorage, Stall, Storage};
+pub use emulate::{SlowStorage, Stall, Storage, parse_duration};
 pub use episode::Episode;
 pub use episode_writer::EpisodeWriter;
 pub use error::{DatasetError, ErrorKind, Result};
@@ -94,8 +94,12 @@ pub use kino_format::{
     ByteSize, Clock, Kind, MAX_FRAMES, MAX_STREAMS, PageSlice, RegularClock, StreamSchema, escape,
     escape_line, is_unprintable, variant_name, variant_stream,
 };
+pub use kino_storage::{
+    CacheListing, CacheReport, CachedShard, RequestReport, clear_cache, create_folder, limit_cache,
+    list_cache,
+};
 pub use links::{LinkedFile, Links};
-pub use local::check_local;
+pub use local::{check_local, check_writable, is_url, to_url};
 pub use manifest::{Manifest, StreamSummary};
 pub use pages::{LinkedPiece, NewPage, PageCheck, Pages};
 pub use part::{Part, ending_number};
@@ -114,6 +118,7 @@ pub use resize::{
 pub use sample::sample_episodes;
 pub use selection::{Episodes, Selection};
 pub use stats::StreamStats;
+pub use store::{CacheChoice, StorageReport, cache_folder};
 pub use stored_stream::StoredStream;
 pub use stream::Stream;
 pub use stream_info::{SharedFrames, StreamInfo, Times};

@@ -50,6 +50,7 @@ pub(crate) fn prepare(
     );
     let json = serde_json::to_vec(&stats).map_err(|error| invalid(error.to_string()))?;
     let (stats_hash, stats_bytes) = store.put_hashed(FileKind::Stats, &json)?;
+    store.check_conditional(&FileKind::Stats.key(&stats_hash), &json)?;
 
     let table = TableRef {
         blake3: table_hash,

@@ -11,9 +11,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::durable::{create_folder, sync_folder};
+use kino_storage::{create_folder, sync_folder};
+
 use crate::error::{DatasetError, Result, invalid, io_at};
-use crate::local::check_local;
+use crate::local::is_url;
 use crate::resume;
 use crate::staging::FoundArea;
 use crate::store::{Store, list_folder};
@@ -32,7 +33,6 @@ pub(crate) struct Replacement {
 impl Replacement {
     /// A private folder beside the target, which must be a dataset without an active writer, an empty folder, or nothing.
     pub(crate) fn beside(target: &Path) -> Result<Self> {
-        check_local(target)?;
         check_target(target)?;
         // Not the link to a dataset is replaced, but the dataset.
         let target = target.canonicalize().unwrap_or_else(|_| target.to_owned());
@@ -140,6 +140,12 @@ pub(crate) fn check_target(target: &Path) -> Result<()> {
         let what = format!("{} {what}", target.display());
         Err(DatasetError::Exists { what })
     };
+    if is_url(target) {
+        return Err(invalid(format!(
+            "{} cannot be overwritten: objects of a store cannot change places in one step; write to another URL",
+            target.display()
+        )));
+    }
     if !target.exists() {
         return Ok(());
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::commit::Base;
 use crate::error::{DatasetError, Result, io_at, not_found};
-use crate::local::check_local;
+use crate::local::is_url;
 use crate::overwrite::{FOLDERS, check_target as check_overwritten};
 use crate::resume;
 use crate::staging::FoundArea;
@@ -17,7 +17,7 @@ pub fn check_start(path: &Path, start: Start) -> Result<()> {
     let store = match start {
         Start::Overwrite => return check_overwritten(path),
         Start::Append | Start::Replace => Store::open(path)?,
-        Start::New | Start::Resume if !path.exists() => return check_local(path),
+        Start::New | Start::Resume if !is_url(path) && !path.exists() => return Ok(()),
         Start::New | Start::Resume => Store::create(path)?,
     };
     check_target(
@@ -47,7 +47,7 @@ pub(crate) fn check_target(
         Start::New if resume::interrupted(found) > 0 => format!(
             "{root} contains an interrupted pack; continue it (`--resume`, in Python `mode=\"resume\"`), or list and remove it with `kinograph gc`"
         ),
-        Start::New if has_other_files(store.root())? => {
+        Start::New if !store.is_remote() && has_other_files(store.root())? => {
             format!("{root} is not empty and is not a dataset; choose another path")
         }
         Start::Replace if base.is_new() => {

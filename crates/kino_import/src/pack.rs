@@ -16,7 +16,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use kino_dataset::{
-    Committed, Dataset, DatasetWriter, ReadLimits, Start, WriterOptions, check_local,
+    Committed, Dataset, DatasetWriter, ReadLimits, Start, WriterOptions, check_writable, is_url,
 };
 
 use crate::defect::{Action, Defect, OnDefect};
@@ -100,7 +100,7 @@ pub fn pack(
         on_defect,
         link,
     } = options;
-    check_local(target)?;
+    check_writable(target)?;
     link::check_plan(link.as_ref(), &writer.plan)?;
     let known = (start == Start::Append).then(|| Dataset::open(target));
     let known = known.transpose()?;
@@ -129,7 +129,7 @@ pub fn pack(
         bytes: writer.memory_bytes / 4,
     };
     writer.memory_bytes -= limits.bytes;
-    let is_new = !target.exists();
+    let is_new = !is_url(target) && !target.exists();
     let packed = || -> Result<Packed> {
         let mut writer = DatasetWriter::open(target, start, writer)?;
         reencoded.tell(&mut writer);

@@ -53,7 +53,9 @@ mod _core {
     #[pymodule_export]
     use crate::batch::BatchMemory;
     #[pymodule_export]
-    use crate::command::{add_ffmpeg_folder, copy_mp4, escape, jpeg_shape, run_cli, verify};
+    use crate::command::{
+        add_ffmpeg_folder, copy_mp4, escape, jpeg_shape, run_cli, to_url, verify,
+    };
     #[pymodule_export]
     use crate::dataset::{Dataset, Episode};
     #[pymodule_export]

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Result;
-use kino_dataset::{Dataset, WriterOptions, check_local, check_start};
+use kino_dataset::{Dataset, WriterOptions, check_start, check_writable};
 use kino_import::{Defect, ImportError, PackOptions, Source, Videos};
 use serde_json::{Value, json};
 
@@ -71,7 +71,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, videos: Option<Arc<dyn Videos>>) -> Result<Outcome> {
-    check_local(&args.target)?;
+    check_writable(&args.target)?;
     let import = args
         .source_options
         .import(Some(args.resources.memory), videos);

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use kino_dataset::{
-    Dataset, GenerationLoss, Repack, RepackOptions, RepackProgress, Repacked, check_local,
+    Dataset, GenerationLoss, Repack, RepackOptions, RepackProgress, Repacked, check_writable,
 };
 
 use crate::Outcome;
@@ -69,7 +69,7 @@ impl Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
-    check_local(args.target())?;
+    check_writable(args.target())?;
     let dataset = args.root.open(&args.dataset, args.version)?;
     let plan = args.plan.read()?;
     let streams = dataset.manifest().streams.iter();

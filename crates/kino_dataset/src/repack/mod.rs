@@ -26,9 +26,12 @@ mod variants;
 use std::ops::ControlFlow;
 use std::path::Path;
 
+use kino_storage::Location;
+
 use crate::commit::Committed;
 use crate::dataset::Dataset;
 use crate::error::{DatasetError, Result, invalid};
+use crate::local::is_url;
 use crate::part::Part;
 use crate::writer::{Start, WriterOptions};
 
@@ -194,6 +197,9 @@ impl Repack {
 
 /// Whether two paths are one folder, as far as the system can tell.
 fn same_folder(a: &Path, b: &Path) -> bool {
+    if is_url(a) || is_url(b) {
+        return Location::parse(a).ok() == Location::parse(b).ok();
+    }
     match (a.canonicalize(), b.canonicalize()) {
         (Ok(a), Ok(b)) => a == b,
         _ => false,

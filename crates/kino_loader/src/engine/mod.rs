@@ -169,6 +169,7 @@ impl Loader {
         options: LoaderOptions,
     ) -> Result<Self> {
         check_options(&options)?;
+        let options = options.for_storage(&windows);
         check_windows(&order, &windows, &options.images)?;
         let seed = whole
             .as_ref()

@@ -127,7 +127,19 @@ impl Default for LoaderOptions {
     }
 }
 
+/// Read threads for remote storage, where a read takes as long as a round trip, however small it is.
+const REMOTE_READERS: usize = 64;
+
 impl LoaderOptions {
+    /// The same with more read threads if a dataset is remote: they wait for the network and need no core.
+    pub(super) fn for_storage(mut self, windows: &[Vec<Samples>]) -> Self {
+        let mut samples = windows.iter().flatten();
+        if samples.any(|samples| samples.dataset().is_remote()) {
+            self.run.readers = self.run.readers.max(REMOTE_READERS);
+        }
+        self
+    }
+
     /// The memory budget in bytes.
     pub fn memory_bytes(&self) -> u64 {
         self.memory.unwrap_or(DEFAULT_MEMORY).bytes()

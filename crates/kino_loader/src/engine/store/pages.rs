@@ -19,9 +19,6 @@ use kino_sync::Mutex;
 use super::episode_frames::Decoded;
 use crate::engine::threads::MostUrgent;
 
-/// A span has about this many stored bytes: large enough for an efficient read, small enough for an early first page.
-const SPAN_BYTES: u64 = 1 << 20;
-
 /// The frames of an episode that are wanted.
 #[derive(Debug)]
 pub(crate) struct Wanted {
@@ -134,6 +131,8 @@ pub(crate) struct StoredPages {
     /// Total bytes and number of its texts; unused for numeric streams.
     pub(crate) texts: (u64, u64),
     pub(crate) pages: Vec<PageCell>,
+    /// A span has about this many stored bytes.
+    span_bytes: u64,
     pub(crate) spans: Vec<Span>,
 }
 
@@ -264,6 +263,7 @@ impl StoredPages {
             frame_bytes,
             texts: (source.raw_bytes(), u64::from(source.frames().end)),
             pages: Vec::with_capacity(slices.len()),
+            span_bytes: source.span_bytes(),
             spans: Vec::new(),
         };
         slices
@@ -291,7 +291,8 @@ impl StoredPages {
                 &self.pages[page - 1].slice,
             );
             let end = slice.record.offset() + u64::from(slice.record.len);
-            slice.page == last.page + 1 && end.saturating_sub(first.record.offset()) <= SPAN_BYTES
+            slice.page == last.page + 1
+                && end.saturating_sub(first.record.offset()) <= self.span_bytes
         });
         if joins {
             if let Some(span) = self.spans.last_mut() {

@@ -27,7 +27,7 @@ const CALM: u32 = 5;
 /// How often the number of active threads is re-evaluated.
 pub(crate) const TUNE_EVERY: Duration = Duration::from_millis(100);
 
-/// Read threads active at first, and at least; slow storage gets more.
+/// Read threads active at least, and at first if there are few; slow storage gets more.
 const FIRST_READERS: usize = 2;
 
 /// The numbers of active decode and read threads.
@@ -44,7 +44,7 @@ impl ThreadCounts {
     pub(crate) fn new(threads: usize, readers: usize) -> Self {
         Self {
             decode: ThreadCount::new(threads, threads, 1),
-            read: ThreadCount::new(readers, FIRST_READERS, FIRST_READERS),
+            read: ThreadCount::new(readers, FIRST_READERS.max(readers / 4), FIRST_READERS),
             evaluated: Duration::ZERO,
             busy_s: [0.0; 2],
         }

@@ -23,7 +23,7 @@ pub fn create_folder(folder: &Path) -> io::Result<()> {
 }
 
 /// Makes the names in a folder durable.
-pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
+pub fn sync_folder(folder: &Path) -> io::Result<()> {
     if cfg!(unix) {
         File::open(folder)?.sync_all()
     } else {
@@ -33,7 +33,7 @@ pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
 
 /// Writes a temporary file next to `path`, durably. If the process is killed, it is left behind as `<name>#<number>`,
 /// which `garbage.rs` removes.
-pub(crate) fn write_beside(path: &Path, bytes: &[u8]) -> io::Result<TempPath> {
+pub fn write_beside(path: &Path, bytes: &[u8]) -> io::Result<TempPath> {
     path.parent().map_or(Ok(()), create_folder)?;
     let (mut file, temporary) = create_beside(path)?;
     file.write_all(bytes)?;
@@ -55,6 +55,6 @@ fn create_beside(path: &Path) -> io::Result<(File, TempPath)> {
 }
 
 /// Makes a file's name durable.
-pub(crate) fn sync_parent(path: &Path) -> io::Result<()> {
+pub fn sync_parent(path: &Path) -> io::Result<()> {
     path.parent().map_or(Ok(()), sync_folder)
 }
