@@ -72,6 +72,7 @@ mod watch;
 mod whole_episodes;
 mod worker;
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::thread::JoinHandle;
@@ -80,12 +81,13 @@ use std::time::{Duration, Instant};
 use kino_dataset::Samples;
 use kino_sync::{Condvar, Mutex};
 
+pub use buffers::{Pin, PinMemory};
 pub use caching::decoded_bytes;
 pub use color_jitter::ColorJitter;
 pub use controller::MAX_PREFETCH;
 pub use cpu::CpuShare;
 pub use delivery::{Delivery, FrameOptions};
-use fields::ArrayInfo;
+pub use fields::ArrayInfo;
 pub use image::{ImageDtype, ImageOptions, Layout, Normal, PerKey};
 pub use kino_dataset::{ResizeMode, Size};
 pub use meter::{Moment, Report, Stage, TraceLog, WaitReport, Waits};
@@ -193,6 +195,18 @@ impl Batch {
     /// Do not use [`array`](Self::array) while the pointer is in use.
     pub fn array_parts(&self, idx: usize) -> (*mut u8, usize) {
         self.filled.field_parts(idx)
+    }
+
+    /// The memory of all arrays as one range, for a single copy to a device.
+    ///
+    /// Do not use it while a pointer from [`array_parts`](Self::array_parts) is in use.
+    pub fn arena(&self) -> &[u8] {
+        self.filled.arena()
+    }
+
+    /// Where an array is in the arena; empty for text.
+    pub fn array_range(&self, idx: usize) -> Range<usize> {
+        self.filled.range(idx)
     }
 
     /// The texts of an array, per sample; empty for numeric arrays.
@@ -355,6 +369,11 @@ impl Loader {
         Meter::add(&self.shared.meter.samples, batch.samples.len());
         Meter::add(&self.shared.meter.substituted, batch.substituted);
         Ok(Next::Batch(batch))
+    }
+
+    /// Page-locks the memory of batches from now on: they go to a device.
+    pub fn pin_batches(&self, pinning: Arc<dyn PinMemory>) {
+        self.shared.shelf.pin_with(pinning);
     }
 
     /// What the loader has done so far.

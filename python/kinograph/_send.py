@@ -1,0 +1,98 @@
+"""Batches that the core sends to a CUDA device, without a thread of Python.
+
+    core: kino-send ──► copy ──► ready (≤ 2) ──► take: the training loop's stream waits for the copy, tensors by DLPack
+
+What goes through Python's own threads on its way (transforms) is copied by :class:`kinograph._ahead.Ahead`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from kinograph import _core
+from kinograph._ahead import Batch
+from kinograph._errors import KinographWarning, closed, forked
+from kinograph._report import Stage
+
+
+class FixedTensors:
+    """The tensors of batches whose addresses stay: one set for each shape of a batch."""
+
+    def __init__(self) -> None:
+        self.core = _core.FixedBatches()
+        self.batches: dict[int, Batch] = {}
+
+
+class Sent:
+    """Takes batches that the core has sent, or is sending, to a device."""
+
+    #: The name of the thread that waits for the core.
+    caller = "kino-send"
+
+    def __init__(
+        self,
+        sender: _core.CudaSender,
+        stream: Callable[[], int],
+        to_tensor: Callable[[Any], Any],
+        fixed: FixedTensors | None = None,
+    ) -> None:
+        self._sender = sender
+        self._stream = stream
+        self._to_tensor = to_tensor
+        self._fixed = fixed
+        self._process = os.getpid()
+        self._is_first = True
+        #: Seconds that the training loop spent waiting for batches.
+        self.waited_s = 0.0
+
+    def take(self) -> tuple[int, Batch]:
+        """Wait for the next batch; an error is raised at its place in the sequence."""
+        start = time.perf_counter()
+        answer = self._sender.next(self._stream())
+        self.waited_s += time.perf_counter() - start
+        if answer is None:
+            raise closed()
+        number, _, arrays, place = answer
+        if self._is_first:
+            self._is_first = False
+            self._warn()
+        if place is None or self._fixed is None:
+            return number, self._to_batch(arrays)
+        batch = self._fixed.batches.get(place)
+        if batch is None:
+            batch = self._fixed.batches[place] = self._to_batch(arrays)
+        return number, {key: batch.get(key, texts) for key, texts in arrays.items()}
+
+    def stages(self) -> list[Stage]:
+        """Return what the copies took."""
+        busy_s, batches, size, _, _ = self._sender.report()
+        return [Stage("transfer", busy_s, batches, size)]
+
+    def close(self) -> None:
+        """Stop the thread and drop the batches that were not taken."""
+        if os.getpid() == self._process:
+            self._sender.close()
+
+    def _to_batch(self, arrays: dict[str, Any]) -> Batch:
+        to_tensor = self._to_tensor
+        return {
+            key: _to_texts(*array) if type(array) is tuple else to_tensor(array)
+            for key, array in arrays.items()
+        }
+
+    def _warn(self) -> None:
+        why = self._sender.unpinned()
+        if why is not None:
+            warnings.warn(
+                f"batches are not page-locked, so copies to the GPU are slower: {why}",
+                KinographWarning,
+                stacklevel=8,
+            )
+
+
+def _to_texts(shape: list[int], texts: list[list[str]]) -> list[Any]:
+    return list(texts) if len(shape) > 1 else [text for (text,) in texts]
