@@ -15,7 +15,7 @@ from typing import Any
 
 from kinograph import _core
 from kinograph._ahead import Batch
-from kinograph._errors import KinographWarning, closed, forked
+from kinograph._errors import KinographWarning, closed
 from kinograph._report import Stage
 
 
@@ -25,6 +25,10 @@ class FixedTensors:
     def __init__(self) -> None:
         self.core = _core.FixedBatches()
         self.batches: dict[int, Batch] = {}
+
+    def __reduce__(self) -> tuple[type[FixedTensors], tuple[()]]:
+        # Addresses are those of a process.
+        return FixedTensors, ()
 
 
 class Sent:
@@ -65,7 +69,10 @@ class Sent:
         batch = self._fixed.batches.get(place)
         if batch is None:
             batch = self._fixed.batches[place] = self._to_batch(arrays)
-        return number, {key: batch.get(key, texts) for key, texts in arrays.items()}
+        return number, {
+            key: _to_texts(*array) if type(array) is tuple else batch[key]
+            for key, array in arrays.items()
+        }
 
     def stages(self) -> list[Stage]:
         """Return what the copies took."""
