@@ -11,6 +11,7 @@
 //! In a forked process, where the driver cannot be used, everything is forgotten instead of freed.
 
 use std::ffi::c_int;
+use std::path::PathBuf;
 use std::process;
 use std::sync::Arc;
 
@@ -32,7 +33,15 @@ pub struct Device {
 impl Device {
     /// The device with this ordinal; `CUDA_VISIBLE_DEVICES` counts, as in PyTorch.
     pub fn open(ordinal: u32) -> Result<Arc<Self>> {
-        let driver = library::driver()?;
+        Self::of(library::driver()?, ordinal)
+    }
+
+    /// As [`open`](Self::open), with the driver in this file.
+    pub fn open_with(library: impl Into<PathBuf>, ordinal: u32) -> Result<Arc<Self>> {
+        Self::of(library::open(&[library.into()])?, ordinal)
+    }
+
+    fn of(driver: &'static Driver, ordinal: u32) -> Result<Arc<Self>> {
         let number = c_int::try_from(ordinal).map_err(|_| CudaError::NoDriver {
             what: format!("{ordinal} is not the number of a device"),
         })?;

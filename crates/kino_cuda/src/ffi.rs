@@ -27,6 +27,7 @@ pub(crate) struct RawContext(usize);
 
 /// A stream: one of ours, or that of who uses a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(transparent)]
 pub struct StreamHandle(usize);
 
 impl StreamHandle {
@@ -139,9 +140,9 @@ impl Driver {
     /// Loads a driver; the text of an error says what is wrong with it.
     pub(crate) fn open(path: &Path) -> Result<Self, String> {
         // SAFETY: loading runs the initialisers of NVIDIA's driver, or of what the user named in its place.
-        let library = unsafe { Library::new(path) }.map_err(|error| error.to_string())?;
-        let functions = Functions::find(&library)
-            .map_err(|error| format!("{} is too old: {error}", path.display()))?;
+        let library = unsafe { Library::new(path) }.map_err(|error| said(path, "", &error))?;
+        let functions =
+            Functions::find(&library).map_err(|error| said(path, " is too old", &error))?;
         Ok(Self {
             functions,
             _library: library,
@@ -354,6 +355,12 @@ impl Driver {
         let text = unsafe { CStr::from_ptr(text) };
         Some(text.to_string_lossy().into_owned())
     }
+}
+
+/// What a failed load says: the error's cause has the system's own words.
+fn said(path: &Path, what: &str, error: &libloading::Error) -> String {
+    let cause = std::error::Error::source(error).map(|cause| format!(": {cause}"));
+    format!("{}{what}: {error}{}", path.display(), cause.unwrap_or_default())
 }
 
 /// What to do about an error.

@@ -22,23 +22,27 @@ const NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
 
 static OPENED: Mutex<Vec<(PathBuf, &'static Driver)>> = Mutex::new(Vec::new());
 
-/// The driver, which is opened and initialised on the first call.
+/// The driver that the environment names, else the system's.
 pub(crate) fn driver() -> Result<&'static Driver> {
-    let paths = match env::var_os(VARIABLE) {
-        Some(path) => vec![PathBuf::from(path)],
-        None => NAMES.map(PathBuf::from).to_vec(),
-    };
+    match env::var_os(VARIABLE) {
+        Some(path) => open(&[PathBuf::from(path)]),
+        None => open(&NAMES.map(PathBuf::from)),
+    }
+}
+
+/// The first of these drivers that can be used; it is opened and initialised on the first call.
+pub(crate) fn open(paths: &[PathBuf]) -> Result<&'static Driver> {
     let mut opened = OPENED.lock();
     if let Some((_, driver)) = opened.iter().find(|(path, _)| paths.contains(path)) {
         return Ok(driver);
     }
     let mut tried = Vec::new();
     for path in paths {
-        match Driver::open(&path) {
+        match Driver::open(path) {
             Ok(driver) => {
                 let driver: &'static Driver = Box::leak(Box::new(driver));
                 driver.init()?;
-                opened.push((path, driver));
+                opened.push((path.clone(), driver));
                 return Ok(driver);
             }
             Err(what) => tried.push(what),

@@ -28,9 +28,12 @@ typedef struct Stream { Op *first, *last; } Stream;
 typedef struct Range { uintptr_t start; size_t bytes; struct Range *next; } Range;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t let_go = PTHREAD_COND_INITIALIZER;
+static int is_held;
 static Stream *streams[64];
 static Range *registered, *allocated;
 static size_t device_bytes, device_limit = (size_t)-1;
+static size_t register_limit = (size_t)-1, registered_bytes;
 static __thread int contexts;
 static struct { const char *name; long count; } counts[] = {
     {"copies", 0}, {"pageable", 0}, {"registered", 0}, {"unregistered", 0}, {"allocated", 0}, {"freed", 0},
@@ -121,6 +124,8 @@ int cuMemHostRegister_v2(void *start, size_t bytes, unsigned flags) {
     ENTER;
     for (Range *range = registered; range; range = range->next)
         if ((uintptr_t)start < range->start + range->bytes && range->start < (uintptr_t)start + bytes) return leave(REGISTERED);
+    if (registered_bytes + bytes > register_limit) return leave(OUT_OF_MEMORY);
+    registered_bytes += bytes;
     add(&registered, (uintptr_t)start, bytes);
     ++*count("registered");
     return leave(SUCCESS);
@@ -128,6 +133,7 @@ int cuMemHostRegister_v2(void *start, size_t bytes, unsigned flags) {
 int cuMemHostUnregister(void *start) {
     ENTER;
     size_t bytes = cut(&registered, (uintptr_t)start);
+    registered_bytes -= bytes;
     for (size_t i = 0; i < 64; i++)
         for (Op *op = streams[i] ? streams[i]->first : NULL; op; op = op->next)
             if (op->what == COPY && (uintptr_t)op->from - (uintptr_t)start < bytes) ++*count("unregistered while copied");
@@ -221,12 +227,19 @@ int cuEventQuery(void *event) {
     if (one->done < one->asked && ++one->queries > PATIENCE) reach(one, one->asked);
     return leave(one->done < one->asked ? NOT_READY : SUCCESS);
 }
-int cuEventSynchronize(void *event) { ENTER; Event *one = event; reach(one, one->asked); return leave(SUCCESS); }
+int cuEventSynchronize(void *event) {
+    ENTER;
+    Event *one = event;
+    while (is_held) pthread_cond_wait(&let_go, &lock);
+    reach(one, one->asked);
+    return leave(SUCCESS);
+}
 int cuEventElapsedTime(float *elapsed_ms, void *start, void *end) { (void)start; (void)end; *elapsed_ms = 0.25F; return SUCCESS; }
 
 /* For the tests. */
 long fake_count(const char *name) { pthread_mutex_lock(&lock); long found = *count(name); pthread_mutex_unlock(&lock); return found; }
 void fake_limit(size_t bytes) { pthread_mutex_lock(&lock); device_limit = bytes; pthread_mutex_unlock(&lock); }
+void fake_register_limit(size_t bytes) { pthread_mutex_lock(&lock); register_limit = bytes; pthread_mutex_unlock(&lock); }
 size_t fake_bytes(void) { return device_bytes; }
 /* A stream that the test owns. */
 void *fake_stream(void) { contexts++; void *stream = NULL; cuStreamCreate(&stream, 1); contexts--; return stream; }
@@ -236,4 +249,8 @@ void fake_read(void *stream, uint64_t memory, size_t bytes, uint64_t *sum) {
     push(stream, (Op){.what = READ, .to = sum, .from = (void *)(uintptr_t)memory, .bytes = bytes});
     pthread_mutex_unlock(&lock);
 }
+/* Who waits for an event waits until this is called with 0: nothing happens by itself. */
+void fake_hold(size_t hold) { pthread_mutex_lock(&lock); is_held = hold != 0; pthread_cond_broadcast(&let_go); pthread_mutex_unlock(&lock); }
+/* Does what was asked of one stream, and what that waits for. */
+void fake_run(Stream *stream) { pthread_mutex_lock(&lock); while (stream->first) step(stream); pthread_mutex_unlock(&lock); }
 void fake_synchronize(void) { pthread_mutex_lock(&lock); run_all(); pthread_mutex_unlock(&lock); }
