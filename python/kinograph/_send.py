@@ -18,6 +18,9 @@ from kinograph._ahead import Batch
 from kinograph._errors import KinographWarning, closed
 from kinograph._report import Stage
 
+# After so many batches every buffer that is in use was page-locked, or could not be.
+_LOOKS = 10
+
 
 class FixedTensors:
     """The tensors of batches whose addresses stay: one set for each shape of a batch."""
@@ -49,30 +52,28 @@ class Sent:
         self._to_tensor = to_tensor
         self._fixed = fixed
         self._process = os.getpid()
-        self._is_first = True
+        # The first batches were assembled before there was a sender, which locks memory when it is used again.
+        self._looks = _LOOKS
         #: Seconds that the training loop spent waiting for batches.
         self.waited_s = 0.0
 
     def take(self) -> tuple[int, Batch]:
         """Wait for the next batch; an error is raised at its place in the sequence."""
+        fixed = self._fixed
         start = time.perf_counter()
-        answer = self._sender.next(self._stream())
+        answer = self._sender.next(self._stream(), 0 if fixed is None else len(fixed.batches))
         self.waited_s += time.perf_counter() - start
         if answer is None:
             raise closed()
         number, _, arrays, place = answer
-        if self._is_first:
-            self._is_first = False
+        if self._looks:
+            self._looks -= 1
             self._warn()
-        if place is None or self._fixed is None:
-            return number, self._to_batch(arrays)
-        batch = self._fixed.batches.get(place)
-        if batch is None:
-            batch = self._fixed.batches[place] = self._to_batch(arrays)
-        return number, {
-            key: _to_texts(*array) if type(array) is tuple else batch[key]
-            for key, array in arrays.items()
-        }
+        batch = self._to_batch(arrays)
+        if fixed is None or place is None:
+            return number, batch
+        # The tensors of the first batch of this shape, which this one was copied to, and its own texts.
+        return number, fixed.batches.setdefault(place, batch) | batch
 
     def stages(self) -> list[Stage]:
         """Return what the copies took."""
@@ -94,6 +95,7 @@ class Sent:
     def _warn(self) -> None:
         why = self._sender.unpinned()
         if why is not None:
+            self._looks = 0
             warnings.warn(
                 f"batches are not page-locked, so copies to the GPU are slower: {why}",
                 KinographWarning,

@@ -76,7 +76,11 @@ def install(monkeypatch, folder):
     )
     torch = kinograph.torch.torch
     monkeypatch.setenv("KINOGRAPH_CUDA_LIBRARY", str(path))
-    monkeypatch.setattr(kinograph.torch, "_to_device", lambda _: torch.device("cuda", 0))
+    monkeypatch.setattr(
+        kinograph.torch,
+        "_to_device",
+        lambda device: torch.device("cpu" if device is None else "cuda:0"),
+    )
     monkeypatch.setattr(kinograph.torch, "_DLPACK_CUDA", DLPACK_CPU)
     monkeypatch.setattr(kinograph.torch, "_stream_of", lambda _: 0)
     return FakeCuda(path)

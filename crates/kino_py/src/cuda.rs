@@ -59,19 +59,22 @@ impl Meta {
         }
     }
 
-    /// By key: a capsule, or shape and texts.
+    /// By key: a capsule, or shape and texts. Without `memory`, the texts only.
     fn arrays<'py>(
         &self,
         py: Python<'py>,
         device: DlDevice,
         address: u64,
-        memory: &Arc<dyn Any + Send + Sync>,
+        memory: Option<&Arc<dyn Any + Send + Sync>>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let arrays = PyDict::new(py);
         let fields = self.infos.iter().zip(&self.offsets).zip(&self.texts);
         for ((info, offset), texts) in fields {
             let Some(dtype) = info.dtype else {
                 arrays.set_item(&info.name, (&info.shape, texts))?;
+                continue;
+            };
+            let Some(memory) = memory else {
                 continue;
             };
             let dtype = DlType::new(dtype.name(), dtype.size())
@@ -226,8 +229,15 @@ impl CudaSender {
         })
     }
 
-    /// The next batch, for what is asked of a stream from now on; `None` after the last.
-    fn next<'py>(&self, py: Python<'py>, stream: usize) -> PyResult<Option<Sent<'py>>> {
+    /// The next batch, for what is asked of a stream from now on; `None` after the last. Of fixed places before `known` it
+    /// has the texts only.
+    #[pyo3(signature = (stream, known=0))]
+    fn next<'py>(
+        &self,
+        py: Python<'py>,
+        stream: usize,
+        known: usize,
+    ) -> PyResult<Option<Sent<'py>>> {
         self.check_process()?;
         // SAFETY: the handle of torch's current stream; torch never destroys its streams, and who makes one outside of torch
         // must keep it while tensors that were made for it exist, as for torch's own.
@@ -237,7 +247,8 @@ impl CudaSender {
         loop {
             match taken.map_err(send_to_py)? {
                 Taken::Batch(batch) => {
-                    return self.hand_over(py, &batch.meta, batch.lease).map(Some);
+                    let sent = self.hand_over(py, &batch.meta, batch.lease, known);
+                    return sent.map(Some);
                 }
                 Taken::End => return Ok(None),
                 Taken::Later => py.check_signals()?,
@@ -273,19 +284,26 @@ impl CudaSender {
 }
 
 impl CudaSender {
-    fn hand_over<'py>(&self, py: Python<'py>, meta: &Meta, lease: Lease) -> PyResult<Sent<'py>> {
+    fn hand_over<'py>(
+        &self,
+        py: Python<'py>,
+        meta: &Meta,
+        lease: Lease,
+        known: usize,
+    ) -> PyResult<Sent<'py>> {
         let (number, first) = (meta.number, meta.first_index);
         let Some(fixed) = &self.fixed else {
             let address = lease.address();
             let memory: Arc<dyn Any + Send + Sync> = Arc::new(lease);
-            let arrays = meta.arrays(py, self.place, address, &memory)?;
+            let arrays = meta.arrays(py, self.place, address, Some(&memory))?;
             return Ok((number, first, arrays, None));
         };
         let (place, memory) = fixed.get().place(&self.device, meta)?;
         lease.copy_to(&self.device, &memory).map_err(cuda_to_py)?;
         let address = memory.address();
         let memory: Arc<dyn Any + Send + Sync> = memory;
-        let arrays = meta.arrays(py, self.place, address, &memory)?;
+        let wanted = (place >= known).then_some(&memory);
+        let arrays = meta.arrays(py, self.place, address, wanted)?;
         Ok((number, first, arrays, Some(place)))
     }
 
