@@ -62,8 +62,9 @@ class Loader(BaseLoader[Any, "str | int | torch.device"], torch_data.IterableDat
     ``rank`` and ``world_size`` default to those of ``torch.distributed`` if it is initialised, and ``batch_size`` is per
     rank, as everywhere in torch. To resume on another number of ranks, give ``global_batch_size`` instead.
 
-    With ``device="cuda"`` two batches are on their way to the GPU while one is trained on. No ``DataLoader`` is needed
-    around it; if a framework requires one, give it ``batch_size=None`` and no workers.
+    With ``device="cuda"`` two batches are on their way to the GPU while one is trained on, copied by the core from
+    page-locked memory. Their memory is reused once you dropped the tensors and the stream that was current when you took
+    the batch is done with them. No ``DataLoader`` is needed around it; if a framework requires one, give it ``batch_size=None`` and no workers.
     """
 
     @property

@@ -31,6 +31,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "kino_loader",
         &["kino_sync", "kino_codec", "kino_format", "kino_dataset"],
     ),
+    ("kino_cuda", &["kino_sync"]),
     (
         "kino_import",
         &[
@@ -66,6 +67,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "kino_loader",
             "kino_advisor",
             "kino_cli",
+            "kino_cuda",
         ],
     ),
     ("xtask", &[]),
@@ -107,6 +109,7 @@ const NOT_LINKED: &[NotLinked] = &[
             "kino_parquet",
             "kino_dataset",
             "kino_loader",
+            "kino_cuda",
             "kino_import",
             "kino_advisor",
             "kino_cli",
@@ -143,8 +146,8 @@ const DECLARED_ONLY_BY: &[(&str, &[&str], &str)] = &[
     ),
     (
         "libloading",
-        &["kino_ffmpeg"],
-        "libraries are loaded in one place, with the proofs that their functions are as declared",
+        &["kino_ffmpeg", "kino_cuda"],
+        "libraries are loaded in one place each, with the proofs that their functions are as declared",
     ),
 ];
 

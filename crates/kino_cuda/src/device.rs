@@ -102,13 +102,11 @@ impl Device {
     }
 
     /// Starts a copy to the device; `from` must stay as it is until the stream has come past it.
-    pub(crate) fn copy(
-        &self,
-        to: &DeviceMemory,
-        from: &[u8],
-        stream: StreamHandle,
-    ) -> Result<()> {
-        debug_assert!(from.len() <= to.bytes, "a batch is copied to a slot of its size");
+    pub(crate) fn copy(&self, to: &DeviceMemory, from: &[u8], stream: StreamHandle) -> Result<()> {
+        debug_assert!(
+            from.len() <= to.bytes,
+            "a batch is copied to a slot of its size"
+        );
         let len = from.len().min(to.bytes);
         let from = from.get(..len).unwrap_or_default();
         self.within(|driver| driver.copy_to_device(to.memory, from, stream))
@@ -209,7 +207,8 @@ impl Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         let stream = self.stream;
-        self.device.give_back(|driver| driver.destroy_stream(stream));
+        self.device
+            .give_back(|driver| driver.destroy_stream(stream));
     }
 }
 

@@ -360,7 +360,11 @@ impl Driver {
 /// What a failed load says: the error's cause has the system's own words.
 fn said(path: &Path, what: &str, error: &libloading::Error) -> String {
     let cause = std::error::Error::source(error).map(|cause| format!(": {cause}"));
-    format!("{}{what}: {error}{}", path.display(), cause.unwrap_or_default())
+    format!(
+        "{}{what}: {error}{}",
+        path.display(),
+        cause.unwrap_or_default()
+    )
 }
 
 /// What to do about an error.

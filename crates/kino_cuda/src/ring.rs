@@ -218,5 +218,7 @@ impl Ring {
 
 /// Waits until the GPU is done with slots, and frees them.
 pub(crate) fn retire(slots: Vec<Arc<Slot>>) -> Result<()> {
-    slots.iter().try_for_each(|slot| slot.released.synchronize())
+    slots
+        .iter()
+        .try_for_each(|slot| slot.released.synchronize())
 }

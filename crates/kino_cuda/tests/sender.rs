@@ -92,12 +92,9 @@ impl Fake {
     fn read(&self, stream: StreamHandle, address: u64, bytes: usize, sum: &mut u64) {
         // SAFETY: `void fake_read(void *, uint64_t, size_t, uint64_t *)`; the test keeps `sum` until `synchronize`.
         unsafe {
-            let read = self.library.get::<unsafe extern "C" fn(
-                StreamHandle,
-                u64,
-                usize,
-                *mut u64,
-            )>(b"fake_read\0");
+            let read = self
+                .library
+                .get::<unsafe extern "C" fn(StreamHandle, u64, usize, *mut u64)>(b"fake_read\0");
             read.unwrap()(stream, address, bytes, sum);
         }
     }
@@ -123,13 +120,20 @@ impl Fake {
 
     /// Misuse that the driver noticed.
     fn misuse(&self) -> [i64; 3] {
-        ["unregistered while copied", "without context", "outside memory"].map(|what| self.count(what))
+        [
+            "unregistered while copied",
+            "without context",
+            "outside memory",
+        ]
+        .map(|what| self.count(what))
     }
 }
 
 /// The bytes of a batch.
 fn bytes_of(number: u64, len: usize) -> Vec<u8> {
-    (0..len as u64).map(|idx| ((number + idx) % 251) as u8).collect()
+    (0..len as u64)
+        .map(|idx| ((number + idx) % 251) as u8)
+        .collect()
 }
 
 /// What `fake_read` makes of bytes.
@@ -305,7 +309,9 @@ fn batches_that_are_held_stay_as_they_are_also_after_the_end() {
     // Freed while the kernels that read them are still queued.
     drop(held);
     fake.synchronize();
-    let wanted: Vec<_> = (0..60).map(|number| sum_of(&bytes_of(number, 7000))).collect();
+    let wanted: Vec<_> = (0..60)
+        .map(|number| sum_of(&bytes_of(number, 7000)))
+        .collect();
     assert!(sums == wanted);
     drop(device);
     assert_eq!(fake.count("freed"), fake.count("allocated"));
@@ -395,7 +401,10 @@ fn memory_that_cannot_be_page_locked_is_copied_all_the_same() {
         fake.read(stream, lease.address(), len, sum);
     }
     fake.synchronize();
-    assert_eq!(sums, std::array::from_fn(|number| sum_of(&bytes_of(number as u64, 3000))));
+    assert_eq!(
+        sums,
+        std::array::from_fn(|number| sum_of(&bytes_of(number as u64, 3000)))
+    );
     assert_eq!(fake.count("pageable"), 20);
 }
 
@@ -432,7 +441,9 @@ fn a_copy_on_the_device_keeps_the_order_of_the_stream() {
         fake.read(stream, fixed.address(), 2000, sum);
     }
     fake.synchronize();
-    let wanted: Vec<_> = (0..50).map(|number| sum_of(&bytes_of(number, 2000))).collect();
+    let wanted: Vec<_> = (0..50)
+        .map(|number| sum_of(&bytes_of(number, 2000)))
+        .collect();
     assert!(sums == wanted);
 }
 
@@ -440,8 +451,14 @@ fn a_copy_on_the_device_keeps_the_order_of_the_stream() {
 fn what_is_no_driver_is_an_error_that_says_what_to_do() {
     let error = Device::open_with("/nonexistent/libcuda.so.1", 0).unwrap_err();
     let text = error.to_string();
-    assert!(text.contains("/nonexistent/libcuda.so.1") && text.contains("KINOGRAPH_CUDA_LIBRARY"), "{text}");
+    assert!(
+        text.contains("/nonexistent/libcuda.so.1") && text.contains("KINOGRAPH_CUDA_LIBRARY"),
+        "{text}"
+    );
     let fake = Fake::new();
     let text = Device::open_with(&fake.path, 7).unwrap_err().to_string();
-    assert!(text.contains("cuDeviceGet") && text.contains("CUDA_VISIBLE_DEVICES"), "{text}");
+    assert!(
+        text.contains("cuDeviceGet") && text.contains("CUDA_VISIBLE_DEVICES"),
+        "{text}"
+    );
 }

@@ -104,7 +104,11 @@ pub(crate) struct Array<'a> {
 /// A capsule for an array.
 pub(crate) fn capsule<'py>(py: Python<'py>, array: Array<'_>) -> PyResult<Bound<'py, PyAny>> {
     let too_large = |_| PyMemoryError::new_err("an array is too large for DLPack");
-    let shape: Result<Vec<i64>, _> = array.shape.iter().map(|&size| i64::try_from(size)).collect();
+    let shape: Result<Vec<i64>, _> = array
+        .shape
+        .iter()
+        .map(|&size| i64::try_from(size))
+        .collect();
     let mut sizes = shape.map_err(too_large)?;
     let ndim = sizes.len();
     let mut strides = vec![1; ndim];
@@ -135,7 +139,8 @@ pub(crate) fn capsule<'py>(py: Python<'py>, array: Array<'_>) -> PyResult<Bound<
     unsafe {
         let sizes = (*lent).sizes.as_mut_ptr();
         let tensor = &mut (*lent).managed.tensor;
-        tensor.data = std::ptr::with_exposed_provenance_mut(usize::try_from(array.address).unwrap_or(0));
+        tensor.data =
+            std::ptr::with_exposed_provenance_mut(usize::try_from(array.address).unwrap_or(0));
         tensor.shape = sizes;
         tensor.strides = sizes.add(ndim);
     }

@@ -427,6 +427,78 @@ mod tests {
         assert!(Filling::new(huge, &shelf).is_none());
     }
 
+    /// Counts pins, and checks that each ends before its memory does.
+    #[derive(Debug, Default)]
+    struct Counting {
+        pinned: Arc<Mutex<Vec<usize>>>,
+        made: AtomicUsize,
+    }
+
+    struct Counted(Arc<Mutex<Vec<usize>>>, usize);
+
+    impl Drop for Counted {
+        fn drop(&mut self) {
+            self.0.lock().retain(|start| *start != self.1);
+        }
+    }
+
+    impl PinMemory for Counting {
+        fn pin(&self, memory: &mut [u8]) -> Option<Pin> {
+            let start = memory.as_ptr().addr();
+            assert!(start.is_multiple_of(4096) && memory.len().is_multiple_of(4096));
+            self.made.fetch_add(1, Ordering::Relaxed);
+            self.pinned.lock().push(start);
+            Some(Box::new(Counted(Arc::clone(&self.pinned), start)))
+        }
+    }
+
+    #[test]
+    fn a_buffer_is_page_locked_once_also_one_from_before_and_until_it_is_freed() {
+        let shelf = Arc::new(Shelf::default());
+        let places = Places::new(3, [5000]).unwrap();
+        drop(Filling::new(places.clone(), &shelf).unwrap());
+        let counting = Arc::new(Counting::default());
+        shelf.pin_with(Arc::clone(&counting) as Arc<dyn PinMemory>);
+        for _ in 0..3 {
+            let filled = Filling::new(places.clone(), &shelf).unwrap().finish();
+            let start = filled.arena().as_ptr().addr();
+            assert_eq!(*counting.pinned.lock(), [start]);
+        }
+        assert_eq!(counting.made.load(Ordering::Relaxed), 1);
+        let other = Filling::new(places, &shelf).unwrap();
+        let third = Filling::new(Places::new(1, [9000]).unwrap(), &shelf).unwrap();
+        assert_eq!(counting.pinned.lock().len(), 2);
+        drop((shelf, third));
+        assert_eq!(
+            counting.pinned.lock().len(),
+            2,
+            "the first is in use: its shelf lives"
+        );
+        drop(other);
+        assert!(counting.pinned.lock().is_empty());
+    }
+
+    #[test]
+    fn a_buffer_that_is_a_little_larger_is_reused_and_the_arena_is_as_long_as_the_batch() {
+        let shelf = Arc::new(Shelf::default());
+        let places = |bytes| Places::new(1, [bytes, 10]).unwrap();
+        drop(Filling::new(places(80 * 4096), &shelf).unwrap());
+        let filled = Filling::new(places(75 * 4096), &shelf).unwrap().finish();
+        assert_eq!(shelf.bytes(), 81 * 4096);
+        assert_eq!(filled.arena().len(), 75 * 4096 + ALIGN);
+        assert_eq!(filled.range(1), 75 * 4096..75 * 4096 + 10);
+        assert_eq!(filled.range(2), 0..0);
+        let smaller = Filling::new(places(40 * 4096), &shelf).unwrap();
+        drop(filled);
+        drop(smaller);
+        drop(Filling::new(places(60 * 4096), &shelf).unwrap());
+        assert_eq!(
+            shelf.bytes(),
+            (81 + 41 + 61) * 4096,
+            "too large is not taken"
+        );
+    }
+
     #[test]
     fn returning_memory_never_blocks_on_a_lock_that_a_fork_left_behind() {
         let shelf = Arc::new(Shelf::default());
