@@ -9,8 +9,10 @@ import numpy.typing as npt
 __all__ = [
     "VERSION",
     "BatchMemory",
+    "CudaSender",
     "Dataset",
     "Episode",
+    "FixedBatches",
     "LengthOrder",
     "Loader",
     "Order",
