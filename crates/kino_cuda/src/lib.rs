@@ -12,7 +12,7 @@
 //! | `library.rs` | finds and opens the driver |
 //! | `device.rs` | a device, its memory, streams and events; page-locked host memory |
 //! | `ring.rs` | which slot of device memory the next batch gets |
-//! | `sender.rs` | the thread that copies, and what the training loop calls |
+//! | `sender.rs`, `source.rs` | the thread that copies, and what the training loop calls; what goes in and comes out |
 //!
 //! The context is the device's primary one, which PyTorch and the CUDA runtime use too, so pointers and streams are the same.
 
@@ -22,9 +22,11 @@ mod ffi;
 mod library;
 mod ring;
 mod sender;
+mod source;
 
 pub use device::{Device, DeviceMemory, Pinned};
 pub use error::{CudaError, Result};
 pub use ffi::StreamHandle;
 pub use ring::Lease;
-pub use sender::{Arrived, Fetched, HostBatch, SendError, SendReport, Sender, Source, Taken};
+pub use sender::Sender;
+pub use source::{Arrived, Fetched, HostBatch, SendError, SendReport, Source, Taken};
