@@ -9,8 +9,10 @@ import numpy.typing as npt
 __all__ = [
     "VERSION",
     "BatchMemory",
+    "CudaSender",
     "Dataset",
     "Episode",
+    "FixedBatches",
     "LengthOrder",
     "Loader",
     "Order",
@@ -187,6 +189,22 @@ class Loader:
     def report(self) -> str: ...
     def start_trace(self) -> int: ...
     def finish_trace(self) -> str: ...
+    def close(self) -> None: ...
+
+@final
+class FixedBatches:
+    def __new__(cls) -> FixedBatches: ...
+
+@final
+class CudaSender:
+    def __new__(
+        cls, loader: Loader, ordinal: int, fixed: FixedBatches | None = None, kind: int = 2
+    ) -> CudaSender: ...
+    def next(
+        self, stream: int, known: int = 0
+    ) -> tuple[int, int, dict[str, Any], int | None, float] | None: ...
+    def report(self) -> tuple[float, int, int, float, int]: ...
+    def unpinned(self) -> str | None: ...
     def close(self) -> None: ...
 
 @final

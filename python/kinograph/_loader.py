@@ -49,6 +49,7 @@ from kinograph._order import LastBatch, Order, Source
 from kinograph._parity import Parity, of_loader
 from kinograph._quality import ShuffleQuality, find_quality, local_ranks
 from kinograph._samples import Include, Masks, Samples, WindowSpec
+from kinograph._send import FixedTensors, Sent
 from kinograph._shuffle import ShuffleSpec
 from kinograph._threaded import Hosted, Threaded
 from kinograph._transform import Places, Transform, Transforms
@@ -131,6 +132,7 @@ class BaseLoader(Threaded, Generic[_Array, _Device]):
         world_size: int | None = None,
         uneven: bool = False,
         device: _Device | None = None,
+        fixed_addresses: bool = False,
     ) -> None:
         """Start the threads of a loader.
 
@@ -182,8 +184,19 @@ class BaseLoader(Threaded, Generic[_Array, _Device]):
         :param world_size: Number of ranks
         :param uneven: Allow a number of ranks that does not divide the global batch; slices then differ by one sample
         :param device: Where batches go
+        :param fixed_addresses: Put every batch at the same addresses of the CUDA device, for CUDA graphs: a batch is valid until the next one is requested
         """
         self._device = self._to_device(device)
+        self._fixed = self._to_fixed() if fixed_addresses else None
+        if self._fixed is not None and (transform, batch_transform) != (None, None):
+            raise InvalidArgumentError(
+                "`fixed_addresses` cannot be combined with transforms, whose tensors are wherever they make them; transform the "
+                "batch on the GPU instead"
+            )
+        if self._fixed is not None and isinstance(dataset, LengthOrder):
+            raise InvalidArgumentError(
+                "`fixed_addresses` needs batches of one shape; whole episodes differ in length"
+            )
         self._rank, self._world_size = self._to_ranks(rank, world_size)
         request = {
             "windows": windows,
@@ -415,6 +428,12 @@ class BaseLoader(Threaded, Generic[_Array, _Device]):
         ranks = f"rank {self._rank} of {self._world_size}, " if self._world_size > 1 else ""
         return f"{type(self).__name__}({ranks}{self._whole or self._order!r}, {self._quality})"
 
+    def _to_fixed(self) -> FixedTensors:
+        """Make what keeps the addresses of batches."""
+        raise InvalidArgumentError(
+            'addresses are fixed on a CUDA device only: use kinograph.torch.Loader with device="cuda", or remove `fixed_addresses`'
+        )
+
     def _to_device(self, device: _Device | None) -> Any:  # noqa: ANN401 (the framework's own type)
         """Take the device that batches go to."""
         raise NotImplementedError
@@ -454,7 +473,7 @@ class BaseLoader(Threaded, Generic[_Array, _Device]):
     def _hand_out(self, turn: _Turn) -> dict[str, _Array]:
         """Take the next batch of an epoch, and count it."""
         self._check(turn)
-        asked = time.perf_counter()
+        asked, behind_s = time.perf_counter(), self._behind_s
         try:
             if self._is_lost:
                 self._start()
@@ -469,7 +488,8 @@ class BaseLoader(Threaded, Generic[_Array, _Device]):
             self._is_lost = True
             raise
         self._check(turn)
-        self._loop.took(asked, time.perf_counter())
+        # Time in which the GPU works on what the loop asked for earlier is part of the step before.
+        self._loop.took(asked + self._behind_s - behind_s, time.perf_counter())
         turn.steps = range(number + 1, turn.steps.stop)
         self._walk.done(number)
         return batch
@@ -484,9 +504,12 @@ class BaseLoader(Threaded, Generic[_Array, _Device]):
         self._loop = Loop(self._to_clock())
         if self._tracing is not None:
             self._trace_with(self._tracing)
-        self._begin_threads(
-            Hosted(self._core, self._to_host), self._to_transforms(), self._to_send()
-        )
+        transforms = self._to_transforms()
+        sent = self._to_sent(self._core) if transforms is None else None
+        if sent is None:
+            self._begin_threads(Hosted(self._core, self._to_host), transforms, self._to_send())
+        else:
+            self._begin_sent(sent)
         return self._core
 
     def _to_transforms(self) -> tuple[Transforms, int] | None:
@@ -545,6 +568,10 @@ class BaseLoader(Threaded, Generic[_Array, _Device]):
 
     def _to_send(self) -> Send | None:
         """Make what sends batches to a device ahead of the training loop, if they are sent."""
+        return None
+
+    def _to_sent(self, core: _core.Loader) -> Sent | None:
+        """Let the core itself send its batches to a device, if it can."""
         return None
 
 

@@ -278,7 +278,7 @@ _FOREIGN = {
     "persistent_workers": "its threads live as long as the loader",
     "multiprocessing_context": "it has threads of its own instead of worker processes",
     "prefetch_factor": "see `prefetch=`, a number of batches; by default it is chosen while the loader runs",
-    "pin_memory": 'with `device="cuda"` batches are pinned and copied ahead of the training loop',
+    "pin_memory": 'with `device="cuda"` batches are assembled in page-locked memory and copied ahead of the training loop',
     "pin_memory_device": 'give `device="cuda"`',
     "collate_fn": "samples become batches in the core; give `transform=` for what changes samples, or `batch_transform=` for batches",
     "transforms": "give `transform=`, a function of a sample",

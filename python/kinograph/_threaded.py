@@ -1,8 +1,9 @@
-"""Python's own threads of a loader, between the core and the training loop: transforms, and copies to a device.
+"""What is between the core and the training loop: transforms, and copies to a device.
 
     core ──► Hosted: arrays in host memory ──► Transforming, if there are transforms ──► Ahead, if batches are sent ──► take
+         └─► Sent: copied to a CUDA device by the core itself, if there are no transforms ────────────────────────────► take
 
-Without transforms and a device there are none: the thread that asks takes a batch from the core itself.
+Without transforms and a device there are no threads of Python: the thread that asks takes a batch from the core itself.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from kinograph import _core
 from kinograph._ahead import Ahead, Batch, Batches, Made, Send
 from kinograph._measured import Measured
 from kinograph._report import Report, Stage
+from kinograph._send import Sent
 from kinograph._stage_meter import StageMeter, bytes_of
 from kinograph._transform import Transforming, Transforms
 
@@ -43,10 +45,12 @@ class Hosted:
 
 
 class Threaded(Measured):
-    """A loader with threads of Python, if it needs any."""
+    """A loader with stages behind the core, if it needs any."""
 
-    _threads: tuple[Transforming | Ahead, ...] = ()
+    _threads: tuple[Transforming | Ahead | Sent, ...] = ()
     _finalizer: weakref.finalize[..., Any] | None = None
+    # For how long the training loop waited for its own work on the GPU.
+    _behind_s = 0.0
     # What copying takes that the training loop does itself.
     _placing: StageMeter | None = None
 
@@ -87,6 +91,14 @@ class Threaded(Measured):
             self._threads = (batches,)
         if send is not None:
             self._threads = (*self._threads, Ahead(batches, send))
+        self._watch_threads()
+
+    def _begin_sent(self, sent: Sent) -> None:
+        """Take batches from a device that the core sends them to."""
+        self._threads = (sent,)
+        self._watch_threads()
+
+    def _watch_threads(self) -> None:
         if self._threads:
             # Neither the threads nor the core know of this loader: they end when it is collected, or with the program.
             self._finalizer = weakref.finalize(self, self._threads[-1].close)
@@ -99,7 +111,10 @@ class Threaded(Measured):
             # The threads have ended; the next ones start with the batch that did not come.
             self.close()
             raise
-        if not isinstance(self._threads[-1], Ahead):
+        last = self._threads[-1]
+        if isinstance(last, Sent):
+            self._behind_s += last.behind_s
+        if isinstance(last, Transforming):
             batch = self._place(batch)
         return number, batch
 

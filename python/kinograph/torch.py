@@ -16,6 +16,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, SupportsIndex
@@ -29,16 +30,24 @@ from kinograph._loader import BaseLoader, stack, to_numpy, to_samples
 from kinograph._loop import Clock
 from kinograph._report import Report
 from kinograph._samples import Samples, WindowSpec
+from kinograph._send import FixedTensors, Sent
 
 try:
     import torch
     from torch.utils import data as torch_data
+    from torch.utils.dlpack import from_dlpack
 except ImportError as error:
     raise ImportError(
         "torch is not installed; run `pip install torch`, or use kinograph.numpy.Loader, which needs only NumPy"
     ) from error
 
 __all__ = ["Dataset", "Loader", "Report"]
+
+# DLPack's number of the kind of device.
+_DLPACK_CUDA = 2
+
+# What `torch.cuda.current_stream` ends in, if it is there: 0.2 µs instead of 5.5.
+_raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
 
 
 class Loader(BaseLoader[Any, "str | int | torch.device"], torch_data.IterableDataset):  # type: ignore[misc, unused-ignore]
@@ -56,8 +65,9 @@ class Loader(BaseLoader[Any, "str | int | torch.device"], torch_data.IterableDat
     ``rank`` and ``world_size`` default to those of ``torch.distributed`` if it is initialised, and ``batch_size`` is per
     rank, as everywhere in torch. To resume on another number of ranks, give ``global_batch_size`` instead.
 
-    With ``device="cuda"`` two batches are on their way to the GPU while one is trained on. No ``DataLoader`` is needed
-    around it; if a framework requires one, give it ``batch_size=None`` and no workers.
+    With ``device="cuda"`` two batches are on their way to the GPU while one is trained on, copied by the core from
+    page-locked memory. Their memory is reused once you dropped the tensors and the stream that was current when you took
+    the batch is done with them. No ``DataLoader`` is needed around it; if a framework requires one, give it ``batch_size=None`` and no workers.
     """
 
     @property
@@ -98,6 +108,18 @@ class Loader(BaseLoader[Any, "str | int | torch.device"], torch_data.IterableDat
 
     def _to_send(self) -> Send | None:
         return _Transfer(self._device) if self._device.type == "cuda" else None
+
+    def _to_sent(self, core: _core.Loader) -> Sent | None:
+        # PyTorch for AMD says "cuda" too; its driver is another.
+        if self._device.type != "cuda" or torch.version.hip is not None:
+            return None
+        fixed = self._fixed
+        addresses = None if fixed is None else fixed.core
+        sender = _core.CudaSender(core, self._device.index, addresses, kind=_DLPACK_CUDA)
+        return Sent(sender, functools.partial(_stream_of, self._device), from_dlpack, fixed)
+
+    def _to_fixed(self) -> FixedTensors:
+        return FixedTensors() if self._device.type == "cuda" else super()._to_fixed()
 
     @staticmethod
     def _to_host(dtype: str, shape: Sequence[int], data: Any) -> Any:  # noqa: ANN401 (bytes or texts)
@@ -178,6 +200,13 @@ class Dataset(torch_data.Dataset):  # type: ignore[misc, unused-ignore]
 
     def __repr__(self) -> str:
         return f"Dataset({self._samples!r})"
+
+
+def _stream_of(device: torch.device) -> int:
+    """Return the handle of the stream that the thread that asks works with."""
+    if _raw_stream is not None:
+        return int(_raw_stream(device.index))
+    return int(torch.cuda.current_stream(device).cuda_stream)
 
 
 def to_tensor(field: Any) -> Any:  # noqa: ANN401 (an array, or texts)

@@ -44,6 +44,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "kino_dataset",
         ],
     ),
+    ("kino_cuda", &["kino_sync"]),
     (
         "kino_import",
         &[
@@ -88,6 +89,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "kino_loader",
             "kino_advisor",
             "kino_cli",
+            "kino_cuda",
         ],
     ),
     ("xtask", &[]),
@@ -130,6 +132,7 @@ const NOT_LINKED: &[NotLinked] = &[
             "kino_parquet",
             "kino_dataset",
             "kino_loader",
+            "kino_cuda",
             "kino_import",
             "kino_advisor",
             "kino_cli",
@@ -166,8 +169,8 @@ const DECLARED_ONLY_BY: &[(&str, &[&str], &str)] = &[
     ),
     (
         "libloading",
-        &["kino_ffmpeg"],
-        "libraries are loaded in one place, with the proofs that their functions are as declared",
+        &["kino_ffmpeg", "kino_cuda"],
+        "libraries are loaded in one place each, with the proofs that their functions are as declared",
     ),
 ];
 

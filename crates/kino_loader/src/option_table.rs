@@ -220,6 +220,13 @@ pub const OPTIONS: &[OptionInfo] = &[
         part: Part::Python,
     },
     OptionInfo {
+        name: "fixed_addresses",
+        form: Form::Python,
+        default: "False",
+        help: "Put every batch at the same addresses of the CUDA device, for CUDA graphs: a batch is valid until the next one is requested",
+        part: Part::Python,
+    },
+    OptionInfo {
         name: "memory",
         form: Form::Bytes,
         default: "chosen",

@@ -3,6 +3,7 @@
 use std::error::Error;
 
 use kino_advisor::AdvisorError;
+use kino_cuda::CudaError;
 use kino_dataset::{DatasetError, ErrorKind};
 use kino_import::ImportError;
 use kino_loader::LoaderError;
@@ -14,6 +15,7 @@ mod python {
     pyo3::import_exception!(kinograph, ConflictError);
     pyo3::import_exception!(kinograph, CorruptDataError);
     pyo3::import_exception!(kinograph, InvalidArgumentError);
+    pyo3::import_exception!(kinograph, KinographError);
     pyo3::import_exception!(kinograph, NotFoundError);
     pyo3::import_exception!(kinograph, StorageError);
     pyo3::import_exception!(kinograph, UnsupportedError);
@@ -36,6 +38,14 @@ pub(crate) fn loader_to_py(error: LoaderError) -> PyErr {
         // Neither the arguments nor the data are at fault: this is a bug in Kinograph.
         LoaderError::ThreadLost { .. } => PyRuntimeError::new_err(error.to_string()),
         error => raise(error.kind(), &error),
+    }
+}
+
+/// The exception for an error of the GPU.
+pub(crate) fn cuda_to_py(error: CudaError) -> PyErr {
+    match error {
+        CudaError::NoDriver { .. } => python::UnsupportedError::new_err(error.to_string()),
+        error => python::KinographError::new_err(error.to_string()),
     }
 }
 

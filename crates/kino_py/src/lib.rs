@@ -6,6 +6,7 @@
 //! kinograph.Samples ─▶ _core.Samples   samples.rs
 //! kinograph.Order   ─▶ _core.Order     order.rs, lengths.rs
 //! a loader, a report ─▶ _core.Loader   loader.rs
+//! … on a GPU         ─▶ _core.CudaSender   cuda.rs, dlpack.rs
 //! kinograph.Writer  ─▶ _core.Writer    writer.rs
 //! kinograph.pack    ─▶ _core.pack      pack.rs
 //! kinograph.repack  ─▶ _core.repack    repack.rs
@@ -25,7 +26,9 @@
 mod arguments;
 mod batch;
 mod command;
+mod cuda;
 mod dataset;
+mod dlpack;
 mod doctor;
 mod errors;
 mod export;
@@ -56,6 +59,8 @@ mod _core {
     use crate::command::{
         add_ffmpeg_folder, copy_mp4, escape, jpeg_shape, run_cli, to_url, verify,
     };
+    #[pymodule_export]
+    use crate::cuda::{CudaSender, FixedBatches};
     #[pymodule_export]
     use crate::dataset::{Dataset, Episode};
     #[pymodule_export]

@@ -111,6 +111,12 @@ impl Loader {
 }
 
 impl Loader {
+    /// Its threads, for what sends their batches to a device; `None` once closed. Reports go on.
+    pub(crate) fn take_over(&self) -> PyResult<Option<kino_loader::Loader>> {
+        self.check_process()?;
+        Ok(self.inner.lock().take())
+    }
+
     /// A forked process has the object but not its threads: it would wait for ever.
     fn check_process(&self) -> PyResult<()> {
         if std::process::id() == self.process {

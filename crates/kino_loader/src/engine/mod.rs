@@ -32,14 +32,14 @@ mod planner;
 mod store;
 mod threads;
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use kino_dataset::Samples;
 
-use assembler::ArrayInfo;
-pub use assembler::MAX_PREFETCH;
+pub use assembler::{ArrayInfo, MAX_PREFETCH, Pin, PinMemory};
 pub use image::{
     ColorJitter, Delivery, FrameOptions, ImageDtype, ImageOptions, Layout, Normal, PerKey,
     RandomJpeg, RandomResizedCrop, Subsampling,
@@ -130,6 +130,18 @@ impl Batch {
     /// Do not use [`array`](Self::array) while the pointer is in use.
     pub fn array_parts(&self, idx: usize) -> (*mut u8, usize) {
         self.filled.field_parts(idx)
+    }
+
+    /// The memory of all arrays as one range, for a single copy to a device.
+    ///
+    /// Do not use it while a pointer from [`array_parts`](Self::array_parts) is in use.
+    pub fn arena(&self) -> &[u8] {
+        self.filled.arena()
+    }
+
+    /// Where an array is in the arena; empty for text.
+    pub fn array_range(&self, idx: usize) -> Range<usize> {
+        self.filled.range(idx)
     }
 
     /// The texts of an array, per sample; empty for numeric arrays.
@@ -269,6 +281,11 @@ impl Loader {
         Meter::add(&meter.samples, batch.samples.len());
         Meter::add(&meter.substituted, batch.substituted);
         Ok(Next::Batch(batch))
+    }
+
+    /// Page-locks the memory of batches from now on: they go to a device.
+    pub fn pin_batches(&self, pinning: Arc<dyn PinMemory>) {
+        self.engine.assembler.pin_with(pinning);
     }
 
     /// What the loader has done so far.

@@ -2,26 +2,30 @@
 //!
 //! ```text
 //! field 0   | sample 0 | sample 1 | … | sample B−1 |          one array [B, …] per field
-//! field 1   | sample 0 | sample 1 | … |                       each starts at a multiple of 64 bytes
+//! field 1   | sample 0 | sample 1 | … |                       each starts at a multiple of 256 bytes
 //! ```
 //!
 //! A *place* is one sample's slice of one field. Places do not overlap, so threads fill a batch in parallel and without
 //! an extra copy. Each place has its own lock, which is rarely contended. The finished batch owns its memory: keeping a
 //! batch keeps its buffer. When it is dropped, the buffer returns to the [`Shelf`], because touching fresh memory costs
-//! more than the copy into it.
+//! more than the copy into it. If batches go to a device, each buffer is page-locked once ([`PinMemory`]), when it is
+//! used for the first time: all fields of a batch are one range, so a batch is one copy.
 
 #![allow(
     unsafe_code,
     reason = "threads write disjoint slices of one buffer; each unsafe block carries its proof"
 )]
 
-use std::sync::Arc;
+use std::any::Any;
+use std::fmt::Debug;
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use kino_sync::{Mutex, MutexGuard};
 
-/// Fields start at a multiple of this, the alignment that SIMD instructions and DLPack prefer.
-const ALIGN: usize = 64;
+/// Fields start at a multiple of this, the alignment that SIMD instructions, DLPack and kernels on a GPU prefer.
+const ALIGN: usize = 256;
 
 /// Memory is allocated in OS pages, so that it can be pinned for copies to a device.
 #[repr(align(4096))]
@@ -77,10 +81,22 @@ impl Places {
     }
 }
 
+/// Page-locks the memory of batches, so that a device copies from it without the CPU's help.
+pub trait PinMemory: Debug + Send + Sync {
+    /// Page-locks memory until what is returned is dropped, which happens before the memory is freed; `None` if that is
+    /// not possible, which makes copies slower and nothing else.
+    fn pin(&self, memory: &mut [u8]) -> Option<Pin>;
+}
+
+/// Memory that is page-locked until this is dropped.
+pub type Pin = Box<dyn Any + Send + Sync>;
+
 /// Unused buffers, kept for reuse.
 #[derive(Debug, Default)]
 pub(crate) struct Shelf {
     free: Mutex<Vec<Memory>>,
+    /// Set if batches go to a device.
+    pinning: OnceLock<Arc<dyn PinMemory>>,
     /// Bytes of all live buffers that were allocated here, in use or not.
     bytes: AtomicUsize,
 }
@@ -89,19 +105,43 @@ pub(crate) struct Shelf {
 const KEPT: usize = 8;
 
 impl Shelf {
-    /// A buffer of `pages` OS pages; `None` if the allocation fails.
+    /// Page-locks buffers from now on.
+    pub(crate) fn pin_with(&self, pinning: Arc<dyn PinMemory>) {
+        // The first one stays.
+        let _set = self.pinning.set(pinning);
+    }
+
+    /// A buffer of `pages` OS pages, or of a few more; `None` if the allocation fails.
     fn take(&self, pages: usize) -> Option<Memory> {
-        let mut free = self.free.lock();
-        if let Some(found) = free.iter().position(|memory| memory.pages.len() == pages) {
-            return Some(free.swap_remove(found));
+        let found = self.find(pages);
+        let mut memory = match found {
+            Some(memory) => memory,
+            None => {
+                let mut fresh = Vec::new();
+                fresh.try_reserve_exact(pages).ok()?;
+                fresh.resize(pages, OsPage([0; 4096]));
+                let memory = Memory {
+                    pin: None,
+                    pages: fresh,
+                };
+                self.bytes.fetch_add(memory.bytes(), Ordering::Relaxed);
+                memory
+            }
+        };
+        if let (None, Some(pinning)) = (&memory.pin, self.pinning.get()) {
+            memory.pin = pinning.pin(memory.as_bytes());
         }
-        drop(free);
-        let mut fresh = Vec::new();
-        fresh.try_reserve_exact(pages).ok()?;
-        fresh.resize(pages, OsPage([0; 4096]));
-        let memory = Memory { pages: fresh };
-        self.bytes.fetch_add(memory.bytes(), Ordering::Relaxed);
         Some(memory)
+    }
+
+    /// An unused buffer of this size. One that is up to an eighth larger will do: batches of whole episodes differ in
+    /// size, and to page-lock a new buffer costs more than to fill it.
+    fn find(&self, pages: usize) -> Option<Memory> {
+        let mut free = self.free.lock();
+        let sizes = free.iter().map(|memory| memory.pages.len()).enumerate();
+        let fits = sizes.filter(|&(_, size)| size >= pages && size - pages <= pages / 8);
+        let (found, _) = fits.min_by_key(|&(_, size)| size)?;
+        Some(free.swap_remove(found))
     }
 
     /// Bytes of all buffers, in use or kept for reuse.
@@ -127,6 +167,8 @@ impl Shelf {
 }
 
 struct Memory {
+    /// Before `pages`, so that it is dropped first.
+    pin: Option<Pin>,
     /// A `Vec`, not a `Box`: moving a box would invalidate pointers into it.
     pages: Vec<OsPage>,
 }
@@ -135,9 +177,15 @@ impl Memory {
     fn bytes(&self) -> usize {
         self.pages.len() * size_of::<OsPage>()
     }
+
+    fn as_bytes(&mut self) -> &mut [u8] {
+        let (start, len) = (self.pages.as_mut_ptr().cast(), self.bytes());
+        // SAFETY: pages are plain bytes without padding, all initialised, borrowed for as long as the result.
+        unsafe { std::slice::from_raw_parts_mut(start, len) }
+    }
 }
 
-impl std::fmt::Debug for Memory {
+impl Debug for Memory {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Memory({} pages)", self.pages.len())
     }
@@ -272,15 +320,24 @@ impl Filled {
         unsafe { std::slice::from_raw_parts(start, len) }
     }
 
+    /// All fields, with the gaps between them, as one range.
+    pub(crate) fn arena(&self) -> &[u8] {
+        // SAFETY: as for `field`; `Filling::new` took at least `places.bytes`.
+        unsafe { std::slice::from_raw_parts(self.start.0, self.places.bytes) }
+    }
+
+    /// Where a field's array is in the arena.
+    pub(crate) fn range(&self, field: usize) -> Range<usize> {
+        match self.places.fields.get(field) {
+            Some(place) => place.offset..place.offset + place.stride * self.places.samples,
+            None => 0..0,
+        }
+    }
+
     /// Pointer and length in bytes of a field's array.
     pub(crate) fn field_parts(&self, field: usize) -> (*mut u8, usize) {
-        match self.places.fields.get(field) {
-            Some(place) => (
-                self.start.0.wrapping_add(place.offset),
-                place.stride * self.places.samples,
-            ),
-            None => (self.start.0, 0),
-        }
+        let range = self.range(field);
+        (self.start.0.wrapping_add(range.start), range.len())
     }
 }
 
@@ -368,6 +425,78 @@ mod tests {
         assert_eq!(Places::new(1, [usize::MAX - 100, 200]), None);
         let huge = Places::new(1, [usize::MAX / 2]).unwrap();
         assert!(Filling::new(huge, &shelf).is_none());
+    }
+
+    /// Counts pins, and checks that each ends before its memory does.
+    #[derive(Debug, Default)]
+    struct Counting {
+        pinned: Arc<Mutex<Vec<usize>>>,
+        made: AtomicUsize,
+    }
+
+    struct Counted(Arc<Mutex<Vec<usize>>>, usize);
+
+    impl Drop for Counted {
+        fn drop(&mut self) {
+            self.0.lock().retain(|start| *start != self.1);
+        }
+    }
+
+    impl PinMemory for Counting {
+        fn pin(&self, memory: &mut [u8]) -> Option<Pin> {
+            let start = memory.as_ptr().addr();
+            assert!(start.is_multiple_of(4096) && memory.len().is_multiple_of(4096));
+            self.made.fetch_add(1, Ordering::Relaxed);
+            self.pinned.lock().push(start);
+            Some(Box::new(Counted(Arc::clone(&self.pinned), start)))
+        }
+    }
+
+    #[test]
+    fn a_buffer_is_page_locked_once_also_one_from_before_and_until_it_is_freed() {
+        let shelf = Arc::new(Shelf::default());
+        let places = Places::new(3, [5000]).unwrap();
+        drop(Filling::new(places.clone(), &shelf).unwrap());
+        let counting = Arc::new(Counting::default());
+        shelf.pin_with(Arc::clone(&counting) as Arc<dyn PinMemory>);
+        for _ in 0..3 {
+            let filled = Filling::new(places.clone(), &shelf).unwrap().finish();
+            let start = filled.arena().as_ptr().addr();
+            assert_eq!(*counting.pinned.lock(), [start]);
+        }
+        assert_eq!(counting.made.load(Ordering::Relaxed), 1);
+        let other = Filling::new(places, &shelf).unwrap();
+        let third = Filling::new(Places::new(1, [9000]).unwrap(), &shelf).unwrap();
+        assert_eq!(counting.pinned.lock().len(), 2);
+        drop((shelf, third));
+        assert_eq!(
+            counting.pinned.lock().len(),
+            2,
+            "the first is in use: its shelf lives"
+        );
+        drop(other);
+        assert!(counting.pinned.lock().is_empty());
+    }
+
+    #[test]
+    fn a_buffer_that_is_a_little_larger_is_reused_and_the_arena_is_as_long_as_the_batch() {
+        let shelf = Arc::new(Shelf::default());
+        let places = |bytes| Places::new(1, [bytes, 10]).unwrap();
+        drop(Filling::new(places(80 * 4096), &shelf).unwrap());
+        let filled = Filling::new(places(75 * 4096), &shelf).unwrap().finish();
+        assert_eq!(shelf.bytes(), 81 * 4096);
+        assert_eq!(filled.arena().len(), 75 * 4096 + ALIGN);
+        assert_eq!(filled.range(1), 75 * 4096..75 * 4096 + 10);
+        assert_eq!(filled.range(2), 0..0);
+        let smaller = Filling::new(places(40 * 4096), &shelf).unwrap();
+        drop(filled);
+        drop(smaller);
+        drop(Filling::new(places(60 * 4096), &shelf).unwrap());
+        assert_eq!(
+            shelf.bytes(),
+            (81 + 41 + 61) * 4096,
+            "too large is not taken"
+        );
     }
 
     #[test]

@@ -17,8 +17,8 @@
 //! | `buffers.rs` | the memory of batches, which is reused |
 //! | `prefetch.rs` | how many batches are prepared ahead |
 //!
-//! Where other memory attaches: [`Assembler::begin`] takes a batch's memory from the [`Shelf`], so page-locked memory is a matter of
-//! the shelf; `BatchJob::sample_is_done` turns it into the [`Filled`] that a [`Batch`] owns until it is dropped. A copy to a
+//! [`Assembler::begin`] takes a batch's memory from the [`Shelf`], which page-locks it for a device ([`PinMemory`]);
+//! `BatchJob::sample_is_done` turns it into the [`Filled`] that a [`Batch`] owns until it is dropped. A copy to a
 //! ring of slots on a device begins where the loader hands the batch out (`Loader::next_batch_within`).
 
 mod buffers;
@@ -30,7 +30,9 @@ mod prefetch;
 mod slots;
 
 pub(crate) use buffers::Filled;
-pub(crate) use fields::{ArrayInfo, ArrayType, Fields};
+pub use buffers::{Pin, PinMemory};
+pub use fields::ArrayInfo;
+pub(crate) use fields::{ArrayType, Fields};
 pub use prefetch::MAX_PREFETCH;
 pub(crate) use slots::{BatchId, BatchJob, Planned, SampleJob, steps_of};
 
@@ -130,6 +132,11 @@ impl Assembler {
             }),
             ready: Condvar::new(),
         }
+    }
+
+    /// Page-locks the memory of batches from now on.
+    pub(crate) fn pin_with(&self, pinning: Arc<dyn PinMemory>) {
+        self.shelf.pin_with(pinning);
     }
 
     /// How the frames of each window are resized and cropped when they are decoded.

@@ -1,0 +1,50 @@
+//! What can go wrong with a device.
+
+/// The result of this crate's functions.
+pub type Result<T, E = CudaError> = std::result::Result<T, E>;
+
+/// An error of the CUDA driver.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CudaError {
+    /// There is no driver that can be used.
+    #[error(
+        "cannot load the CUDA driver: {what}; install NVIDIA's driver, set KINOGRAPH_CUDA_LIBRARY to its libcuda.so.1, or leave \
+         out `device`"
+    )]
+    NoDriver {
+        /// What was tried.
+        what: String,
+    },
+    /// The device has no memory left for a batch.
+    #[error(
+        "no device memory for a batch of {bytes} bytes: {live} batches are on the device, {held} of them still referenced; \
+         keep fewer batches, use a smaller batch size, or free what torch keeps for reuse with torch.cuda.empty_cache()"
+    )]
+    OutOfMemory {
+        /// Bytes of the batch.
+        bytes: usize,
+        /// Slots of this loader on the device.
+        live: usize,
+        /// How many of them the user references.
+        held: usize,
+    },
+    /// A call of the driver failed.
+    #[error("{call} failed: {name} ({what}); {advice}")]
+    Call {
+        /// The function of the driver.
+        call: &'static str,
+        /// The name of the error.
+        name: String,
+        /// The driver's description.
+        what: String,
+        /// What to do.
+        advice: &'static str,
+    },
+    /// The thread that copies could not be started, or panicked.
+    #[error("the thread that copies batches to the device {what}")]
+    Thread {
+        /// What happened to it.
+        what: String,
+    },
+}

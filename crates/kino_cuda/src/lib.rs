@@ -1,0 +1,32 @@
+//! Batches on a CUDA device: the driver is loaded at run time, so nothing is needed to build, and nothing without a GPU.
+//!
+//! ```text
+//! source ──▶ Sender: kino-send ──▶ one copy per batch ──▶ ready (≤ 2) ──▶ take: the consumer's stream waits for the copy
+//!               ▲ a batch in one page-locked arena                            │
+//!               └────────────── slots that are free again ◀── Lease dropped ◀─┘
+//! ```
+//!
+//! | file | |
+//! |---|---|
+//! | `ffi.rs` | the functions of the driver that are called; all `unsafe` code |
+//! | `library.rs` | finds and opens the driver |
+//! | `device.rs` | a device, its memory, streams and events; page-locked host memory |
+//! | `ring.rs` | which slot of device memory the next batch gets |
+//! | `sender.rs`, `source.rs` | the thread that copies, and what the training loop calls; what goes in and comes out |
+//!
+//! The context is the device's primary one, which PyTorch and the CUDA runtime use too, so pointers and streams are the same.
+
+mod device;
+mod error;
+mod ffi;
+mod library;
+mod ring;
+mod sender;
+mod source;
+
+pub use device::{Device, DeviceMemory, Pinned};
+pub use error::{CudaError, Result};
+pub use ffi::StreamHandle;
+pub use ring::Lease;
+pub use sender::Sender;
+pub use source::{Arrived, Fetched, HostBatch, SendError, SendReport, Source, Taken};

@@ -1,0 +1,345 @@
+//! Sends batches to a device ahead of the training loop, in order, from a thread of its own.
+//!
+//! ```text
+//! Source::next ──▶ a slot ──▶ copy ──▶ ready ──▶ take
+//!                                └─ the host's arena is dropped once the copy is done, and reused by the source
+//! ```
+//!
+//! Four things must not be used too early, and each has one guard:
+//!
+//! | | by | guard |
+//! |---|---|---|
+//! | the host's arena | the next batch | this thread owns it until `copied` is past |
+//! | the batch | the training loop | its stream waits for `copied` |
+//! | the slot | the next batch | the tensors hold a lease; behind it, `released` on the training loop's stream |
+//! | device memory | whoever gets it after it is freed | it is freed after `released` |
+
+use std::collections::VecDeque;
+use std::process;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use kino_sync::{Condvar, Mutex, MutexGuard};
+
+use crate::device::{Device, Stream};
+use crate::error::{CudaError, Result};
+use crate::ffi::StreamHandle;
+use crate::ring::{self, Returns, Ring, Slot};
+use crate::source::{Arrived, Fetched, HostBatch, SendError, SendReport, Source, Taken};
+
+/// While one batch is trained on, one is ready and one is being copied.
+const DEPTH: usize = 2;
+
+/// The thread looks this often whether it was closed, while its source has no batch.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
+
+/// Sends the batches of a source. Dropping it stops its thread.
+#[derive(Debug)]
+pub struct Sender<M, E> {
+    shared: Arc<Shared<M, E>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    process: u32,
+}
+
+#[derive(Debug)]
+struct Shared<M, E> {
+    device: Arc<Device>,
+    returns: Arc<Returns>,
+    state: Mutex<State<M, E>>,
+    /// Notified when a batch is ready, or none will come.
+    ready: Condvar,
+    /// Notified when a batch was taken or a slot came back.
+    room: Condvar,
+}
+
+#[derive(Debug)]
+struct State<M, E> {
+    ready: VecDeque<(M, Arc<Slot>)>,
+    ring: Ring,
+    /// What ended the thread; raised once, in place of the batch that did not come.
+    error: Option<SendError<E>>,
+    has_ended: bool,
+    /// Whether the training loop waits for a batch.
+    is_waited_for: bool,
+    /// Since when the thread waits for the GPU.
+    behind: Option<Instant>,
+    report: SendReport,
+}
+
+impl<M: Send + 'static, E: Send + 'static> Sender<M, E> {
+    /// Starts the thread.
+    pub fn start<S>(device: &Arc<Device>, source: S) -> Result<Self>
+    where
+        S: Source<Meta = M, Error = E>,
+    {
+        let shared = Arc::new(Shared {
+            device: Arc::clone(device),
+            returns: Returns::new(),
+            state: Mutex::new(State {
+                ready: VecDeque::new(),
+                ring: Ring::default(),
+                error: None,
+                has_ended: false,
+                is_waited_for: false,
+                behind: None,
+                report: SendReport::default(),
+            }),
+            ready: Condvar::new(),
+            room: Condvar::new(),
+        });
+        let stream = device.stream()?;
+        let alarm = Alarm(Arc::clone(&shared));
+        let run = move || {
+            // Moved into the thread, so that it is dropped however the thread ends.
+            let alarm = alarm;
+            let sending = Sending {
+                shared: &alarm.0,
+                stream,
+            };
+            let error = sending.run(source).err();
+            alarm.0.end(error);
+        };
+        let thread = std::thread::Builder::new().name("kino-send".to_owned());
+        let thread = thread.spawn(run).map_err(|error| CudaError::Thread {
+            what: format!("cannot start: {error}; raise the process limit"),
+        })?;
+        Ok(Self {
+            shared,
+            thread: Mutex::new(Some(thread)),
+            process: process::id(),
+        })
+    }
+
+    /// Waits for the next batch, for at most `within`, and makes `stream` wait for its copy.
+    pub fn take(
+        &self,
+        stream: StreamHandle,
+        within: Duration,
+    ) -> std::result::Result<Taken<M>, SendError<E>> {
+        let shared = &*self.shared;
+        let returned = shared.returns.collect()?;
+        let has_returned = !returned.is_empty();
+        let mut state = shared.state.lock();
+        state.ring.put(returned);
+        if state.ready.is_empty() && !state.has_ended && !within.is_zero() {
+            state.is_waited_for = true;
+            shared.room.notify_all();
+            let until = Instant::now() + within;
+            while state.ready.is_empty() && !state.has_ended {
+                let left = until.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    break;
+                }
+                state = shared.ready.wait_for(state, left);
+            }
+            state.is_waited_for = false;
+        }
+        let Some((meta, slot)) = state.ready.pop_front() else {
+            if !state.has_ended {
+                return Ok(Taken::Later);
+            }
+            return state.error.take().map_or(Ok(Taken::End), Err);
+        };
+        let was_full = state.ready.len() + 1 >= DEPTH;
+        drop(state);
+        if was_full || has_returned {
+            shared.room.notify_all();
+        }
+        // The lease first: if the wait fails, the slot comes back.
+        let lease = shared.returns.lend(Arc::clone(&slot), stream);
+        shared.device.wait(stream, &slot.copied)?;
+        Ok(Taken::Batch(Arrived { meta, lease }))
+    }
+
+    /// What was done so far.
+    pub fn report(&self) -> SendReport {
+        let state = self.shared.state.lock();
+        let mut report = state.report;
+        report.behind_s += state
+            .behind
+            .map_or(0.0, |since| since.elapsed().as_secs_f64());
+        report
+    }
+}
+
+impl<M, E> Sender<M, E> {
+    /// Stops the thread, and drops what was not taken. Batches that were taken stay valid.
+    pub fn close(&self) {
+        if process::id() != self.process {
+            return;
+        }
+        self.shared.end(None);
+        if let Some(thread) = self.thread.lock().take() {
+            // A panic was noted by its `Alarm` already.
+            drop(thread.join());
+        }
+        self.shared.returns.close();
+        let mut state = self.shared.state.lock();
+        let ready = std::mem::take(&mut state.ready);
+        let free = state.ring.drain();
+        drop(state);
+        drop(ready);
+        let _gone = ring::retire(free);
+    }
+}
+
+impl<M, E> Drop for Sender<M, E> {
+    fn drop(&mut self) {
+        if process::id() != self.process {
+            // The thread belongs to the other process, and locks may be held forever.
+            std::mem::forget(self.thread.get_mut().take());
+            std::mem::forget(Arc::clone(&self.shared));
+            return;
+        }
+        self.close();
+    }
+}
+
+impl<M, E> Shared<M, E> {
+    /// No more batches come; `error` takes the place of the next one.
+    fn end(&self, error: Option<SendError<E>>) {
+        let mut state = self.state.lock();
+        if !state.has_ended {
+            state.has_ended = true;
+            state.error = error;
+        }
+        drop(state);
+        self.ready.notify_all();
+        self.room.notify_all();
+    }
+
+    /// Waits until a batch may be made ready; `false` once closed.
+    fn wait_for_room(&self) -> bool {
+        let mut state = self.state.lock();
+        while state.ready.len() >= DEPTH && !state.has_ended {
+            state = self.room.wait(state);
+        }
+        !state.has_ended
+    }
+
+    /// Waits for a slot to come back because the device has no memory left; `false` once closed.
+    fn wait_for_return(&self, bytes: usize) -> Result<bool> {
+        let held_before = self.returns.held();
+        let mut state = self.state.lock();
+        loop {
+            if state.has_ended {
+                return Ok(false);
+            }
+            let has_returned = self.returns.held() < held_before || !state.ring.is_empty();
+            if has_returned {
+                return Ok(true);
+            }
+            if state.is_waited_for && state.ready.is_empty() {
+                return Err(CudaError::OutOfMemory {
+                    bytes,
+                    live: state.report.slots,
+                    held: self.returns.held(),
+                });
+            }
+            state = self.room.wait_for(state, BETWEEN_LOOKS);
+        }
+    }
+
+    /// Counts slots that are freed.
+    fn freed(&self, slots: &[Arc<Slot>]) -> MutexGuard<'_, State<M, E>> {
+        let mut state = self.state.lock();
+        state.report.slots = state.report.slots.saturating_sub(slots.len());
+        state
+    }
+}
+
+/// Tells the training loop if the thread panics.
+#[derive(Debug)]
+struct Alarm<M, E>(Arc<Shared<M, E>>);
+
+impl<M, E> Drop for Alarm<M, E> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.end(Some(SendError::Cuda(CudaError::Thread {
+                what: "panicked; please report this with what it printed".to_owned(),
+            })));
+        }
+    }
+}
+
+/// What the thread works with.
+struct Sending<'s, M, E> {
+    shared: &'s Shared<M, E>,
+    stream: Stream,
+}
+
+impl<M: Send + 'static, E: Send + 'static> Sending<'_, M, E> {
+    fn run<S>(&self, mut source: S) -> std::result::Result<(), SendError<E>>
+    where
+        S: Source<Meta = M, Error = E>,
+    {
+        while self.shared.wait_for_room() {
+            match source.next(BETWEEN_LOOKS).map_err(SendError::Source)? {
+                Fetched::Batch(meta, batch) => self.send(meta, batch)?,
+                Fetched::Later => {}
+                Fetched::End => break,
+            }
+        }
+        Ok(())
+    }
+
+    fn send(&self, meta: M, batch: impl HostBatch) -> Result<()> {
+        let (shared, stream) = (self.shared, self.stream.handle());
+        let bytes = batch.bytes();
+        let Some(slot) = self.slot(bytes.len())? else {
+            return Ok(());
+        };
+        let is_behind = !slot.is_released()?;
+        if is_behind {
+            slot.wait_released(&shared.device, stream)?;
+        }
+        slot.begun.record(stream)?;
+        shared.device.copy(&slot.memory, bytes, stream)?;
+        slot.copied.record(stream)?;
+        let mut state = shared.state.lock();
+        state.behind = is_behind.then(Instant::now);
+        state.ready.push_back((meta, Arc::clone(&slot)));
+        drop(state);
+        shared.ready.notify_all();
+        // The batch goes back to the source at once, for the next one; waiting costs no CPU time.
+        let copied = slot.copied.synchronize();
+        let size = bytes.len() as u64;
+        drop(batch);
+        copied?;
+        let busy_s = slot.copied.seconds_since(&slot.begun)?;
+        let mut state = shared.state.lock();
+        state.report.batches += 1;
+        state.report.bytes += size;
+        state.report.busy_s += busy_s;
+        if let Some(since) = state.behind.take() {
+            state.report.behind_s += since.elapsed().as_secs_f64();
+        }
+        let surplus = state.ring.surplus()?;
+        drop(state);
+        drop(shared.freed(&surplus));
+        Ok(())
+    }
+
+    /// A slot for a batch of this size; `None` once closed.
+    fn slot(&self, bytes: usize) -> Result<Option<Arc<Slot>>> {
+        let shared = self.shared;
+        loop {
+            let found = shared.state.lock().ring.take(bytes)?;
+            if found.is_some() {
+                return Ok(found);
+            }
+            if let Some(memory) = shared.device.alloc(bytes)? {
+                let slot = Slot::new(&shared.device, memory)?;
+                shared.state.lock().report.slots += 1;
+                return Ok(Some(slot));
+            }
+            let unfit = shared.state.lock().ring.drain();
+            if unfit.is_empty() && !shared.wait_for_return(bytes)? {
+                return Ok(None);
+            }
+            drop(shared.freed(&unfit));
+            ring::retire(unfit)?;
+        }
+    }
+}

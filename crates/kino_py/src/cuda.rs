@@ -1,0 +1,342 @@
+//! Batches on a CUDA device: `kino_cuda` sends what the loader makes, DLPack hands it over.
+//!
+//! ```text
+//! kino_loader::Loader ──▶ kino_cuda::Sender ──▶ next(stream): by key, a capsule of an array on the device, or texts
+//!                                             └─ with FixedBatches: copied to the addresses of the first batch
+//! ```
+
+#![allow(
+    unsafe_code,
+    reason = "the handle of a stream comes from Python; the proof is at the block"
+)]
+
+use std::any::Any;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kino_cuda::{
+    CudaError, Device, DeviceMemory, Fetched, HostBatch, Lease, SendError, Sender, Source,
+    StreamHandle, Taken,
+};
+use kino_loader::{ArrayInfo, Batch, LoaderError, Next, Pin, PinMemory};
+use kino_sync::Mutex;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::dlpack::{Array, DlDevice, DlType, capsule};
+use crate::errors::{cuda_to_py, invalid, loader_to_py};
+use crate::loader::Loader;
+
+/// Python looks at signals this often while it waits for a batch.
+const BETWEEN_SIGNALS: Duration = Duration::from_millis(50);
+
+/// What a batch holds, without its memory.
+#[derive(Debug)]
+struct Meta {
+    number: u64,
+    first_index: u64,
+    infos: Vec<ArrayInfo>,
+    /// Where each array is in the batch's memory.
+    offsets: Vec<u64>,
+    texts: Vec<Vec<Vec<String>>>,
+    bytes: usize,
+}
+
+impl Meta {
+    fn new(batch: &Batch) -> Self {
+        let infos = batch.infos().to_vec();
+        let fields = 0..infos.len();
+        Self {
+            number: batch.number(),
+            first_index: batch.first_index(),
+            offsets: fields
+                .clone()
+                .map(|idx| batch.array_range(idx).start as u64)
+                .collect(),
+            texts: fields.map(|idx| batch.texts(idx).to_vec()).collect(),
+            bytes: batch.arena().len(),
+            infos,
+        }
+    }
+
+    /// By key: a capsule, or shape and texts. Without `memory`, the texts only.
+    fn arrays<'py>(
+        &self,
+        py: Python<'py>,
+        device: DlDevice,
+        address: u64,
+        memory: Option<&Arc<dyn Any + Send + Sync>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let arrays = PyDict::new(py);
+        let fields = self.infos.iter().zip(&self.offsets).zip(&self.texts);
+        for ((info, offset), texts) in fields {
+            let Some(dtype) = info.dtype else {
+                arrays.set_item(&info.name, (&info.shape, texts))?;
+                continue;
+            };
+            let Some(memory) = memory else {
+                continue;
+            };
+            let dtype = DlType::new(dtype.name(), dtype.size())
+                .ok_or_else(|| invalid(format!("DLPack has no dtype {}", dtype.name())))?;
+            let array = Array {
+                address: address + offset,
+                device,
+                dtype,
+                shape: &info.shape,
+                memory: Arc::clone(memory),
+            };
+            arrays.set_item(&info.name, capsule(py, array)?)?;
+        }
+        Ok(arrays)
+    }
+}
+
+/// A batch in the memory where it was assembled.
+struct Arena(Batch);
+
+impl HostBatch for Arena {
+    fn bytes(&self) -> &[u8] {
+        self.0.arena()
+    }
+}
+
+/// The loader, as the sender's source.
+struct FromLoader(kino_loader::Loader);
+
+impl Source for FromLoader {
+    type Meta = Meta;
+    type Batch = Arena;
+    type Error = LoaderError;
+
+    fn next(&mut self, within: Duration) -> Result<Fetched<Meta, Arena>, LoaderError> {
+        Ok(match self.0.next_batch_within(within)? {
+            Next::Batch(batch) => Fetched::Batch(Meta::new(&batch), Arena(batch)),
+            Next::Later => Fetched::Later,
+            Next::End => Fetched::End,
+        })
+    }
+}
+
+/// Page-locks the loader's batches, and notes why if it cannot.
+#[derive(Debug)]
+struct Pinning {
+    device: Arc<Device>,
+    failed: Mutex<Option<CudaError>>,
+}
+
+impl PinMemory for Pinning {
+    fn pin(&self, memory: &mut [u8]) -> Option<Pin> {
+        match self.device.pin(memory) {
+            Ok(pinned) => Some(Box::new(pinned)),
+            Err(error) => {
+                *self.failed.lock() = Some(error);
+                None
+            }
+        }
+    }
+}
+
+/// Memory at addresses that stay, for CUDA graphs: one place for each shape of a batch. It outlives the senders.
+#[pyclass(frozen, module = "kinograph._core")]
+#[derive(Default)]
+pub(crate) struct FixedBatches {
+    places: Mutex<Vec<(Vec<ArrayInfo>, Arc<DeviceMemory>)>>,
+}
+
+#[pymethods]
+impl FixedBatches {
+    #[new]
+    fn new() -> Self {
+        Self::default()
+    }
+}
+
+impl FixedBatches {
+    /// The place for batches like this one: its number, and its memory.
+    fn place(&self, device: &Arc<Device>, meta: &Meta) -> PyResult<(usize, Arc<DeviceMemory>)> {
+        let mut places = self.places.lock();
+        let found = places.iter().position(|(infos, _)| *infos == meta.infos);
+        if let Some(found) = found {
+            return Ok((found, Arc::clone(&places[found].1)));
+        }
+        let memory = device.alloc(meta.bytes).map_err(cuda_to_py)?;
+        let memory = memory.ok_or_else(|| {
+            cuda_to_py(CudaError::OutOfMemory {
+                bytes: meta.bytes,
+                live: places.len(),
+                held: places.len(),
+            })
+        })?;
+        let memory = Arc::new(memory);
+        places.push((meta.infos.clone(), Arc::clone(&memory)));
+        Ok((places.len() - 1, memory))
+    }
+}
+
+/// A batch for Python: number, first index, arrays, which fixed place it is in, and for how many seconds it was waited for
+/// because the GPU was behind.
+type Sent<'py> = (u64, u64, Bound<'py, PyDict>, Option<usize>, f64);
+
+/// Sends a loader's batches to a CUDA device ahead of the training loop.
+#[pyclass(frozen, module = "kinograph._core")]
+pub(crate) struct CudaSender {
+    sender: Sender<Meta, LoaderError>,
+    device: Arc<Device>,
+    pinning: Arc<Pinning>,
+    fixed: Option<Py<FixedBatches>>,
+    /// What the tensors are told.
+    place: DlDevice,
+    process: u32,
+}
+
+#[pymethods]
+impl CudaSender {
+    /// Takes over a loader, which hands out no batches itself any more. `kind` is DLPack's for the device: tests with a fake
+    /// driver, whose device memory is the host's, say 1.
+    #[new]
+    #[pyo3(signature = (loader, ordinal, fixed=None, kind=2))]
+    fn new(
+        py: Python<'_>,
+        loader: PyRef<'_, Loader>,
+        ordinal: u32,
+        fixed: Option<Py<FixedBatches>>,
+        kind: i32,
+    ) -> PyResult<Self> {
+        let Some(source) = loader.take_over()? else {
+            return Err(invalid("this loader is closed"));
+        };
+        let started = py.detach(|| {
+            let device = Device::open(ordinal)?;
+            let pinning = Arc::new(Pinning {
+                device: Arc::clone(&device),
+                failed: Mutex::new(None),
+            });
+            source.pin_batches(Arc::clone(&pinning) as Arc<dyn PinMemory>);
+            let sender = Sender::start(&device, FromLoader(source))?;
+            Ok((device, pinning, sender))
+        });
+        let (device, pinning, sender) = started.map_err(cuda_to_py)?;
+        Ok(Self {
+            sender,
+            device,
+            pinning,
+            fixed,
+            place: DlDevice {
+                kind,
+                id: i32::try_from(ordinal).unwrap_or_default(),
+            },
+            process: std::process::id(),
+        })
+    }
+
+    /// The next batch, for what is asked of a stream from now on; `None` after the last. Of fixed places before `known` it
+    /// has the texts only.
+    #[pyo3(signature = (stream, known=0))]
+    fn next<'py>(
+        &self,
+        py: Python<'py>,
+        stream: usize,
+        known: usize,
+    ) -> PyResult<Option<Sent<'py>>> {
+        self.check_process()?;
+        // SAFETY: the handle of torch's current stream; torch never destroys its streams, and who makes one outside of torch
+        // must keep it while tensors that were made for it exist, as for torch's own.
+        let stream = unsafe { StreamHandle::from_handle(stream) };
+        // A batch is usually ready: then the GIL is not released, which costs more than to look.
+        let mut taken = self.sender.take(stream, Duration::ZERO);
+        let mut behind = None;
+        loop {
+            match taken.map_err(send_to_py)? {
+                Taken::Batch(batch) => {
+                    let waited_s = behind.map_or(0.0, |before| self.behind_s() - before);
+                    let (number, first) = (batch.meta.number, batch.meta.first_index);
+                    let (arrays, place) = self.hand_over(py, &batch.meta, batch.lease, known)?;
+                    return Ok(Some((number, first, arrays, place, waited_s)));
+                }
+                Taken::End => return Ok(None),
+                Taken::Later => py.check_signals()?,
+            }
+            behind = behind.or_else(|| Some(self.behind_s()));
+            taken = py.detach(|| self.sender.take(stream, BETWEEN_SIGNALS));
+        }
+    }
+
+    /// Seconds that copies took, batches, bytes; seconds for which the GPU was behind; slots on the device.
+    fn report(&self) -> PyResult<(f64, u64, u64, f64, usize)> {
+        self.check_process()?;
+        let report = self.sender.report();
+        Ok((
+            report.busy_s,
+            report.batches,
+            report.bytes,
+            report.behind_s,
+            report.slots,
+        ))
+    }
+
+    /// Why batches could not be page-locked, if so: they are then copied more slowly.
+    fn unpinned(&self) -> Option<String> {
+        self.pinning.failed.lock().as_ref().map(ToString::to_string)
+    }
+
+    /// Ends its thread and the loader's. Tensors that were handed out stay valid.
+    fn close(&self, py: Python<'_>) {
+        if self.check_process().is_ok() {
+            py.detach(|| self.sender.close());
+        }
+    }
+}
+
+impl CudaSender {
+    fn behind_s(&self) -> f64 {
+        self.sender.report().behind_s
+    }
+
+    fn hand_over<'py>(
+        &self,
+        py: Python<'py>,
+        meta: &Meta,
+        lease: Lease,
+        known: usize,
+    ) -> PyResult<(Bound<'py, PyDict>, Option<usize>)> {
+        let Some(fixed) = &self.fixed else {
+            let address = lease.address();
+            let memory: Arc<dyn Any + Send + Sync> = Arc::new(lease);
+            let arrays = meta.arrays(py, self.place, address, Some(&memory))?;
+            return Ok((arrays, None));
+        };
+        let (place, memory) = fixed.get().place(&self.device, meta)?;
+        lease.copy_to(&self.device, &memory).map_err(cuda_to_py)?;
+        let address = memory.address();
+        let memory: Arc<dyn Any + Send + Sync> = memory;
+        let wanted = (place >= known).then_some(&memory);
+        let arrays = meta.arrays(py, self.place, address, wanted)?;
+        Ok((arrays, Some(place)))
+    }
+
+    fn check_process(&self) -> PyResult<()> {
+        if std::process::id() == self.process {
+            return Ok(());
+        }
+        Err(invalid(
+            "this loader belongs to the process that made it; make a new one after the fork",
+        ))
+    }
+}
+
+impl Drop for CudaSender {
+    fn drop(&mut self) {
+        // Its threads may be waiting for the GIL, to decode with a foreign codec.
+        if self.check_process().is_ok() {
+            Python::attach(|py| py.detach(|| self.sender.close()));
+        }
+    }
+}
+
+fn send_to_py(error: SendError<LoaderError>) -> PyErr {
+    match error {
+        SendError::Source(error) => loader_to_py(error),
+        SendError::Cuda(error) => cuda_to_py(error),
+    }
+}

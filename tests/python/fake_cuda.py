@@ -1,0 +1,86 @@
+"""A CUDA driver without a GPU (``crates/kino_cuda/tests/fake_cuda.c``), so that torch's loaders can be tested with one.
+
+Device memory is the host's, so tensors "on the GPU" are read as CPU tensors. Copies are done as late as the driver may.
+"""
+
+import ctypes
+import os
+import pathlib
+import shutil
+import subprocess
+
+import pytest
+
+import kinograph.torch
+
+SOURCE = (
+    pathlib.Path(__file__).resolve().parents[2] / "crates" / "kino_cuda" / "tests" / "fake_cuda.c"
+)
+# DLPack's number of host memory.
+DLPACK_CPU = 1
+
+
+class FakeCuda:
+    """The driver's own functions for tests."""
+
+    def __init__(self, path):
+        self._library = ctypes.CDLL(str(path))
+        self._library.fake_count.restype = ctypes.c_long
+        self._library.fake_stream.restype = ctypes.c_void_p
+
+    def count(self, what):
+        return self._library.fake_count(what.encode())
+
+    def limit(self, size):
+        """Let the device have this much memory; all of it if ``None``."""
+        self._library.fake_limit(ctypes.c_size_t(2**64 - 1 if size is None else size))
+
+    def limit_registered(self, size):
+        self._library.fake_register_limit(ctypes.c_size_t(2**64 - 1 if size is None else size))
+
+    def stream(self):
+        return self._library.fake_stream()
+
+    def read(self, stream, tensor):
+        """Read a tensor in a stream, as a kernel would; the sum is there after `synchronize`."""
+        found = ctypes.c_uint64()
+        self._library.fake_read(
+            ctypes.c_void_p(stream),
+            ctypes.c_uint64(tensor.data_ptr()),
+            ctypes.c_size_t(tensor.nbytes),
+            ctypes.byref(found),
+        )
+        return found
+
+    def synchronize(self):
+        self._library.fake_synchronize()
+
+
+def sum_of(array):
+    """Return what `FakeCuda.read` makes of an array."""
+    found = 0
+    for byte in array.tobytes():
+        found = (found * 31 + byte) % 2**64
+    return found
+
+
+def install(monkeypatch, folder):
+    """Make torch's loaders use a driver of this test's own."""
+    path = folder / "libfake_cuda.so"
+    compiler = shutil.which(os.environ.get("CC", "cc"))
+    if compiler is None:
+        pytest.skip("no C compiler; set CC")
+    subprocess.run(
+        [compiler, "-std=gnu11", "-O1", "-shared", "-fPIC", "-pthread", "-o", path, SOURCE],
+        check=True,
+    )
+    torch = kinograph.torch.torch
+    monkeypatch.setenv("KINOGRAPH_CUDA_LIBRARY", str(path))
+    monkeypatch.setattr(
+        kinograph.torch,
+        "_to_device",
+        lambda device: torch.device("cpu" if device is None else "cuda:0"),
+    )
+    monkeypatch.setattr(kinograph.torch, "_DLPACK_CUDA", DLPACK_CPU)
+    monkeypatch.setattr(kinograph.torch, "_stream_of", lambda _: 0)
+    return FakeCuda(path)
