@@ -24,7 +24,9 @@ use std::sync::Arc;
 use clap::{Parser, Subcommand};
 use kino_import::Videos;
 
-use commands::{bench, cat, doctor, export, gc, info, link, pack, plan, probe, repack, verify};
+use commands::{
+    bench, cat, commit, doctor, export, gc, info, link, pack, plan, probe, repack, verify,
+};
 
 /// The outcome of a command, which becomes its exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +54,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Pack(pack::Args),
+    Commit(commit::Args),
     Link(link::Args),
     Repack(repack::Args),
     Export(export::Args),
@@ -94,6 +97,7 @@ pub fn run(args: Vec<OsString>, videos: Option<Arc<dyn Videos>>) -> u8 {
     };
     let result = match cli.command {
         Command::Pack(args) => pack::run(&args, videos),
+        Command::Commit(args) => commit::run(&args),
         Command::Link(args) => link::run(&args, videos),
         Command::Repack(args) => repack::run(&args),
         Command::Export(args) => export::run(&args, videos),

@@ -23,15 +23,15 @@ use crate::attributes::JsonMap;
 use crate::dataset::{read_head, read_manifest};
 use crate::error::{DatasetError, ErrorKind, Result, not_found};
 use crate::generation::Generation;
-use crate::manifest::{Manifest, ShardRef};
+use crate::manifest::{Made, Manifest, ShardRef};
 use crate::next_version::prepare;
-use crate::plan::SignalEvidence;
+use crate::plan::{Plan, SignalEvidence};
 use crate::resize::Size;
 use crate::stats::StreamStats;
 use crate::store::{FileKind, Put, Store, version_key};
 use crate::table::EpisodeTable;
-use crate::usage::StreamUsage;
-use crate::writer::Start;
+use crate::usage::{StreamUsage, Usage};
+use crate::writer_options::Start;
 
 /// How often a commit is retried on top of another writer's before it gives up.
 const ATTEMPTS: usize = 100;
@@ -65,6 +65,11 @@ pub(crate) struct Head {
 }
 
 impl Base {
+    /// No version.
+    pub(crate) fn none() -> Self {
+        Self { head: None }
+    }
+
     pub(crate) fn read(store: &Store) -> Result<Self> {
         Ok(Self {
             head: read_head(store)?,
@@ -145,7 +150,7 @@ pub(crate) struct Additions<'a> {
     pub(crate) known: &'a Known,
     /// The folder of the files that pages are linked to.
     pub(crate) root: Option<&'a str>,
-    pub(crate) message: &'a str,
+    pub(crate) made: Made<'a>,
 }
 
 /// What is known of streams besides what the writer has counted.
@@ -165,6 +170,18 @@ pub(crate) struct Known {
     pub(crate) signal: BTreeMap<String, SignalEvidence>,
     /// If episodes are replaced: the streams that are different in them. All others are as in the version before.
     pub(crate) changed: BTreeSet<String>,
+}
+
+impl Known {
+    /// Adds what the plan's rules say was measured, unless a rule was edited afterwards: then it has another codec.
+    pub(crate) fn add_evidence(&mut self, plan: &Plan, usage: &Usage) {
+        for StreamUsage { schema, .. } in usage.streams() {
+            let evidence = plan.evidence(&schema.name, schema.kind);
+            if let Some(evidence) = evidence.filter(|one| one.codec == schema.codec) {
+                self.signal.insert(schema.name.clone(), evidence.clone());
+            }
+        }
+    }
 }
 
 /// The source of episodes.

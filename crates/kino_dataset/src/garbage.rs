@@ -6,6 +6,7 @@
 //!                             referenced by resumable work ─▶ kept, unless that is discarded too
 //! staging/<area>              its writer is alive ─▶ kept, and nothing at all is removed
 //!                             its writer is gone ─▶ resumable work, or garbage if there is none
+//! portions/                   receipts that are not committed ─▶ resumable work        committed ─▶ garbage
 //! ```
 //!
 //! Nothing else in the library removes another writer's files. Every version counts, not only the newest: old ones
@@ -18,7 +19,9 @@ use std::path::{Path, PathBuf};
 
 use crate::dataset::read_manifest;
 use crate::error::{DatasetError, Result, io_at};
+use crate::hash::Hash;
 use crate::lease::Holder;
+use crate::portions::{FOLDER as PORTIONS, begun_packs, is_portion_file};
 use crate::receipts::shards_of;
 use crate::staging::FoundArea;
 use crate::store::{FileKind, Store, list_folder};
@@ -114,6 +117,7 @@ pub fn collect_garbage(path: &Path, collect: Collect, interrupted: Interrupted) 
         writers.push(staged_work(area, &holder, interrupted)?);
         locks.push(holder);
     }
+    writers.extend(portion_work(&store, interrupted)?);
     let needed = needed(&store, &writers)?;
     let garbage = Garbage {
         files: unneeded_files(&store, &needed)?,
@@ -156,6 +160,35 @@ fn staged_work(area: &FoundArea, holder: &Holder, interrupted: Interrupted) -> R
     })
 }
 
+/// The packs in portions that are not committed. No process holds them: only the staging areas of those at work say that
+/// there are any.
+fn portion_work(store: &Store, interrupted: Interrupted) -> Result<Vec<StagedWork>> {
+    let versions = store.versions()?.into_iter();
+    let manifests = versions.map(|version| read_manifest(store, version));
+    let manifests: Vec<_> = manifests.collect::<Result<_>>()?;
+    let listed = manifests.iter().flat_map(|(manifest, _)| &manifest.shards);
+    let listed: HashSet<Hash> = listed.map(|shard| shard.blake3).collect();
+    let mut work = Vec::new();
+    for pack in begun_packs(store)? {
+        let shards = || pack.shards.iter();
+        let is_committed =
+            !manifests.is_empty() && shards().all(|shard| listed.contains(&shard.blake3));
+        if is_committed || interrupted == Interrupted::GiveUp {
+            // Its files are listed one by one.
+            continue;
+        }
+        let sizes = pack.keys.iter().map(|key| store.size(key).unwrap_or(0));
+        work.push(StagedWork {
+            path: store.root().join(PORTIONS),
+            episodes: shards().map(|shard| shard.episodes).sum(),
+            bytes: shards().map(|shard| shard.bytes).chain(sizes).sum(),
+            settings: pack.settings,
+            state: WorkState::Resumable,
+        });
+    }
+    Ok(work)
+}
+
 /// The keys of every file referenced by a version or by work that is kept.
 fn needed(store: &Store, writers: &[StagedWork]) -> Result<HashSet<String>> {
     let mut needed = HashSet::new();
@@ -170,6 +203,14 @@ fn needed(store: &Store, writers: &[StagedWork]) -> Result<HashSet<String>> {
         .iter()
         .filter(|work| work.state != WorkState::Garbage);
     for work in kept {
+        if work.path.ends_with(PORTIONS) {
+            for pack in begun_packs(store)? {
+                let shards = pack.shards.iter();
+                needed.extend(shards.map(|shard| FileKind::Shard.key(&shard.blake3)));
+                needed.extend(pack.keys);
+            }
+            continue;
+        }
         let shards = shards_of(&work.path)?;
         let shards = shards.iter();
         needed.extend(shards.map(|shard| FileKind::Shard.key(&shard.blake3)));
@@ -180,7 +221,7 @@ fn needed(store: &Store, writers: &[StagedWork]) -> Result<HashSet<String>> {
 /// Files with names that this library generates, and that nothing references.
 fn unneeded_files(store: &Store, needed: &HashSet<String>) -> Result<Vec<(PathBuf, u64)>> {
     let mut files = Vec::new();
-    for folder in ["shards", "episodes", "stats", "versions", "links"] {
+    for folder in ["shards", "episodes", "stats", "versions", "links", PORTIONS] {
         for entry in list_folder(&store.root().join(folder))? {
             let name = entry.file_name();
             let Some(name) = name.to_str().filter(|name| is_ours(folder, name)) else {
@@ -214,6 +255,9 @@ fn is_ours(folder: &str, name: &str) -> bool {
     let Some((stem, ending)) = name.split_once('.') else {
         return false;
     };
+    if folder == PORTIONS {
+        return is_portion_file(name);
+    }
     let is_hash = stem.len() == 32 && stem.bytes().all(|byte| byte.is_ascii_hexdigit());
     if folder == "links" {
         return is_hash && ending.strip_suffix(".crc").is_some_and(is_number);
@@ -234,8 +278,10 @@ fn remove(store: &Store, garbage: &Garbage) -> Result<()> {
     for (path, _) in &garbage.files {
         fs::remove_file(path).map_err(io_at("remove", path.display().to_string()))?;
     }
-    // Succeeds only if no area is left.
-    let _ = fs::remove_dir(store.root().join("staging"));
+    // Succeeds only if nothing is left in them.
+    for folder in ["staging", PORTIONS] {
+        let _ = fs::remove_dir(store.root().join(folder));
+    }
     Ok(())
 }
 

@@ -28,6 +28,7 @@ mod emulate;
 mod encode;
 mod encode_queue;
 mod episode;
+mod episode_info;
 mod episode_records;
 mod episode_writer;
 mod error;
@@ -47,6 +48,7 @@ mod pages;
 mod part;
 mod pipeline;
 mod plan;
+mod portions;
 mod protection;
 mod read_ahead;
 mod receipts;
@@ -71,6 +73,7 @@ mod usage;
 mod verify;
 mod window;
 mod writer;
+mod writer_options;
 
 pub use appearance::{Appearance, Figure, JpegSeen, JpegTrace};
 pub use attributes::JsonMap;
@@ -84,6 +87,7 @@ pub use dataset::{Dataset, OpenOptions};
 pub use durable::create_folder;
 pub use emulate::{SlowStorage, Stall, Storage};
 pub use episode::Episode;
+pub use episode_info::EpisodeInfo;
 pub use episode_writer::EpisodeWriter;
 pub use error::{DatasetError, ErrorKind, Result};
 pub use events::{Detect, EventRule, Protected, find_events, to_numbers};
@@ -101,6 +105,10 @@ pub use pages::{LinkedPiece, NewPage, PageCheck, Pages};
 pub use part::{Part, ending_number};
 pub use plan::{
     Arrival, Choice, GIVEN, Plan, SignalBound, SignalEvidence, Trial, Tried, matches_pattern,
+};
+pub use portions::{
+    CommittedPortions, EpisodePlan, Notes, PackPlan, PartOf, PortionPlan, PortionWork, Portions,
+    PortionsProgress, Received, portions_progress,
 };
 pub use read_ahead::{Pieces, ReadAhead, ReadLimits, Share, Task};
 pub use repack::{
@@ -127,4 +135,5 @@ pub use window::{
     Resolve, Robomimic, Sample, SampleFrames, Samples, Stack, Window, WindowFrames, shared_anchor,
     suggest,
 };
-pub use writer::{DatasetWriter, EpisodeInfo, Start, WriterOptions};
+pub use writer::DatasetWriter;
+pub use writer_options::{Start, WriterOptions, parse_time, to_time};

@@ -13,6 +13,7 @@
 //! have the same episodes. A manifest refers to files by hash only.
 
 use std::collections::HashSet;
+use std::time::SystemTime;
 
 use kino_codec::FrameType;
 use kino_format::{FORMAT_VERSION, Kind, PACKED_VERSION, StreamSchema, variant_name};
@@ -24,6 +25,7 @@ use crate::hash::Hash;
 use crate::links::Links;
 use crate::plan::SignalEvidence;
 use crate::resize::Size;
+use crate::writer_options::to_time;
 
 /// Upper limit of the size of a manifest.
 pub(crate) const MAX_MANIFEST_BYTES: u64 = 256 << 20;
@@ -225,7 +227,7 @@ impl Manifest {
         parent: Option<&(Self, String)>,
         episodes: TableRef,
         stats: FileRef,
-        message: &str,
+        made: Made<'_>,
     ) -> Self {
         let mut next = Self {
             kinograph: "dataset".to_owned(),
@@ -234,9 +236,9 @@ impl Manifest {
             // `to_bytes` refuses a number beyond the last.
             version: parent.map_or(1, |(manifest, _)| manifest.version.saturating_add(1)),
             parent: parent.map(|(_, id)| id.clone()),
-            created: humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string(),
+            created: to_time(made.created),
             tool: concat!("kinograph ", env!("CARGO_PKG_VERSION")).to_owned(),
-            message: message.to_owned(),
+            message: made.message.to_owned(),
             attributes: parent
                 .map(|(manifest, _)| manifest.attributes.clone())
                 .unwrap_or_default(),
@@ -382,6 +384,13 @@ fn fits(mut numbers: impl Iterator<Item = u64>) -> bool {
     sum.is_some_and(|sum| sum <= MAX_SUM)
 }
 
+/// When and by what a version is made.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Made<'a> {
+    pub(crate) message: &'a str,
+    pub(crate) created: SystemTime,
+}
+
 /// The fields that readers of every version must find.
 #[derive(Deserialize)]
 struct Header {
@@ -411,6 +420,11 @@ fn check_trailer(bytes: &[u8]) -> Result<String, String> {
 mod tests {
     use super::*;
 
+    fn made(message: &str) -> Made<'_> {
+        let created = SystemTime::UNIX_EPOCH;
+        Made { message, created }
+    }
+
     fn manifest() -> Manifest {
         let hash = Hash::of(b"table");
         let table = TableRef {
@@ -425,7 +439,7 @@ mod tests {
                 blake3: hash,
                 bytes: 5,
             },
-            "test",
+            made("test"),
         );
         manifest.streams.push(StreamSummary {
             name: "obs/é".to_owned(),
@@ -522,7 +536,7 @@ mod tests {
         let mut last = manifest();
         last.version = MAX_VERSION;
         let (episodes, stats) = (last.episodes.clone(), last.stats.clone());
-        let next = Manifest::next(Some(&(last, String::new())), episodes, stats, "");
+        let next = Manifest::next(Some(&(last, String::new())), episodes, stats, made(""));
         let error = next.to_bytes().unwrap_err();
         assert!(error.to_string().contains("version numbers go"), "{error}");
     }

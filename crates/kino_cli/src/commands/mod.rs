@@ -2,6 +2,7 @@
 
 pub(crate) mod bench;
 pub(crate) mod cat;
+pub(crate) mod commit;
 pub(crate) mod doctor;
 pub(crate) mod export;
 pub(crate) mod gc;

@@ -3,6 +3,7 @@
 mod auto;
 mod dry_run;
 mod mapping;
+mod parts;
 mod report;
 
 use std::path::PathBuf;
@@ -23,6 +24,7 @@ use crate::writing::{
     EpisodeArgs, PlanArgs, ResourceArgs, StartArgs, interrupted, tell_defects, warn_of_unused_rules,
 };
 use report::Summary;
+pub(crate) use report::table as streams_table;
 
 /// Pack a recording into a dataset.
 ///
@@ -61,6 +63,8 @@ pub(crate) struct Args {
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
+    parts: parts::PartsArgs,
+    #[command(flatten)]
     resources: ResourceArgs,
     /// Print the result as JSON
     #[arg(long)]
@@ -72,6 +76,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, videos: Option<Arc<dyn Videos>>) -> Result<Outcome> {
     check_local(&args.target)?;
+    args.parts.check()?;
     let import = args
         .source_options
         .import(Some(args.resources.memory), videos);
@@ -101,11 +106,18 @@ pub(crate) fn run(args: &Args, videos: Option<Arc<dyn Videos>>) -> Result<Outcom
     }
     let writer = WriterOptions {
         settings: import.settings()?,
+        created: args.parts.created,
         ..args.resources.options(plan)
     };
     let options = args
         .new_episodes
         .options(writer, args.start.start(), None)?;
+    if args.parts.portions {
+        return parts::count_portions(args, &source, &options);
+    }
+    if let Some(part) = args.parts.part {
+        return parts::run(args, &source, options, part);
+    }
     if let Some(version) = finished_version(args, &source) {
         note(&format!(
             "{} already has every episode to pack, as version {version}; nothing to do",

@@ -7,7 +7,8 @@ use crate::commit::SourceRecord;
 use crate::dataset::Dataset;
 use crate::part::Part;
 use crate::plan::Plan;
-use crate::writer::{DatasetWriter, Start};
+use crate::writer::DatasetWriter;
+use crate::writer_options::Start;
 
 use super::Repack;
 

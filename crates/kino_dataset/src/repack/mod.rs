@@ -30,7 +30,7 @@ use crate::commit::Committed;
 use crate::dataset::Dataset;
 use crate::error::{DatasetError, Result, invalid};
 use crate::part::Part;
-use crate::writer::{Start, WriterOptions};
+use crate::writer_options::{Start, WriterOptions};
 
 pub use changes::{Action, StreamChange};
 pub(crate) use found::wanted_rows;

@@ -8,12 +8,14 @@ use std::thread;
 use crate::commit::replaced_meanwhile;
 use crate::dataset::Dataset;
 use crate::episode::Episode;
+use crate::episode_info::EpisodeInfo;
 use crate::episode_writer::EpisodeWriter;
 use crate::error::{Result, invalid};
 use crate::plan::Plan;
 use crate::read_ahead::{ReadAhead, ReadLimits};
 use crate::table::EpisodeRow;
-use crate::writer::{DatasetWriter, EpisodeInfo, Start, WriterOptions};
+use crate::writer::DatasetWriter;
+use crate::writer_options::{Start, WriterOptions};
 
 use super::changes::{Action, StreamChange};
 use super::lineage::{add_sources, attributes, identity, made_from, message};
@@ -335,6 +337,7 @@ impl Work<'_> {
             events,
             attributes: episode.read_attributes()?,
             labels: row.labels.clone(),
+            portion: 0,
         })
     }
 

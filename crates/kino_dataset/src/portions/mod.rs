@@ -1,0 +1,342 @@
+//! Portions of a pack: made by any number of processes on any number of machines, and committed once.
+//!
+//! ```text
+//! demos.kino/
+//!   portions/<pack>.json                  the plan of the pack: its settings, and the episodes of every portion
+//!   portions/<pack>-begun.json            when the first process began
+//!   portions/<pack>-000012-<hash>.json    the receipt of portion 12: all that a commit needs to know of its shards
+//!   shards/<hash>.kshard                  its shards, which no version lists yet
+//! ```
+//!
+//! `<pack>` is a hash of the plan of the pack. So processes that were given the same source and options find each other's
+//! receipts, in a folder or below a URL, and those that were not are refused with what differs. A portion is a function of
+//! that plan: whoever writes it, however often, writes the same shards and the same receipt. There is no coordinator and
+//! nothing to renew; a process that dies leaves its portion to the next.
+//!
+//! The commit needs the receipts alone. It compares them with the plan and the shards, adds up what was counted in the
+//! order of the portions, and makes one version. Nothing here is removed but by
+//! [`collect_garbage`](crate::collect_garbage): a commit whose reply was lost can be repeated.
+
+mod commit;
+mod pack_plan;
+mod receipt;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::commit::Base;
+use crate::error::{DatasetError, Result, corrupt, invalid};
+use crate::hash::Hash;
+use crate::manifest::ShardRef;
+use crate::store::{Store, list_folder};
+use crate::target::has_other_files;
+use crate::writer::DatasetWriter;
+use crate::writer_options::{WriterOptions, parse_time, to_time};
+
+pub use commit::{CommittedPortions, PortionsProgress, Received, portions_progress};
+pub use pack_plan::{EpisodePlan, PackPlan, PortionPlan};
+pub use receipt::PortionWork;
+use receipt::{Receipt, to_name};
+
+/// The folder of plans and receipts.
+pub(crate) const FOLDER: &str = "portions";
+
+/// Upper limit of the size of a plan or a receipt.
+const MAX_BYTES: u64 = 1 << 30;
+
+/// A pack in portions, in progress or committed.
+#[derive(Debug)]
+pub struct Portions {
+    store: Store,
+    /// The hash of its plan.
+    pack: String,
+    plan: PackPlan,
+    begun: SystemTime,
+}
+
+/// The contents of `<pack>-begun.json`.
+#[derive(Debug, Serialize, Deserialize)]
+struct Begun {
+    created: String,
+}
+
+impl Portions {
+    /// Begins a pack in the folder `path`, or joins those who have begun it. Another pack, or a dataset that this one did
+    /// not make, is refused.
+    pub fn begin(path: &Path, plan: PackPlan, created: Option<SystemTime>) -> Result<Self> {
+        let store = Store::create(path)?;
+        let (text, pack) = plan.to_text()?;
+        let begun = packs(&store)?;
+        let root = store.root().display();
+        if begun.is_empty() {
+            let base = Base::read(&store)?;
+            let what = if !base.is_new() {
+                format!(
+                    "{root} already contains a dataset of {} episodes, and a pack in parts makes a new one; choose another path",
+                    base.len()
+                )
+            } else if has_other_files(store.root())? {
+                format!("{root} is not empty and is not a dataset; choose another path")
+            } else {
+                String::new()
+            };
+            if !what.is_empty() {
+                return Err(DatasetError::Exists { what });
+            }
+        }
+        store.put_new(&format!("{FOLDER}/{pack}.json"), text.as_bytes())?;
+        // After its own plan is there: of two processes that begin different packs at once, at least one sees the other.
+        let others = packs(&store)?;
+        if let Some(other) = others.iter().find(|other| **other != pack) {
+            let other = PackPlan::read(&store, other)?;
+            return Err(DatasetError::Exists {
+                what: format!(
+                    "{root} has parts of another pack ({}); pack every part with the same source, options and version of kinograph, or list \
+                     and remove what is there with `kinograph gc`",
+                    other.differences(&plan)
+                ),
+            });
+        }
+        let created = created.unwrap_or_else(SystemTime::now);
+        let created = to_time(created);
+        let text = serde_json::to_vec(&Begun { created }).map_err(to_invalid)?;
+        store.put_new(&format!("{FOLDER}/{pack}-begun.json"), &text)?;
+        Self::read(store, &pack)
+    }
+
+    /// The pack in portions that a folder holds; `None` if there is none.
+    pub fn find(path: &Path) -> Result<Option<Self>> {
+        let store = Store::open(path)?;
+        let packs = packs(&store)?;
+        let mut packs = packs.iter();
+        let Some(pack) = packs.next() else {
+            return Ok(None);
+        };
+        if let Some(other) = packs.next() {
+            let (one, other) = (
+                PackPlan::read(&store, pack)?,
+                PackPlan::read(&store, other)?,
+            );
+            return Err(DatasetError::Exists {
+                what: format!(
+                    "{} has parts of two packs ({}), and they cannot be committed together; remove one of them, {FOLDER}/{pack}* or the \
+                     other, and commit again",
+                    store.root().display(),
+                    one.differences(&other)
+                ),
+            });
+        }
+        let pack = pack.clone();
+        Self::read(store, &pack).map(Some)
+    }
+
+    fn read(store: Store, pack: &str) -> Result<Self> {
+        let plan = PackPlan::read(&store, pack)?;
+        let key = format!("{FOLDER}/{pack}-begun.json");
+        let text = store.read(&key, MAX_BYTES)?;
+        let begun: Option<Begun> = serde_json::from_slice(&text).ok();
+        let begun = begun.and_then(|begun| parse_time(&begun.created).ok());
+        Ok(Self {
+            begun: begun.ok_or_else(|| corrupt(store.path(&key), "it holds no time"))?,
+            pack: pack.to_owned(),
+            store,
+            plan,
+        })
+    }
+
+    /// What is packed, and how.
+    pub fn plan(&self) -> &PackPlan {
+        &self.plan
+    }
+
+    /// The portions that have a receipt, from names alone.
+    pub fn finished(&self) -> Result<BTreeSet<usize>> {
+        let names = names(&self.store)?;
+        let receipts = names.iter().filter_map(|name| receipt_of(name, &self.pack));
+        Ok(receipts.map(|(portion, _)| portion).collect())
+    }
+
+    /// A writer for one portion, which no reader sees.
+    pub fn writer(&self, options: WriterOptions) -> Result<DatasetWriter> {
+        options.check()?;
+        DatasetWriter::open_portion(self.store.clone(), options)
+    }
+
+    /// Closes the shards of a portion and writes its receipt; `work` says what became of its episodes.
+    pub fn finish(&self, portion: usize, writer: DatasetWriter, work: PortionWork) -> Result<()> {
+        let (finished, known) = writer.finish_portion()?;
+        let receipt = Receipt::new(&self.pack, portion, (finished, known), work)?;
+        receipt
+            .check(self.plan.portion(portion)?)
+            .map_err(|what| invalid(format!("portion {portion} differs from its plan: {what}")))?;
+        let text = serde_json::to_vec(&receipt).map_err(to_invalid)?;
+        let name = to_name(&self.pack, portion, &Hash::of(&text));
+        self.store.put_new(&format!("{FOLDER}/{name}"), &text)?;
+        Ok(())
+    }
+
+    /// Which portions have no receipt.
+    pub fn missing(&self) -> Result<Vec<usize>> {
+        let finished = self.finished()?;
+        let all = 0..self.plan.portions.len();
+        Ok(all.filter(|portion| !finished.contains(portion)).collect())
+    }
+}
+
+/// A process's share of the portions: `--part 3/64` writes portions 2, 66, 130, …
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PartOf {
+    part: usize,
+    parts: usize,
+}
+
+impl PartOf {
+    /// Part `part` of `parts`, counted from 1.
+    pub fn new(part: usize, parts: usize) -> Result<Self> {
+        if part == 0 || part > parts {
+            return Err(invalid(format!(
+                "part {part}/{parts} does not exist; parts are 1/{parts} to {parts}/{parts}, counted from 1"
+            )));
+        }
+        Ok(Self { part, parts })
+    }
+
+    /// Whether this process writes that portion.
+    pub fn has(self, portion: usize) -> bool {
+        portion % self.parts == self.part - 1
+    }
+}
+
+impl std::str::FromStr for PartOf {
+    type Err = DatasetError;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let numbers = text.split_once('/');
+        let numbers =
+            numbers.and_then(|(part, parts)| Some((part.parse().ok()?, parts.parse().ok()?)));
+        let (part, parts) = numbers.ok_or_else(|| {
+            invalid(format!(
+                "{text:?} is not a part; write it as 3/64, the third of 64"
+            ))
+        })?;
+        Self::new(part, parts)
+    }
+}
+
+/// What collecting garbage must know about a pack in portions.
+#[derive(Debug)]
+pub(crate) struct BegunPack {
+    pub(crate) settings: BTreeMap<String, String>,
+    /// The shards of its receipts.
+    pub(crate) shards: Vec<ShardRef>,
+    /// Its files below the root.
+    pub(crate) keys: Vec<String>,
+}
+
+/// Every pack in portions of a dataset, whose receipts may be damaged: those are skipped.
+pub(crate) fn begun_packs(store: &Store) -> Result<Vec<BegunPack>> {
+    let names = names(store)?;
+    let pack = |pack: String| {
+        let own = names.iter().filter(|name| name.starts_with(&pack));
+        let keys: Vec<_> = own.map(|name| format!("{FOLDER}/{name}")).collect();
+        let receipts = names
+            .iter()
+            .filter_map(|name| receipt_of(name, &pack).map(|_| name));
+        let read = |name: &String| Receipt::read(store, name).ok();
+        let shards = receipts.filter_map(read).flat_map(|receipt| receipt.shards);
+        BegunPack {
+            settings: PackPlan::read(store, &pack)
+                .map_or_else(|_| BTreeMap::new(), |plan| plan.settings),
+            shards: shards.collect(),
+            keys,
+        }
+    };
+    Ok(packs(store)?.into_iter().map(pack).collect())
+}
+
+/// The names in the folder, sorted.
+fn names(store: &Store) -> Result<Vec<String>> {
+    let entries = list_folder(&store.root().join(FOLDER))?;
+    let names = entries.iter().map(std::fs::DirEntry::file_name);
+    let mut names: Vec<String> = names.filter_map(|name| name.into_string().ok()).collect();
+    names.sort_unstable();
+    Ok(names)
+}
+
+/// The packs that have a plan here.
+pub(crate) fn packs(store: &Store) -> Result<BTreeSet<String>> {
+    let names = names(store)?;
+    let packs = names.iter().filter_map(|name| name.strip_suffix(".json"));
+    let packs = packs.filter(|pack| is_hex(pack, 16));
+    Ok(packs.map(str::to_owned).collect())
+}
+
+/// The portion and the hash in the name of a receipt of this pack.
+fn receipt_of<'n>(name: &'n str, pack: &str) -> Option<(usize, &'n str)> {
+    let rest = name.strip_prefix(pack)?.strip_prefix('-')?;
+    let (portion, hash) = rest.strip_suffix(".json")?.split_once('-')?;
+    let portion = portion.parse().ok()?;
+    is_hex(hash, 32).then_some((portion, hash))
+}
+
+/// Whether a file of this name is made here.
+pub(crate) fn is_portion_file(name: &str) -> bool {
+    let pack = name.get(..16).unwrap_or_default();
+    let rest = name.get(16..).unwrap_or_default();
+    let is_plan = matches!(rest, ".json" | "-begun.json");
+    is_hex(pack, 16) && (is_plan || receipt_of(name, pack).is_some())
+}
+
+fn is_hex(text: &str, len: usize) -> bool {
+    let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    text.len() == len && text.bytes().all(is_digit)
+}
+
+fn to_invalid(error: serde_json::Error) -> DatasetError {
+    invalid(error.to_string())
+}
+
+/// What an importer keeps in a receipt for the commit: dropped episodes, defects, hashes of files.
+pub type Notes = Value;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_of_any_number_share_the_portions_without_rest() {
+        for parts in 1..9 {
+            for portion in 0..40 {
+                let all = (1..=parts).map(|part| PartOf::new(part, parts).unwrap());
+                assert_eq!(all.filter(|part| part.has(portion)).count(), 1);
+            }
+        }
+        assert_eq!(
+            "3/64".parse::<PartOf>().unwrap(),
+            PartOf::new(3, 64).unwrap()
+        );
+        for text in ["0/3", "4/3", "3", "3/", "/3", "a/b", "-1/3", "1/0"] {
+            assert!(text.parse::<PartOf>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn only_names_of_receipts_are_receipts() {
+        let (pack, hash) = ("0123456789abcdef", "0123456789abcdef0123456789abcdef");
+        let name = format!("{pack}-000012-{hash}.json");
+        assert_eq!(receipt_of(&name, pack), Some((12, hash)));
+        for name in [
+            format!("{pack}.json"),
+            format!("{pack}-begun.json"),
+            format!("{pack}-000012-{hash}.json#1"),
+            format!("{pack}-x-{hash}.json"),
+            format!("{pack}-000012-{}.json", &hash[1..]),
+        ] {
+            assert_eq!(receipt_of(&name, pack), None, "{name}");
+        }
+    }
+}
