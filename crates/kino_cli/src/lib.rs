@@ -9,6 +9,7 @@ mod interrupt;
 mod load_args;
 mod open_args;
 mod output;
+mod parts_args;
 mod planner_args;
 mod probe_args;
 mod progress;

@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use kino_codec::FrameType;
 use kino_format::Kind;
+use serde::{Deserialize, Serialize};
 
 use crate::assembler::Finished;
 use crate::attributes::JsonMap;
@@ -154,7 +155,8 @@ pub(crate) struct Additions<'a> {
 }
 
 /// What is known of streams besides what the writer has counted.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct Known {
     /// Statistics of streams whose pages were copied without decoding them.
     pub(crate) stats: BTreeMap<String, StreamStats>,
@@ -173,6 +175,17 @@ pub(crate) struct Known {
 }
 
 impl Known {
+    /// Adds what is known elsewhere: the same, where both know something.
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.stats.extend(other.stats);
+        self.protected_frames.extend(other.protected_frames);
+        self.generations.extend(other.generations);
+        self.encoders.extend(other.encoders);
+        self.resized_from.extend(other.resized_from);
+        self.signal.extend(other.signal);
+        self.changed.extend(other.changed);
+    }
+
     /// Adds what the plan's rules say was measured, unless a rule was edited afterwards: then it has another codec.
     pub(crate) fn add_evidence(&mut self, plan: &Plan, usage: &Usage) {
         for StreamUsage { schema, .. } in usage.streams() {

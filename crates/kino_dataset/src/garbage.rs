@@ -21,7 +21,7 @@ use crate::dataset::read_manifest;
 use crate::error::{DatasetError, Result, io_at};
 use crate::hash::Hash;
 use crate::lease::Holder;
-use crate::portions::{FOLDER as PORTIONS, begun_packs, is_portion_file};
+use crate::portions::{FOLDER as PORTIONS, begun_pack, is_portion_file};
 use crate::receipts::shards_of;
 use crate::staging::FoundArea;
 use crate::store::{FileKind, Store, list_folder};
@@ -160,33 +160,32 @@ fn staged_work(area: &FoundArea, holder: &Holder, interrupted: Interrupted) -> R
     })
 }
 
-/// The packs in portions that are not committed. No process holds them: only the staging areas of those at work say that
+/// The pack in portions that is not committed. No process holds it: only the staging areas of those at work say that
 /// there are any.
-fn portion_work(store: &Store, interrupted: Interrupted) -> Result<Vec<StagedWork>> {
+fn portion_work(store: &Store, interrupted: Interrupted) -> Result<Option<StagedWork>> {
     let versions = store.versions()?.into_iter();
     let manifests = versions.map(|version| read_manifest(store, version));
     let manifests: Vec<_> = manifests.collect::<Result<_>>()?;
     let listed = manifests.iter().flat_map(|(manifest, _)| &manifest.shards);
     let listed: HashSet<Hash> = listed.map(|shard| shard.blake3).collect();
-    let mut work = Vec::new();
-    for pack in begun_packs(store)? {
-        let shards = || pack.shards.iter();
-        let is_committed =
-            !manifests.is_empty() && shards().all(|shard| listed.contains(&shard.blake3));
-        if is_committed || interrupted == Interrupted::GiveUp {
-            // Its files are listed one by one.
-            continue;
-        }
-        let sizes = pack.keys.iter().map(|key| store.size(key).unwrap_or(0));
-        work.push(StagedWork {
-            path: store.root().join(PORTIONS),
-            episodes: shards().map(|shard| shard.episodes).sum(),
-            bytes: shards().map(|shard| shard.bytes).chain(sizes).sum(),
-            settings: pack.settings,
-            state: WorkState::Resumable,
-        });
+    let Some(pack) = begun_pack(store)? else {
+        return Ok(None);
+    };
+    let shards = || pack.shards.iter();
+    let is_committed =
+        !manifests.is_empty() && shards().all(|shard| listed.contains(&shard.blake3));
+    if is_committed || interrupted == Interrupted::GiveUp {
+        // Its files are listed one by one.
+        return Ok(None);
     }
-    Ok(work)
+    let sizes = pack.keys.iter().map(|key| store.size(key).unwrap_or(0));
+    Ok(Some(StagedWork {
+        path: store.root().join(PORTIONS),
+        episodes: shards().map(|shard| shard.episodes).sum(),
+        bytes: shards().map(|shard| shard.bytes).chain(sizes).sum(),
+        settings: pack.settings,
+        state: WorkState::Resumable,
+    }))
 }
 
 /// The keys of every file referenced by a version or by work that is kept.
@@ -204,7 +203,7 @@ fn needed(store: &Store, writers: &[StagedWork]) -> Result<HashSet<String>> {
         .filter(|work| work.state != WorkState::Garbage);
     for work in kept {
         if work.path.ends_with(PORTIONS) {
-            for pack in begun_packs(store)? {
+            if let Some(pack) = begun_pack(store)? {
                 let shards = pack.shards.iter();
                 needed.extend(shards.map(|shard| FileKind::Shard.key(&shard.blake3)));
                 needed.extend(pack.keys);

@@ -108,12 +108,12 @@ pub use plan::{
 };
 pub use portions::{
     CommittedPortions, EpisodePlan, Notes, PackPlan, PartOf, PortionPlan, PortionWork, Portions,
-    PortionsProgress, Received, portions_progress,
+    PortionsProgress, Received, cut_portions, portions_progress,
 };
 pub use read_ahead::{Pieces, ReadAhead, ReadLimits, Share, Task};
 pub use repack::{
-    Action, GenerationLoss, Repack, RepackOptions, RepackProgress, Repacked, SampleSizes,
-    StreamChange,
+    Action, GenerationLoss, Repack, RepackOptions, RepackProgress, Repacked, RepackedPart,
+    SampleSizes, StreamChange,
 };
 pub use resize::{
     Filter, Fit, FitScratch, Fitted, Pixels, Resize, ResizeMode, ResizeScratch, Size, check_cut,
@@ -128,7 +128,7 @@ pub use stream_info::{SharedFrames, StreamInfo, Times};
 pub use table::{Column, EpisodeRow, EpisodeTable, Label};
 pub use target::check_start;
 pub use usage::StreamUsage;
-pub use verify::{Damage, Level, Verified, verify, verify_dataset, verify_while};
+pub use verify::{Damage, Level, Verified, verify, verify_dataset, verify_part, verify_while};
 pub use window::{
     ACTIONS, Anchor, Array, At, CountSource, Described, Description, EpisodeSamples, Goal, Include,
     LeRobot, Mask, MaskArray, MaskDialect, MaskShape, NO_FRAME, NextObs, Out, Pad, Rate, Request,

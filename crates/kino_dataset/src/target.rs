@@ -6,7 +6,7 @@ use crate::commit::Base;
 use crate::error::{DatasetError, Result, io_at, not_found};
 use crate::local::check_local;
 use crate::overwrite::{FOLDERS, check_target as check_overwritten};
-use crate::portions::packs;
+use crate::portions::has_parts;
 use crate::resume;
 use crate::staging::FoundArea;
 use crate::store::Store;
@@ -48,7 +48,7 @@ pub(crate) fn check_target(
         Start::New if resume::interrupted(found) > 0 => format!(
             "{root} contains an interrupted pack; continue it (`--resume`, in Python `mode=\"resume\"`), or list and remove it with `kinograph gc`"
         ),
-        Start::New | Start::Resume if base.is_new() && !packs(store)?.is_empty() => format!(
+        Start::New | Start::Resume if base.is_new() && has_parts(store)? => format!(
             "{root} has parts of a pack (`--part`); pack the missing ones and run `kinograph commit {root}`, or list and remove them with \
              `kinograph gc`"
         ),

@@ -419,6 +419,9 @@ pub fn commit_parts(
             target.display()
         ))
     };
+    if portions.plan().source.is_null() {
+        return commit_repack(&portions, progress);
+    }
     let plan: SourcePlan =
         serde_json::from_value(portions.plan().source.clone()).map_err(damaged)?;
     let mut received = portions.receive()?;
@@ -459,7 +462,7 @@ pub fn commit_parts(
         attributes: plan.attributes,
         record,
     };
-    let done = portions.commit(received, source, progress)?;
+    let done = portions.commit(received, Some(source), progress)?;
     defects.extend(needless_loss::notes(&done.committed.streams));
     defects.extend(plan.notes);
     let packed = Packed {
@@ -469,6 +472,23 @@ pub fn commit_parts(
         shifts: 0,
         defects,
         source_bytes,
+    };
+    Ok((packed, done.is_repeated))
+}
+
+/// The same for parts of a repack, which has no source but a dataset.
+fn commit_repack(
+    portions: &Portions,
+    progress: &(dyn Fn(usize, usize) + Sync),
+) -> Result<(Packed, bool)> {
+    let done = portions.commit(portions.receive()?, None, progress)?;
+    let packed = Packed {
+        committed: done.committed,
+        resumed: 0,
+        interrupted: 0,
+        shifts: 0,
+        defects: Vec::new(),
+        source_bytes: 0,
     };
     Ok((packed, done.is_repeated))
 }

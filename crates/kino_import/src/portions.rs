@@ -5,21 +5,13 @@
 //! part 1/2        └ portion 0 ┘          └ portion 2 ┘
 //! part 2/2                    └ portion 1┘
 //! ```
-//!
-//! Inside a portion shards are closed when they are full; the last one is closed where the portion ends. So a shard is
-//! never larger than in a pack without portions, and of a portion's shards one may be smaller. A recording of up to
-//! sixteen shards' worth of decoded frames is one portion.
 
 use std::ops::Range;
 
-use kino_dataset::{EpisodePlan, PortionPlan};
+use kino_dataset::{EpisodePlan, PortionPlan, cut_portions};
 
 use crate::fit::Fitted;
 use crate::source::EpisodeSpec;
-
-/// A portion has decoded frames of at least this many shards, so that most of its shards are full even after strong
-/// compression.
-const RAW_SHARDS: u64 = 16;
 
 /// The episodes in on-disk order, cut into portions.
 #[derive(Debug)]
@@ -33,34 +25,32 @@ pub(crate) struct Cut {
 }
 
 impl Cut {
-    /// Cuts so that a portion has at least a shard's worth of source bytes, and several of decoded ones: of video, a few
-    /// source bytes are many frames.
+    /// Cuts by decoded bytes, and by their share of the source's bytes.
     pub(crate) fn new(
         source: &Fitted<'_>,
         order: Vec<usize>,
         shard_bytes: u64,
         source_bytes: u64,
     ) -> Self {
-        let bytes = |idx: &usize| source.episodes[*idx].bytes();
-        let all = order.iter().map(bytes).fold(0, u64::saturating_add);
-        let mut cut = Self {
-            portion_of: vec![0; source.episodes.len()],
-            ranges: Vec::new(),
-            order,
-        };
-        let (mut start, mut raw) = (0, 0_u64);
-        for (place, idx) in cut.order.iter().enumerate() {
-            cut.portion_of[*idx] = cut.ranges.len() as u64;
-            raw = raw.saturating_add(bytes(idx));
+        let raw = order.iter().map(|&idx| source.episodes[idx].bytes());
+        let all = raw.clone().fold(0, u64::saturating_add);
+        let share = |raw: u64| {
             let share = u128::from(raw) * u128::from(source_bytes.min(all));
-            let is_enough = raw >= shard_bytes.saturating_mul(RAW_SHARDS)
-                && share >= u128::from(shard_bytes) * u128::from(all);
-            if is_enough || place + 1 == cut.order.len() {
-                cut.ranges.push(start..place + 1);
-                (start, raw) = (place + 1, 0);
+            u64::try_from(share / u128::from(all.max(1))).unwrap_or(u64::MAX)
+        };
+        let sizes: Vec<_> = raw.map(|raw| (raw, share(raw))).collect();
+        let ranges = cut_portions(&sizes, shard_bytes);
+        let mut portion_of = vec![0; source.episodes.len()];
+        for (portion, range) in (0..).zip(&ranges) {
+            for &idx in &order[range.clone()] {
+                portion_of[idx] = portion;
             }
         }
-        cut
+        Self {
+            order,
+            ranges,
+            portion_of,
+        }
     }
 
     /// The episodes of a portion that have streams, in on-disk order.

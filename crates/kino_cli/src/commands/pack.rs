@@ -18,10 +18,12 @@ use serde_json::{Value, json};
 use crate::Outcome;
 use crate::commands::plan::is_interrupted;
 use crate::output::{count, note, print, print_json};
+use crate::parts_args::{PartsArgs, print_portions};
 use crate::progress::watched;
 use crate::source_args::PackedSourceArgs;
 use crate::writing::{
-    EpisodeArgs, PlanArgs, ResourceArgs, StartArgs, interrupted, tell_defects, warn_of_unused_rules,
+    EpisodeArgs, PlanArgs, ResourceArgs, StartArgs, check_ray, interrupted, tell_defects,
+    warn_of_unused_rules,
 };
 use report::Summary;
 pub(crate) use report::table as streams_table;
@@ -46,7 +48,7 @@ pub(crate) struct Args {
     )]
     target: PathBuf,
     /// Write a draft of a mapping for SOURCE to TARGET, or to stdout, and pack nothing
-    #[arg(long, conflicts_with_all = ["mapping", "append", "resume", "dry_run", "json"])]
+    #[arg(long, conflicts_with_all = ["mapping", "append", "resume", "dry_run", "json", "part", "ray", "portions"])]
     suggest_mapping: bool,
     #[command(flatten)]
     source_options: PackedSourceArgs,
@@ -63,7 +65,7 @@ pub(crate) struct Args {
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
-    parts: parts::PartsArgs,
+    parts: PartsArgs,
     #[command(flatten)]
     resources: ResourceArgs,
     /// Print the result as JSON
@@ -76,7 +78,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, videos: Option<Arc<dyn Videos>>) -> Result<Outcome> {
     check_local(&args.target)?;
-    args.parts.check()?;
+    check_ray(args.parts.ray.as_deref())?;
     let import = args
         .source_options
         .import(Some(args.resources.memory), videos);
@@ -113,7 +115,8 @@ pub(crate) fn run(args: &Args, videos: Option<Arc<dyn Videos>>) -> Result<Outcom
         .new_episodes
         .options(writer, args.start.start(), None)?;
     if args.parts.portions {
-        return parts::count_portions(args, &source, &options);
+        let portions = kino_import::count_portions(&source, &options)?;
+        return print_portions(portions, &args.target, args.json);
     }
     if let Some(part) = args.parts.part {
         return parts::run(args, &source, options, part);

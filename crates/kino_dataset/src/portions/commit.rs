@@ -91,7 +91,7 @@ impl Portions {
     pub fn commit(
         &self,
         received: Vec<Received>,
-        source: SourceRecord,
+        source: Option<SourceRecord>,
         progress: &(dyn Fn(usize, usize) + Sync),
     ) -> Result<CommittedPortions> {
         let (mut all, mut known) = (Finished::default(), Known::default());
@@ -100,13 +100,12 @@ impl Portions {
             let parts = receipt.into_finished(rows);
             let damaged = || corrupt(place, "a receipt has statistics that cannot be read");
             let (finished, more) = parts.ok_or_else(damaged)?;
-            known.generations.extend(more.generations);
-            known.signal.extend(more.signal);
+            known.merge(more);
             all.merge(finished);
         }
         if all.rows.is_empty() {
             return Err(invalid(
-                "all episodes were dropped because of defects; a dataset needs at least one",
+                "none of the episodes could be stored; a dataset needs at least one",
             ));
         }
         let streams = all.usage.streams().to_vec();
@@ -117,7 +116,7 @@ impl Portions {
         let additions = Additions {
             finished: &all,
             attributes: &self.plan.attributes,
-            sources: &[source],
+            sources: source.as_slice(),
             known: &known,
             root: None,
             made: Made {

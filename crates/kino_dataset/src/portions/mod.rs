@@ -2,14 +2,15 @@
 //!
 //! ```text
 //! demos.kino/
+//!   portions/pack.json                    which pack this folder is for, and when its first process began
 //!   portions/<pack>.json                  the plan of the pack: its settings, and the episodes of every portion
-//!   portions/<pack>-begun.json            when the first process began
 //!   portions/<pack>-000012-<hash>.json    the receipt of portion 12: all that a commit needs to know of its shards
 //!   shards/<hash>.kshard                  its shards, which no version lists yet
 //! ```
 //!
-//! `<pack>` is a hash of the plan of the pack. So processes that were given the same source and options find each other's
-//! receipts, in a folder or below a URL, and those that were not are refused with what differs. A portion is a function of
+//! `<pack>` is a hash of the plan of the pack, and `pack.json` is only created if absent. So processes that were given the
+//! same source and options find each other's receipts, in a folder or below a URL, and those that were not are refused with
+//! what differs. A portion is a function of
 //! that plan: whoever writes it, however often, writes the same shards and the same receipt. There is no coordinator and
 //! nothing to renew; a process that dies leaves its portion to the next.
 //!
@@ -18,6 +19,7 @@
 //! [`collect_garbage`](crate::collect_garbage): a commit whose reply was lost can be repeated.
 
 mod commit;
+mod cut;
 mod pack_plan;
 mod receipt;
 
@@ -38,12 +40,16 @@ use crate::writer::DatasetWriter;
 use crate::writer_options::{WriterOptions, parse_time, to_time};
 
 pub use commit::{CommittedPortions, PortionsProgress, Received, portions_progress};
+pub use cut::cut_portions;
 pub use pack_plan::{EpisodePlan, PackPlan, PortionPlan};
 pub use receipt::PortionWork;
 use receipt::{Receipt, to_name};
 
 /// The folder of plans and receipts.
 pub(crate) const FOLDER: &str = "portions";
+
+/// The file that says which pack the folder is for.
+const BEGUN: &str = "pack.json";
 
 /// Upper limit of the size of a plan or a receipt.
 const MAX_BYTES: u64 = 1 << 30;
@@ -58,9 +64,10 @@ pub struct Portions {
     begun: SystemTime,
 }
 
-/// The contents of `<pack>-begun.json`.
+/// The contents of `pack.json`.
 #[derive(Debug, Serialize, Deserialize)]
 struct Begun {
+    pack: String,
     created: String,
 }
 
@@ -70,81 +77,49 @@ impl Portions {
     pub fn begin(path: &Path, plan: PackPlan, created: Option<SystemTime>) -> Result<Self> {
         let store = Store::create(path)?;
         let (text, pack) = plan.to_text()?;
-        let begun = packs(&store)?;
-        let root = store.root().display();
-        if begun.is_empty() {
-            let base = Base::read(&store)?;
-            let what = if !base.is_new() {
-                format!(
-                    "{root} already contains a dataset of {} episodes, and a pack in parts makes a new one; choose another path",
-                    base.len()
-                )
-            } else if has_other_files(store.root())? {
-                format!("{root} is not empty and is not a dataset; choose another path")
-            } else {
-                String::new()
-            };
-            if !what.is_empty() {
-                return Err(DatasetError::Exists { what });
+        let begun = match Begun::read(&store)? {
+            Some(begun) => begun,
+            None => {
+                check_empty(&store)?;
+                // The plan first: whoever finds its hash finds the plan.
+                store.put_new(&format!("{FOLDER}/{pack}.json"), text.as_bytes())?;
+                let begun = Begun {
+                    pack: pack.clone(),
+                    created: to_time(created.unwrap_or_else(SystemTime::now)),
+                };
+                let text = serde_json::to_vec(&begun).map_err(to_invalid)?;
+                // Of two processes that begin at once one creates it.
+                store.put_new(&format!("{FOLDER}/{BEGUN}"), &text)?;
+                Begun::read(&store)?.unwrap_or(begun)
             }
-        }
-        store.put_new(&format!("{FOLDER}/{pack}.json"), text.as_bytes())?;
-        // After its own plan is there: of two processes that begin different packs at once, at least one sees the other.
-        let others = packs(&store)?;
-        if let Some(other) = others.iter().find(|other| **other != pack) {
-            let other = PackPlan::read(&store, other)?;
+        };
+        if begun.pack != pack {
+            let other = PackPlan::read(&store, &begun.pack)?;
             return Err(DatasetError::Exists {
                 what: format!(
-                    "{root} has parts of another pack ({}); pack every part with the same source, options and version of kinograph, or list \
-                     and remove what is there with `kinograph gc`",
+                    "{} has parts of another pack ({}); pack every part with the same source, options and version of kinograph, or list and \
+                     remove what is there with `kinograph gc`",
+                    store.root().display(),
                     other.differences(&plan)
                 ),
             });
         }
-        let created = created.unwrap_or_else(SystemTime::now);
-        let created = to_time(created);
-        let text = serde_json::to_vec(&Begun { created }).map_err(to_invalid)?;
-        store.put_new(&format!("{FOLDER}/{pack}-begun.json"), &text)?;
-        Self::read(store, &pack)
+        Self::read(store, &begun)
     }
 
     /// The pack in portions that a folder holds; `None` if there is none.
     pub fn find(path: &Path) -> Result<Option<Self>> {
         let store = Store::open(path)?;
-        let packs = packs(&store)?;
-        let mut packs = packs.iter();
-        let Some(pack) = packs.next() else {
-            return Ok(None);
-        };
-        if let Some(other) = packs.next() {
-            let (one, other) = (
-                PackPlan::read(&store, pack)?,
-                PackPlan::read(&store, other)?,
-            );
-            return Err(DatasetError::Exists {
-                what: format!(
-                    "{} has parts of two packs ({}), and they cannot be committed together; remove one of them, {FOLDER}/{pack}* or the \
-                     other, and commit again",
-                    store.root().display(),
-                    one.differences(&other)
-                ),
-            });
-        }
-        let pack = pack.clone();
-        Self::read(store, &pack).map(Some)
+        let begun = Begun::read(&store)?;
+        begun.map(|begun| Self::read(store, &begun)).transpose()
     }
 
-    fn read(store: Store, pack: &str) -> Result<Self> {
-        let plan = PackPlan::read(&store, pack)?;
-        let key = format!("{FOLDER}/{pack}-begun.json");
-        let text = store.read(&key, MAX_BYTES)?;
-        let begun: Option<Begun> = serde_json::from_slice(&text).ok();
-        let begun = begun.and_then(|begun| parse_time(&begun.created).ok());
+    fn read(store: Store, begun: &Begun) -> Result<Self> {
         Ok(Self {
-            begun: begun.ok_or_else(|| corrupt(store.path(&key), "it holds no time"))?,
-            pack: pack.to_owned(),
+            plan: PackPlan::read(&store, &begun.pack)?,
+            pack: begun.pack.clone(),
+            begun: parse_time(&begun.created)?,
             store,
-            plan,
         })
     }
 
@@ -187,6 +162,43 @@ impl Portions {
     }
 }
 
+impl Begun {
+    fn read(store: &Store) -> Result<Option<Self>> {
+        let key = format!("{FOLDER}/{BEGUN}");
+        let text = match store.read(&key, MAX_BYTES) {
+            Err(DatasetError::NotFound { .. }) => return Ok(None),
+            text => text?,
+        };
+        let wrong = |what: String| {
+            let what = format!("{what}; list and remove the parts here with `kinograph gc`");
+            corrupt(store.path(&key), what)
+        };
+        let begun: Self =
+            serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
+        // It becomes part of a file name.
+        match is_hex(&begun.pack, 16) {
+            true => Ok(Some(begun)),
+            false => Err(wrong("it names no pack".to_owned())),
+        }
+    }
+}
+
+/// Refuses a folder with a dataset, or with other files.
+fn check_empty(store: &Store) -> Result<()> {
+    let (base, root) = (Base::read(store)?, store.root().display());
+    let what = if !base.is_new() {
+        format!(
+            "{root} already contains a dataset of {} episodes, and a pack in parts makes a new one; choose another path",
+            base.len()
+        )
+    } else if has_other_files(store.root())? {
+        format!("{root} is not empty and is not a dataset; choose another path")
+    } else {
+        return Ok(());
+    };
+    Err(DatasetError::Exists { what })
+}
+
 /// A process's share of the portions: `--part 3/64` writes portions 2, 66, 130, …
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PartOf {
@@ -203,6 +215,11 @@ impl PartOf {
             )));
         }
         Ok(Self { part, parts })
+    }
+
+    /// Whether it is the first.
+    pub fn is_first(self) -> bool {
+        self.part == 1
     }
 
     /// Whether this process writes that portion.
@@ -237,25 +254,31 @@ pub(crate) struct BegunPack {
     pub(crate) keys: Vec<String>,
 }
 
-/// Every pack in portions of a dataset, whose receipts may be damaged: those are skipped.
-pub(crate) fn begun_packs(store: &Store) -> Result<Vec<BegunPack>> {
-    let names = names(store)?;
-    let pack = |pack: String| {
-        let own = names.iter().filter(|name| name.starts_with(&pack));
-        let keys: Vec<_> = own.map(|name| format!("{FOLDER}/{name}")).collect();
-        let receipts = names
-            .iter()
-            .filter_map(|name| receipt_of(name, &pack).map(|_| name));
-        let read = |name: &String| Receipt::read(store, name).ok();
-        let shards = receipts.filter_map(read).flat_map(|receipt| receipt.shards);
-        BegunPack {
-            settings: PackPlan::read(store, &pack)
-                .map_or_else(|_| BTreeMap::new(), |plan| plan.settings),
-            shards: shards.collect(),
-            keys,
-        }
+/// The pack in portions of a dataset; receipts that are damaged are skipped.
+pub(crate) fn begun_pack(store: &Store) -> Result<Option<BegunPack>> {
+    // One that is damaged is garbage.
+    let Some(Begun { pack, .. }) = Begun::read(store).ok().flatten() else {
+        return Ok(None);
     };
-    Ok(packs(store)?.into_iter().map(pack).collect())
+    let names = names(store)?;
+    let own = names
+        .iter()
+        .filter(|name| name.starts_with(&pack) || *name == BEGUN);
+    let receipts = names
+        .iter()
+        .filter(|name| receipt_of(name, &pack).is_some());
+    let receipts = receipts.filter_map(|name| Receipt::read(store, name).ok());
+    let plan = PackPlan::read(store, &pack);
+    Ok(Some(BegunPack {
+        settings: plan.map_or_else(|_| BTreeMap::new(), |plan| plan.settings),
+        shards: receipts.flat_map(|receipt| receipt.shards).collect(),
+        keys: own.map(|name| format!("{FOLDER}/{name}")).collect(),
+    }))
+}
+
+/// Whether a folder holds parts of a pack.
+pub(crate) fn has_parts(store: &Store) -> Result<bool> {
+    Ok(Begun::read(store)?.is_some())
 }
 
 /// The names in the folder, sorted.
@@ -265,14 +288,6 @@ fn names(store: &Store) -> Result<Vec<String>> {
     let mut names: Vec<String> = names.filter_map(|name| name.into_string().ok()).collect();
     names.sort_unstable();
     Ok(names)
-}
-
-/// The packs that have a plan here.
-pub(crate) fn packs(store: &Store) -> Result<BTreeSet<String>> {
-    let names = names(store)?;
-    let packs = names.iter().filter_map(|name| name.strip_suffix(".json"));
-    let packs = packs.filter(|pack| is_hex(pack, 16));
-    Ok(packs.map(str::to_owned).collect())
 }
 
 /// The portion and the hash in the name of a receipt of this pack.
@@ -286,9 +301,8 @@ fn receipt_of<'n>(name: &'n str, pack: &str) -> Option<(usize, &'n str)> {
 /// Whether a file of this name is made here.
 pub(crate) fn is_portion_file(name: &str) -> bool {
     let pack = name.get(..16).unwrap_or_default();
-    let rest = name.get(16..).unwrap_or_default();
-    let is_plan = matches!(rest, ".json" | "-begun.json");
-    is_hex(pack, 16) && (is_plan || receipt_of(name, pack).is_some())
+    let is_plan = name.get(16..) == Some(".json");
+    name == BEGUN || is_hex(pack, 16) && (is_plan || receipt_of(name, pack).is_some())
 }
 
 fn is_hex(text: &str, len: usize) -> bool {
@@ -331,7 +345,7 @@ mod tests {
         assert_eq!(receipt_of(&name, pack), Some((12, hash)));
         for name in [
             format!("{pack}.json"),
-            format!("{pack}-begun.json"),
+            BEGUN.to_owned(),
             format!("{pack}-000012-{hash}.json#1"),
             format!("{pack}-x-{hash}.json"),
             format!("{pack}-000012-{}.json", &hash[1..]),

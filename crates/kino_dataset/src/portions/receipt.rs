@@ -5,7 +5,7 @@
 //!  "shards": [{"blake3": "…", "bytes": n, "episodes": n}, …],
 //!  "episodes": [{"id": "demo_7", "frames": 250}, {"id": "demo_3", "frames": 90, "dropped": true}, …],
 //!  "rows": {"positions": […], "ids": […], "table": "<hex of Parquet>"},
-//!  "usage": {…}, "stats": {…}, "generations": {…}, "signal": {…},  "notes": {…}}
+//!  "usage": {…}, "stats": {…}, "known": {…}, "notes": {…}}
 //! ```
 //!
 //! It has no time and names no machine, so each process that makes the portion writes the same bytes under the same name.
@@ -22,11 +22,9 @@ use super::{FOLDER, MAX_BYTES, Notes, receipt_of};
 use crate::assembler::Finished;
 use crate::commit::Known;
 use crate::error::{Result, corrupt};
-use crate::generation::Generation;
 use crate::hash::Hash;
 use crate::links::LinkedFile;
 use crate::manifest::ShardRef;
-use crate::plan::SignalEvidence;
 use crate::receipts::Rows;
 use crate::stats::{ExactStats, StatsPart};
 use crate::store::Store;
@@ -56,8 +54,7 @@ pub(super) struct Receipt {
     stats: BTreeMap<String, ExactStats>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     files: Vec<LinkedFile>,
-    generations: BTreeMap<String, Vec<Generation>>,
-    signal: BTreeMap<String, SignalEvidence>,
+    known: Known,
     pub(super) notes: Notes,
 }
 
@@ -84,8 +81,7 @@ impl Receipt {
                 .map(|(name, part)| (name.clone(), part.to_exact()))
                 .collect(),
             files: finished.files,
-            generations: known.generations,
-            signal: known.signal,
+            known,
             notes: work.notes,
         })
     }
@@ -130,8 +126,11 @@ impl Receipt {
             ));
         }
         let mut pairs = rows.iter().zip(kept);
-        match pairs.find(|((_, row), planned)| row.id != planned.id || row.frames != planned.frames)
-        {
+        let is_other = |(_, row): &(u64, EpisodeRow), planned: &EpisodePlan| {
+            // 0 if only some of its streams are stored.
+            row.id != planned.id || planned.frames != 0 && row.frames != planned.frames
+        };
+        match pairs.find(|(row, planned)| is_other(row, planned)) {
             None => Ok(()),
             Some(((_, row), planned)) => Err(format!(
                 "episode `{}` has {} frames where `{}` with {} is planned",
@@ -155,12 +154,7 @@ impl Receipt {
             resumed_stats: BTreeMap::new(),
             files: self.files,
         };
-        let known = Known {
-            generations: self.generations,
-            signal: self.signal,
-            ..Known::default()
-        };
-        Some((finished, known))
+        Some((finished, self.known))
     }
 }
 

@@ -18,6 +18,7 @@ mod events;
 mod found;
 mod generation_loss;
 mod lineage;
+mod parts;
 mod read;
 mod run;
 mod sample;
@@ -35,6 +36,7 @@ use crate::writer_options::{Start, WriterOptions};
 pub use changes::{Action, StreamChange};
 pub(crate) use found::wanted_rows;
 pub use generation_loss::GenerationLoss;
+pub use parts::RepackedPart;
 pub use sample::SampleSizes;
 
 /// How to repack a dataset.
