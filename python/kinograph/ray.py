@@ -22,7 +22,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import ray as _ray
 
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 __all__ = ["pack"]
 
+_T = TypeVar("_T")
+
 #: Tasks per worker, so that the last ones do not wait for one that got more.
 _TASKS_PER_WORKER = 8
 
@@ -49,7 +51,7 @@ class _Work(NamedTuple):
     """What is done in tasks: each is called where it runs, and opens everything anew."""
 
     #: How many portions there are.
-    count: Callable[[], int]
+    portions: Callable[[], int]
     #: Packs a part, such as ``"3/64"``.
     part: Callable[[str], object]
     #: Bytes that are finished, and in all; ``None`` before the first part has begun.
@@ -176,12 +178,16 @@ def _verify(arguments: list[str], json_option: list[str]) -> tuple[int, str, str
         merged = {"valid": is_valid, **sums, **lists}
         return int(not is_valid), json.dumps(merged, indent=2) + "\n", ""
     lines = [
-        _core.escape(f"{'damaged' if name == 'damage' else 'not checked'}: {one['place']}: {one['what']}")
+        _core.escape(
+            f"{'damaged' if name == 'damage' else 'not checked'}: {one['place']}: {one['what']}"
+        )
         for name, places in lists.items()
         for one in places
     ]
     verdict = "valid" if is_valid else f"{len(lines)} places are damaged or were not checked"
-    counts = f"{sums['episodes']} episodes, {_core.show_bytes(sums['bytes'])} in {sums['files']} files"
+    counts = (
+        f"{sums['episodes']} episodes, {_core.show_bytes(sums['bytes'])} in {sums['files']} files"
+    )
     decoded = f", {sums['frames']} frames decoded" if sums["frames"] else ""
     lines.append(f"{verdict} ({counts}{decoded})")
     return int(not is_valid), "\n".join(lines) + "\n", ""
@@ -206,13 +212,14 @@ def _cluster(address: str | None) -> Iterator[None]:
         _ray.shutdown()
 
 
-def _call(function: Callable[[], Any], cpus: int) -> Any:
+def _call(function: Callable[[], _T], cpus: int) -> _T:
     """Call a function on some node, which sees the recording and the target even if this machine does not."""
     task = _ray.remote(num_cpus=cpus, max_retries=20)(function)
     try:
-        return _ray.get(task.remote())
+        result: _T = _ray.get(task.remote())
     except _ray.exceptions.RayTaskError as error:
         raise _cause(error) from None
+    return result
 
 
 def _distribute(
@@ -222,7 +229,7 @@ def _distribute(
 ) -> list[Any]:
     """Do all parts, in tasks that are started again when their workers die; return their results in order."""
     cpus, tasks, max_retries = how
-    portions = _call(work.count, cpus)
+    portions = _call(work.portions, cpus)
     workers = max(1, int(_ray.cluster_resources().get("CPU", 1)) // cpus)
     wanted = _TASKS_PER_WORKER * workers if tasks is None else to_whole("tasks", tasks, least=1)
     parts = max(1, min(portions, wanted))
@@ -258,21 +265,22 @@ def _names(parts: int) -> list[str]:
     return [f"{part}/{parts}" for part in range(1, parts + 1)]
 
 
-def _error(task: Any) -> BaseException | None:
+def _error(task: object) -> BaseException | None:
     """Return what ended a task, if it was not its own end."""
     try:
         _ray.get(task)
     except _ray.exceptions.RayTaskError as error:
         return _cause(error)
     except _ray.exceptions.RayError as error:
-        return error
+        died: BaseException = error
+        return died
     return None
 
 
-def _cause(error: Any) -> BaseException:
+def _cause(error: BaseException) -> BaseException:
     """Return the exception that a task raised."""
-    cause = error.cause
-    return cause if isinstance(cause, KinographError | _CommandError) else error
+    cause = getattr(error, "cause", None)
+    return cause if isinstance(cause, KinographError) else error
 
 
 def _is_worth_retrying(error: BaseException) -> bool:
@@ -308,7 +316,7 @@ def _run(arguments: Sequence[str]) -> str:
 
 def _try_run(arguments: Sequence[str]) -> tuple[int, str, str]:
     command = [sys.executable, "-m", "kinograph", *arguments]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 (ours)
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
     return ran.returncode, ran.stdout, ran.stderr
 
 

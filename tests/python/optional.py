@@ -14,7 +14,6 @@ _WHY = {
     "mkdocstrings": "make docs",
     "lightning": "pip install --no-deps lightning lightning-utilities torchmetrics",
     "mcap_ros2": "pip install mcap mcap-ros2-support",
-    "ray": "it takes 0.3 GB; pip install ray",
     "tensorflow_datasets": "see crates/kino_import/tests/fixtures/check_export_rlds.py",
     "webdataset": "pip install webdataset",
 }

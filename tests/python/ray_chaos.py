@@ -16,7 +16,9 @@ def write_recording(path, episodes, frames=30, side=32, seed=0):
     rng = np.random.default_rng(seed)
     with h5py.File(path, "w") as file:
         data = file.create_group("data")
-        data.attrs["env_args"] = '{"env_name": "lift", "type": 1, "env_kwargs": {"control_freq": 20}}'
+        data.attrs["env_args"] = (
+            '{"env_name": "lift", "type": 1, "env_kwargs": {"control_freq": 20}}'
+        )
         for number in range(episodes):
             demo = data.create_group(f"demo_{number}")
             demo.attrs["num_samples"] = frames
@@ -46,8 +48,8 @@ def _workers():
                 return True
         return False
 
-    # An idle worker is `ray::IDLE`.
-    tasks = [pid for pid, name in names.items() if name.startswith("ray::") and "IDLE" not in name]
+    # Not Ray's own agents (`ray::DashboardAgent`), nor workers without a task (`ray::IDLE`).
+    tasks = [pid for pid, name in names.items() if name.startswith("ray::part")]
     return [pid for pid in tasks if is_ours(pid)]
 
 

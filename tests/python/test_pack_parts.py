@@ -44,7 +44,9 @@ def test_killed_parts_are_run_again_and_give_the_version_of_one_process(recordin
     for _ in range(5):
         for part in parts:
             arguments = command("pack", recording, target, *options, "--part", part)
-            process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            process = subprocess.Popen(
+                arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            )
             time.sleep(chance.uniform(0.1, 0.6))
             process.kill()
             process.wait()
@@ -53,7 +55,8 @@ def test_killed_parts_are_run_again_and_give_the_version_of_one_process(recordin
     state = run("commit", target, "--status")
     assert (state["portions"], state["finished"], state["missing"]) == (12, 12, [])
     done = run("commit", target)
-    assert done["id"] == whole["id"] and done["already_committed"] is False
+    assert done["id"] == whole["id"]
+    assert done["already_committed"] is False
     assert run("commit", target)["already_committed"] is True
     assert kinograph.verify(target, decode=True) == []
 
@@ -67,7 +70,7 @@ def test_a_missing_part_is_named(recording, tmp_path):
     assert run("commit", target, "--status")["missing"] == [2, 4, 6, 8, 10, 12]
     with pytest.raises(kinograph.InvalidArgumentError, match="3/2 does not exist"):
         kinograph.pack_part(recording, target, part="3/2")
-    with pytest.raises(kinograph.ConflictError, match="seed was \"0\", now it is \"1\""):
+    with pytest.raises(kinograph.ConflictError, match='seed was "0", now it is "1"'):
         kinograph.pack_part(recording, target, part="2/2", shard_size="4KB", seed=1)
 
 
@@ -80,6 +83,6 @@ def test_a_version_is_created_when_the_user_says(recording, tmp_path):
     assert len(ids) == 1
     manifest = json.loads((tmp_path / "0.kino/versions/00000001.json").read_text("utf-8"))
     assert manifest["created"] == CREATED
-    for wrong in ["yesterday", datetime.datetime(2026, 11, 19)]:  # noqa: DTZ001 (that is wrong)
+    for wrong in ["yesterday", datetime.datetime(2026, 11, 19)]:
         with pytest.raises(kinograph.InvalidArgumentError, match="time"):
             kinograph.pack(recording, tmp_path / "b.kino", created=wrong)

@@ -1,5 +1,6 @@
 """A pack on a Ray cluster is the pack by one process, bit for bit, whatever happens to the workers."""
 
+import os
 import subprocess
 import sys
 
@@ -9,6 +10,7 @@ from ray_chaos import Chaos, write_recording
 
 import kinograph
 
+os.environ.setdefault("RAY_AUTH_MODE", "disabled")  # or it writes a token into the home folder
 ray = optional("ray")
 kinograph_ray = pytest.importorskip("kinograph.ray")
 
@@ -69,15 +71,27 @@ def test_errors_of_a_worker_are_those_of_a_pack_and_are_not_retried(recording, c
     assert not (tmp_path / "a.kino").exists()
 
 
-def test_the_command_packs_with_ray(recording, whole, tmp_path):
+def command(*arguments):
+    """Run the command with the cluster of these tests."""
+    address = ray.get_runtime_context().gcs_address
+    line = [sys.executable, "-m", "kinograph", *map(str, arguments), "--ray", address]
+    return subprocess.run(line, capture_output=True, text=True, check=False)
+
+
+def test_the_command_packs_and_verifies_with_ray(recording, whole, cluster, tmp_path):
     target = tmp_path / "a.kino"
-    command = [sys.executable, "-m", "kinograph", "pack", recording, target, "--ray", "local"]
-    options = ["--shard-size", "4KB", "--created", CREATED, "--seed", "3"]
-    ran = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
+    options = ["--shard-size", "4KB", "--created", CREATED]
+    ran = command("pack", recording, target, *options, "--seed", "3")
     assert ran.returncode == 0, ran.stderr
     assert f"id {whole.id}" in ran.stdout
     assert "pack: 100%" in ran.stderr
-    again = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
-    assert again.returncode == 0 and "was already committed" in again.stdout
-    wrong = subprocess.run([*command, "--seed", "4"], capture_output=True, text=True, check=False)
-    assert wrong.returncode == 1 and 'seed was "3", now it is "4"' in wrong.stderr
+    wrong = command("pack", recording, target, *options, "--seed", "4")
+    assert wrong.returncode == 1
+    assert 'seed was "3", now it is "4"' in wrong.stderr
+    found = command("verify", target)
+    assert (found.returncode, found.stdout.startswith("valid (24 episodes")) == (0, True)
+    shard = max((target / "shards").iterdir())
+    shard.write_bytes(shard.read_bytes()[:-1])
+    found = command("verify", target)
+    assert found.returncode == 1
+    assert shard.name in found.stdout
