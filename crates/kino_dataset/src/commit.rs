@@ -14,6 +14,7 @@
 //! made from, so that nothing another writer has committed is undone.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::time::SystemTime;
 
 use kino_codec::FrameType;
 use kino_format::Kind;
@@ -24,7 +25,7 @@ use crate::attributes::JsonMap;
 use crate::dataset::{read_head, read_manifest};
 use crate::error::{DatasetError, ErrorKind, Result, not_found};
 use crate::generation::Generation;
-use crate::manifest::{Made, Manifest, ShardRef};
+use crate::manifest::{Manifest, ShardRef};
 use crate::next_version::prepare;
 use crate::plan::{Plan, SignalEvidence};
 use crate::resize::Size;
@@ -152,6 +153,13 @@ pub(crate) struct Additions<'a> {
     /// The folder of the files that pages are linked to.
     pub(crate) root: Option<&'a str>,
     pub(crate) made: Made<'a>,
+}
+
+/// When and by what a version is made.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Made<'a> {
+    pub(crate) message: &'a str,
+    pub(crate) created: SystemTime,
 }
 
 /// What is known of streams besides what the writer has counted.

@@ -13,12 +13,12 @@
 //! have the same episodes. A manifest refers to files by hash only.
 
 use std::collections::HashSet;
-use std::time::SystemTime;
 
 use kino_codec::FrameType;
 use kino_format::{FORMAT_VERSION, Kind, PACKED_VERSION, StreamSchema, variant_name};
 use serde::{Deserialize, Serialize};
 
+use crate::commit::Made;
 use crate::error::{DatasetError, Result, codec_at, corrupt, format_at, invalid};
 use crate::generation::Generation;
 use crate::hash::Hash;
@@ -384,13 +384,6 @@ fn fits(mut numbers: impl Iterator<Item = u64>) -> bool {
     sum.is_some_and(|sum| sum <= MAX_SUM)
 }
 
-/// When and by what a version is made.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Made<'a> {
-    pub(crate) message: &'a str,
-    pub(crate) created: SystemTime,
-}
-
 /// The fields that readers of every version must find.
 #[derive(Deserialize)]
 struct Header {
@@ -418,6 +411,8 @@ fn check_trailer(bytes: &[u8]) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::SystemTime;
+
     use super::*;
 
     fn made(message: &str) -> Made<'_> {

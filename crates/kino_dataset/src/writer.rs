@@ -21,13 +21,12 @@ use std::time::SystemTime;
 use kino_format::{variant_name, variant_stream};
 
 use crate::assembler::{Assembler, Finished};
-use crate::commit::{self, Additions, Base, Committed, Known, SourceRecord};
+use crate::commit::{self, Additions, Base, Committed, Known, Made, SourceRecord};
 use crate::encode_queue::EncodeQueue;
 use crate::episode_info::EpisodeInfo;
 use crate::episode_writer::EpisodeWriter;
 use crate::error::{Result, invalid};
 use crate::generation::Generation;
-use crate::manifest::Made;
 use crate::overwrite::Replacement;
 use crate::pipeline::Pipeline;
 use crate::plan::{Choice, Trial};

@@ -30,6 +30,7 @@
 mod about;
 mod bitstream;
 mod clock;
+mod commit_parts;
 mod defect;
 mod error;
 mod export;
@@ -83,6 +84,7 @@ mod whole_numbers;
 mod zarr;
 mod zip;
 
+pub use commit_parts::commit_parts;
 pub use defect::{Action, Defect, OnDefect};
 pub use error::{ImportError, Result};
 pub use export::{Cameras, EXPORTERS, ExportOptions, Exported, export};
@@ -96,7 +98,7 @@ pub use mp4::{
 };
 pub use open::{ImportOptions, open};
 pub use pack::{PackOptions, Packed, pack};
-pub use pack_parts::{PackedPart, commit_parts, count_portions, pack_part};
+pub use pack_parts::{PackedPart, count_portions, pack_part};
 pub use preview::{Preview, StreamPreview, preview};
 pub use progress::Progress;
 pub use sample::{SampleOptions, Sampled, pack_sample};

@@ -108,12 +108,10 @@ pub fn pack(
     let known = known.transpose()?;
     let room = Target::new(&prefix, known.as_ref()).with_plan(&writer.plan);
     let info = source.describe();
-    let mut fitted = fit(source, &room)?;
-    let order = shuffled(fitted.episodes.len(), seed);
-    let cut = Cut::new(&fitted, order, writer.shard_bytes, disk_bytes(info));
+    let (mut fitted, cut) = fit_and_cut(source, &room, seed, writer.shard_bytes)?;
     let mut reencoded = apply_plan(&mut fitted, &writer.plan)?;
-    let threads = cores(writer.threads);
-    let looked = look_while(&mut fitted, &Looking::at_all(threads), progress)?;
+    let looking = Looking::at_all(cores(writer.threads));
+    let looked = look_while(&mut fitted, &looking, progress)?;
     let mut defects = on_defect.judge(looked.into_defects())?;
     unshare_resized(&mut fitted, &writer.plan);
     if let Some(link) = &link {
@@ -128,12 +126,7 @@ pub fn pack(
     let own = settings(info, &prefix, seed, on_defect, link.as_ref())?;
     writer.settings.extend(own);
     let links = link.as_ref().map(|link| LinkFiles::new(link, &info.files));
-    // A quarter of the memory is for frames read ahead, the rest for frames being encoded.
-    let limits = ReadLimits {
-        threads,
-        bytes: writer.memory_bytes / 4,
-    };
-    writer.memory_bytes -= limits.bytes;
+    let limits = read_limits(&mut writer);
     let is_new = !target.exists();
     let packed = || -> Result<Packed> {
         let mut writer = DatasetWriter::open(target, start, writer)?;
@@ -157,12 +150,8 @@ pub fn pack(
             hashes: Hashes::Here,
         };
         packing.episodes(&mut writer, &wanted, &resumed, limits)?;
-        let Packing {
-            shifts,
-            mut defects,
-            written,
-            ..
-        } = packing;
+        let (shifts, written) = (packing.shifts, packing.written);
+        let mut defects = packing.defects;
         if written == 0 && resumed.is_empty() {
             return Err(ImportError::NothingLeft { defects });
         }
@@ -183,6 +172,30 @@ pub fn pack(
         remove_if_empty(target);
     }
     packed
+}
+
+/// The episodes as they can be written, in on-disk order and cut into portions.
+pub(crate) fn fit_and_cut<'a>(
+    source: &'a Source,
+    room: &Target,
+    seed: u64,
+    shard_bytes: u64,
+) -> Result<(Fitted<'a>, Cut)> {
+    let fitted = fit(source, room)?;
+    let order = shuffled(fitted.episodes.len(), seed);
+    let source_bytes = disk_bytes(source.describe());
+    let cut = Cut::new(&fitted, order, shard_bytes, source_bytes);
+    Ok((fitted, cut))
+}
+
+/// A quarter of the memory is for frames read ahead, the rest for frames being encoded.
+pub(crate) fn read_limits(options: &mut WriterOptions) -> ReadLimits {
+    let bytes = options.memory_bytes / 4;
+    options.memory_bytes -= bytes;
+    ReadLimits {
+        threads: cores(options.threads),
+        bytes,
+    }
 }
 
 /// Makes what was written visible, if the source is still the same.

@@ -14,26 +14,20 @@ use std::collections::{BTreeMap, HashSet};
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use kino_dataset::{
-    PackPlan, PartOf, PortionWork, Portions, ReadLimits, SourceRecord, Start, WriterOptions,
-    to_time,
-};
+use kino_dataset::{PackPlan, PartOf, PortionWork, Portions, Start, to_time};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::defect::Defect;
 use crate::error::{Result, invalid};
-use crate::fit::{Fitted, Target, fit};
-use crate::lineage::{add_defects, begin_record, names, part_settings};
-use crate::needless_loss;
-use crate::pack::{PackOptions, Packed, look_while, remove_if_empty, wanted};
+use crate::fit::{Fitted, Target};
+use crate::lineage::{begin_record, names, part_settings};
+use crate::pack::{PackOptions, fit_and_cut, look_while, read_limits, remove_if_empty, wanted};
 use crate::packing::{Hashes, Packing};
 use crate::portions::Cut;
-use crate::preview::disk_bytes;
 use crate::progress::{Progress, Reporter};
 use crate::reencode::{Reencoded, apply_plan, unshare_resized};
 use crate::settle::settle;
-use crate::shuffle::shuffled;
 use crate::source::{EpisodeSpec, Source};
 use crate::survey::{Looked, Looking, cores};
 use crate::variants::add_variants;
@@ -55,26 +49,26 @@ pub struct PackedPart {
 
 /// What the plan of a pack says about its source.
 #[derive(Debug, Serialize, Deserialize)]
-struct SourcePlan {
-    name: String,
-    attributes: Map<String, Value>,
-    record: Value,
-    before: Vec<Defect>,
-    after: Vec<Defect>,
-    notes: Vec<Defect>,
+pub(crate) struct SourcePlan {
+    pub(crate) name: String,
+    pub(crate) attributes: Map<String, Value>,
+    pub(crate) record: Value,
+    pub(crate) before: Vec<Defect>,
+    pub(crate) after: Vec<Defect>,
+    pub(crate) notes: Vec<Defect>,
 }
 
 /// What the receipt of a portion says besides.
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct PortionNotes {
+pub(crate) struct PortionNotes {
     /// Defects of values, by episode.
-    found: Vec<(usize, Vec<Defect>)>,
+    pub(crate) found: Vec<(usize, Vec<Defect>)>,
     /// Episodes that could not be stored.
-    dropped: Vec<Defect>,
+    pub(crate) dropped: Vec<Defect>,
     /// Hashes of the source's files, by number.
-    hashes: BTreeMap<usize, String>,
+    pub(crate) hashes: BTreeMap<usize, String>,
     /// The file of each row.
-    files: Vec<usize>,
+    pub(crate) files: Vec<usize>,
 }
 
 /// A source as every part sees it.
@@ -87,7 +81,8 @@ struct Prepared<'a> {
 
 /// How many portions a pack with these options has: more parts than that have nothing to do.
 pub fn count_portions(source: &Source, options: &PackOptions) -> Result<usize> {
-    let (_, cut) = fit_and_cut(source, options)?;
+    let shard_bytes = options.writer.shard_bytes;
+    let (_, cut) = fit_and_cut(source, &room(options), options.seed, shard_bytes)?;
     Ok(cut.ranges.len())
 }
 
@@ -125,14 +120,9 @@ fn check_options(options: &PackOptions) -> Result<()> {
     }
 }
 
-fn fit_and_cut<'a>(source: &'a Source, options: &PackOptions) -> Result<(Fitted<'a>, Cut)> {
-    let writer = &options.writer;
-    let room = Target::new(&options.prefix, None).with_plan(&writer.plan);
-    let fitted = fit(source, &room)?;
-    let order = shuffled(fitted.episodes.len(), options.seed);
-    let source_bytes = disk_bytes(source.describe());
-    let cut = Cut::new(&fitted, order, writer.shard_bytes, source_bytes);
-    Ok((fitted, cut))
+/// What a new dataset has room for.
+fn room(options: &PackOptions) -> Target {
+    Target::new(&options.prefix, None).with_plan(&options.writer.plan)
 }
 
 /// Everything up to the first frame: the same steps as in a pack by one process, except that the values of other parts are
@@ -144,7 +134,8 @@ fn prepare<'a>(
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<Prepared<'a>> {
     let plan = &options.writer.plan;
-    let (mut fitted, cut) = fit_and_cut(source, options)?;
+    let shard_bytes = options.writer.shard_bytes;
+    let (mut fitted, cut) = fit_and_cut(source, &room(options), options.seed, shard_bytes)?;
     let mut reencoded = apply_plan(&mut fitted, plan)?;
     let is_mine = |episode: usize| {
         usize::try_from(cut.portion_of[episode]).is_ok_and(|portion| part.has(portion))
@@ -265,7 +256,7 @@ struct PartWork<'a> {
     decided: Option<Vec<crate::settle::Decided>>,
     reporter: Reporter<'a>,
     passed: u64,
-    dropped: Vec<Defect>,
+    pub(crate) dropped: Vec<Defect>,
 }
 
 impl PartWork<'_> {
@@ -288,7 +279,8 @@ impl PartWork<'_> {
             reencoded,
             ..
         } = self.prepared;
-        let (options, limits) = self.limits();
+        let mut options = self.options.writer.clone();
+        let limits = read_limits(&mut options);
         let mut writer = self.portions.writer(options)?;
         reencoded.tell(&mut writer);
         let decided = match self.decided.take() {
@@ -330,18 +322,6 @@ impl PartWork<'_> {
         self.dropped.extend(dropped);
         self.portions.finish(portion, writer, work)?;
         Ok(())
-    }
-
-    /// The writer's options, and the limits of reading ahead.
-    fn limits(&self) -> (WriterOptions, ReadLimits) {
-        let mut options = self.options.writer.clone();
-        // A quarter of the memory is for frames read ahead, the rest for frames being encoded.
-        let limits = ReadLimits {
-            threads: cores(options.threads),
-            bytes: options.memory_bytes / 4,
-        };
-        options.memory_bytes -= limits.bytes;
-        (options, limits)
     }
 
     /// What became of the episodes of a portion, if the source is still the same.
@@ -398,97 +378,4 @@ impl PartWork<'_> {
         let mine = all.filter(|(_, first)| *first == portion as u64);
         mine.map(|(idx, _)| idx).collect()
     }
-}
-
-/// Makes all parts of a pack visible as one version, once; `progress` gets shards checked and shards in all. The flag says
-/// whether it had been committed before.
-pub fn commit_parts(
-    target: &Path,
-    progress: &(dyn Fn(usize, usize) + Sync),
-) -> Result<(Packed, bool)> {
-    let portions = Portions::find(target)?.ok_or_else(|| {
-        invalid(format!(
-            "{} has no parts to commit; pack them with `kinograph pack SOURCE {} --part 1/N` to `--part N/N`",
-            target.display(),
-            target.display()
-        ))
-    })?;
-    let damaged = |error: serde_json::Error| {
-        invalid(format!(
-            "{}: its parts cannot be read: {error}",
-            target.display()
-        ))
-    };
-    if portions.plan().source.is_null() {
-        return commit_repack(&portions, progress);
-    }
-    let plan: SourcePlan =
-        serde_json::from_value(portions.plan().source.clone()).map_err(damaged)?;
-    let mut received = portions.receive()?;
-    let notes = received.iter().map(|one| one.notes().clone());
-    let mut notes: Vec<PortionNotes> = notes
-        .map(serde_json::from_value)
-        .collect::<Result<_, _>>()
-        .map_err(damaged)?;
-    let mut hashes: BTreeMap<usize, String> = BTreeMap::new();
-    for note in &mut notes {
-        hashes.append(&mut note.hashes);
-    }
-    for (one, note) in received.iter_mut().zip(&notes) {
-        for ((_, row), file) in one.rows.iter_mut().zip(&note.files) {
-            row.source_hash = hashes.get(file).cloned();
-        }
-    }
-    let mut found: Vec<_> = notes
-        .iter_mut()
-        .flat_map(|note| note.found.drain(..))
-        .collect();
-    found.sort_by_key(|(episode, _)| *episode);
-    let mut defects = Looked {
-        before: plan.before,
-        found,
-        after: plan.after,
-    }
-    .into_defects();
-    defects.extend(notes.into_iter().flat_map(|note| note.dropped));
-    let mut record = plan.record;
-    for (idx, hash) in hashes {
-        record["files"][idx]["blake3"] = hash.into();
-    }
-    add_defects(&mut record, &defects);
-    let source_bytes = record["bytes"].as_u64().unwrap_or(0);
-    let source = SourceRecord {
-        name: plan.name,
-        attributes: plan.attributes,
-        record,
-    };
-    let done = portions.commit(received, Some(source), progress)?;
-    defects.extend(needless_loss::notes(&done.committed.streams));
-    defects.extend(plan.notes);
-    let packed = Packed {
-        committed: done.committed,
-        resumed: 0,
-        interrupted: 0,
-        shifts: 0,
-        defects,
-        source_bytes,
-    };
-    Ok((packed, done.is_repeated))
-}
-
-/// The same for parts of a repack, which has no source but a dataset.
-fn commit_repack(
-    portions: &Portions,
-    progress: &(dyn Fn(usize, usize) + Sync),
-) -> Result<(Packed, bool)> {
-    let done = portions.commit(portions.receive()?, None, progress)?;
-    let packed = Packed {
-        committed: done.committed,
-        resumed: 0,
-        interrupted: 0,
-        shifts: 0,
-        defects: Vec::new(),
-        source_bytes: 0,
-    };
-    Ok((packed, done.is_repeated))
 }

@@ -117,9 +117,10 @@ fn look_at_episodes(
         if episode >= episodes {
             return false;
         }
-        let scope = match (looking.is_wanted)(episode) {
-            true => Scope::All,
-            false => Scope::FloatImages,
+        let scope = if (looking.is_wanted)(episode) {
+            Scope::All
+        } else {
+            Scope::FloatImages
         };
         let seen = of_episode(source, &source.episodes[episode], scope);
         if !(seen.defects.is_empty() && seen.not_whole.is_empty()) {

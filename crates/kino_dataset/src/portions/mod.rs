@@ -176,9 +176,10 @@ impl Begun {
         let begun: Self =
             serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
         // It becomes part of a file name.
-        match is_hex(&begun.pack, 16) {
-            true => Ok(Some(begun)),
-            false => Err(wrong("it names no pack".to_owned())),
+        if is_hex(&begun.pack, 16) {
+            Ok(Some(begun))
+        } else {
+            Err(wrong("it names no pack".to_owned()))
         }
     }
 }

@@ -152,12 +152,12 @@ impl PackPlan {
     /// What differs between two plans.
     pub(super) fn differences(&self, other: &Self) -> String {
         let settings = differences(&other.settings, &self.settings);
-        match settings.is_empty() {
-            false => settings,
-            true if self.portions == other.portions => {
-                "attributes, or what is wrong in the source, differs".to_owned()
-            }
-            true => "the episodes of the source differ".to_owned(),
+        if !settings.is_empty() {
+            settings
+        } else if self.portions == other.portions {
+            "attributes, or what is wrong in the source, differs".to_owned()
+        } else {
+            "the episodes of the source differ".to_owned()
         }
     }
 }

@@ -6,9 +6,9 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::lineage::message;
+use super::lineage::{message, new_attributes, writer_options};
 use super::read::Reading;
-use super::run::{Report, Work, cut, limits, new_attributes, tell_known, writer_options};
+use super::run::{Report, Work, cut, limits, tell_known};
 use super::{Action, Repack, RepackProgress, found};
 use crate::error::Result;
 use crate::portions::{EpisodePlan, PackPlan, PartOf, PortionPlan, PortionWork, Portions};

@@ -5,7 +5,6 @@ use std::ops::{ControlFlow, Range};
 use std::path::Path;
 use std::thread;
 
-use crate::attributes::JsonMap;
 use crate::commit::replaced_meanwhile;
 use crate::dataset::Dataset;
 use crate::episode::Episode;
@@ -20,7 +19,7 @@ use crate::writer::DatasetWriter;
 use crate::writer_options::{Start, WriterOptions};
 
 use super::changes::{Action, StreamChange};
-use super::lineage::{add_sources, attributes, identity, made_from, message};
+use super::lineage::{add_sources, made_from, message, new_attributes, writer_options};
 use super::read::{Piece, Reading, Written};
 use super::{Repack, RepackProgress, Repacked, events, found};
 
@@ -84,25 +83,6 @@ pub(super) fn run(
         skipped,
         streams: changes,
     }))
-}
-
-/// The writer's options: the choice is made, and events are found before the first stream is written.
-pub(super) fn writer_options(repack: &Repack) -> WriterOptions {
-    let options = &repack.options;
-    let mut settings = options.writer.clone();
-    let identity = identity(&repack.dataset, &options.part, &options.writer.plan);
-    settings.settings.extend(identity);
-    settings.plan = Plan::lossless();
-    settings
-}
-
-/// The attributes of a new dataset.
-pub(super) fn new_attributes(repack: &Repack) -> JsonMap {
-    let (dataset, options) = (&repack.dataset, &repack.options);
-    let made_from = made_from(dataset, &options.part, &options.writer.plan);
-    let mut attributes = attributes(dataset, made_from);
-    attributes.extend(options.writer.attributes.clone());
-    attributes
 }
 
 /// The portions of these rows, which are in the order of writing.

@@ -7,8 +7,9 @@ use std::time::{Duration, SystemTime};
 
 use kino_codec::{Dtype, FrameType};
 use kino_dataset::{
-    Collect, Dataset, GenerationLoss, Interrupted, Level, Part, PartOf, Plan, Repack, RepackOptions, RepackProgress, Start,
-    Verified, WriterOptions, collect_garbage, verify, verify_dataset, verify_part,
+    Collect, Dataset, GenerationLoss, Interrupted, Level, Part, PartOf, Plan, Repack,
+    RepackOptions, RepackProgress, Start, Verified, WriterOptions, collect_garbage, verify,
+    verify_dataset, verify_part,
 };
 use kino_import::{
     ImportError, OnDefect, PackOptions, PackedPart, Result, Source, commit_parts, count_portions,
@@ -276,9 +277,10 @@ fn a_part_that_was_stopped_is_run_again_from_its_last_portion() {
             "1/1".parse().unwrap(),
             &mut |_| {
                 calls += 1;
-                match calls > stop_at {
-                    true => ControlFlow::Break(()),
-                    false => ControlFlow::Continue(()),
+                if calls > stop_at {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
                 }
             },
         );
@@ -461,7 +463,11 @@ fn parts_of_a_verification_find_together_what_one_process_finds() {
     let (one, all) = verified(&dataset, Level::Bytes, 3);
     assert!(one.damage.len() >= dataset.manifest().shards.len());
     // The first part reads the indexes of all shards, which may be what is damaged.
-    assert!(one.damage.iter().all(|damage| all.damage.contains(damage)), "{:?}", all.damage);
+    assert!(
+        one.damage.iter().all(|damage| all.damage.contains(damage)),
+        "{:?}",
+        all.damage
+    );
 }
 
 #[test]
@@ -481,7 +487,12 @@ fn a_repack_in_parts_is_the_repack_by_one_process() {
         };
         Repack::new(&dataset, options).unwrap()
     };
-    let cases = [("", ""), ("quality = 70\n", ""), ("", "actions"), ("", "obs/*_image")];
+    let cases = [
+        ("", ""),
+        ("quality = 70\n", ""),
+        ("", "actions"),
+        ("", "obs/*_image"),
+    ];
     for (case, (plan, exclude)) in cases.into_iter().enumerate() {
         let path = |name: &str| folder.path().join(format!("{case}-{name}.kino"));
         let mut on = |_: RepackProgress| ControlFlow::Continue(());
@@ -494,7 +505,11 @@ fn a_repack_in_parts_is_the_repack_by_one_process() {
             let done = repack(plan, exclude).run_part(&path("parts"), part, &mut on);
             assert_eq!(done.unwrap().unwrap().portions, portions);
         }
-        assert_eq!(commit(&path("parts")).unwrap(), (one.id.clone(), false), "{plan}{exclude}");
+        assert_eq!(
+            commit(&path("parts")).unwrap(),
+            (one.id.clone(), false),
+            "{plan}{exclude}"
+        );
         assert_eq!(commit(&path("parts")).unwrap(), (one.id, true));
         let (found, _) = verified(&Dataset::open(&path("parts")).unwrap(), Level::Decode, 1);
         assert!(found.damage.is_empty(), "{:?}", found.damage);
