@@ -255,8 +255,7 @@ def pack(
 def pack_part(
     source: str | PathLike[str],
     target: str | PathLike[str],
-    options: PackArgs,
-    part: str,
+    options: PartArgs,
     progress: Callable[[int, int], object] | None,
 ) -> tuple[tuple[int, int, int, int], list[tuple[str, str, str | None, str, bool]]]: ...
 def count_portions(source: str | PathLike[str], options: PackArgs) -> int: ...
@@ -424,6 +423,11 @@ class PackArgs(TypedDict):
     seed: int
     prefix: str
     link: LinkArgs | None
+
+@type_check_only
+class PartArgs(TypedDict):
+    pack: PackArgs
+    part: str
 
 @type_check_only
 class RepackArgs(TypedDict):

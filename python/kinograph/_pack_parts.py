@@ -63,8 +63,8 @@ def pack_part(
         raise InvalidArgumentError(
             f"{unknown[0]!r} is not an option of a pack in parts; it has {', '.join(PackOptions.__annotations__)}"
         )
-    args = to_pack_args(options, "new")
-    portions, defects = _core.pack_part(source, target, args, to_text("part", part), progress)
+    how: _core.PartArgs = {"pack": to_pack_args(options, "new"), "part": to_text("part", part)}
+    portions, defects = _core.pack_part(source, target, how, progress)
     return PackedPart(*portions, [Defect(*defect) for defect in defects])
 
 

@@ -25,6 +25,14 @@ pub(crate) struct PackArgs {
     link: Option<LinkArgs>,
 }
 
+/// How to pack a part: what `kinograph.pack_part` was given.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct PartArgs {
+    pack: PackArgs,
+    part: String,
+}
+
 /// How to link: what `kinograph.link` was given.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
@@ -102,18 +110,17 @@ fn result(packed: Packed) -> PackResult {
 /// Portions of the pack, made here, found here and missing everywhere; then what is amiss in the source.
 type PartResult = ((usize, usize, usize, usize), Vec<DefectParts>);
 
-/// Packs part `part`, such as `3/64`.
+/// Packs a part, such as `3/64`.
 #[pyfunction]
 pub(crate) fn pack_part(
     py: Python<'_>,
     source: PathBuf,
     target: PathBuf,
-    options: PackArgs,
-    part: &str,
+    options: PartArgs,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<PartResult> {
-    let part: PartOf = part.parse().map_err(to_py)?;
-    let (import, pack) = options.into_options(&source)?;
+    let part: PartOf = options.part.parse().map_err(to_py)?;
+    let (import, pack) = options.pack.into_options(&source)?;
     py.detach(|| {
         let source = kino_import::open(&source, &import).map_err(import_to_py)?;
         let packed = telling(progress.as_ref(), |report| {
