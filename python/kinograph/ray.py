@@ -164,8 +164,18 @@ def _verify(arguments: list[str], json_option: list[str]) -> tuple[int, str, str
             raise _CommandError(status, err.strip().removeprefix("error: "))
         return out
 
+    def shards() -> int:
+        _enter(folder)
+        names = (
+            argument
+            for argument, before in zip(arguments[1:], arguments, strict=False)
+            if not argument.startswith("-") and before != "--root"
+        )
+        dataset = next(names)
+        return int(json.loads(_run(["info", dataset, "--json"]))["shards"])
+
     # More parts than shards have nothing to read.
-    work = _Work(lambda: 1 << 20, part, lambda: None)
+    work = _Work(shards, part, lambda: None)
     found = [json.loads(out) for out in _distribute(work, (1, None, 20), None)]
     sums = {name: sum(one[name] for one in found) for name in _COUNTED}
     lists: dict[str, list[dict[str, str]]] = {name: [] for name in _LISTED}

@@ -78,9 +78,12 @@ def command(*arguments):
     return subprocess.run(line, capture_output=True, text=True, check=False)
 
 
-def test_the_command_packs_and_verifies_with_ray(recording, whole, cluster, tmp_path):
+def test_the_command_packs_and_verifies_with_ray(recording, cluster, tmp_path):
     target = tmp_path / "a.kino"
-    options = ["--shard-size", "4KB", "--created", CREATED]
+    # Few parts: each is a process that starts Python.
+    options = ["--shard-size", "40KB", "--created", CREATED]
+    larger = OPTIONS | {"shard_size": "40KB"}
+    whole = kinograph.pack(recording, tmp_path / "whole.kino", **larger)
     ran = command("pack", recording, target, *options, "--seed", "3")
     assert ran.returncode == 0, ran.stderr
     assert f"id {whole.id}" in ran.stdout
@@ -88,10 +91,9 @@ def test_the_command_packs_and_verifies_with_ray(recording, whole, cluster, tmp_
     wrong = command("pack", recording, target, *options, "--seed", "4")
     assert wrong.returncode == 1
     assert 'seed was "3", now it is "4"' in wrong.stderr
-    found = command("verify", target)
-    assert (found.returncode, found.stdout.startswith("valid (24 episodes")) == (0, True)
     shard = max((target / "shards").iterdir())
     shard.write_bytes(shard.read_bytes()[:-1])
     found = command("verify", target)
     assert found.returncode == 1
     assert shard.name in found.stdout
+    assert "24 episodes" in found.stdout
