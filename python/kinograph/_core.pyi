@@ -277,6 +277,19 @@ def pack(
     options: PackArgs,
     progress: Callable[[int, int], object] | None,
 ) -> tuple[tuple[int, str, int], list[tuple[str, str, str | None, str, bool]]]: ...
+def pack_part(
+    source: str | PathLike[str],
+    target: str | PathLike[str],
+    options: PartArgs,
+    progress: Callable[[int, int], object] | None,
+) -> tuple[tuple[int, int, int, int], list[tuple[str, str, str | None, str, bool]]]: ...
+def count_portions(source: str | PathLike[str], options: PackArgs) -> int: ...
+def commit_parts(
+    target: str | PathLike[str],
+) -> tuple[tuple[tuple[int, str, int], list[tuple[str, str, str | None, str, bool]]], bool]: ...
+def portions_done(
+    target: str | PathLike[str],
+) -> tuple[tuple[int, int], tuple[int, int], list[int]] | None: ...
 def repack(
     dataset: str | PathLike[str],
     target: str | PathLike[str] | None,
@@ -361,6 +374,7 @@ class Options(TypedDict):
     threads: int
     attributes: str
     settings: dict[str, str]
+    created: str | None
 
 @type_check_only
 class DoctorArgs(TypedDict):
@@ -434,6 +448,11 @@ class PackArgs(TypedDict):
     seed: int
     prefix: str
     link: LinkArgs | None
+
+@type_check_only
+class PartArgs(TypedDict):
+    pack: PackArgs
+    part: str
 
 @type_check_only
 class RepackArgs(TypedDict):

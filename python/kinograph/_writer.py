@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import types
@@ -275,6 +276,7 @@ def to_options(  # noqa: PLR0913 (same as in the constructor)
     threads: int | None,
     attributes: Mapping[str, Any] | None,
     settings: Mapping[str, str] | None,
+    created: str | datetime.datetime | None = None,
 ) -> _core.Options:
     """Check a writer's options and convert them for the core."""
     if quality is not None:
@@ -299,7 +301,19 @@ def to_options(  # noqa: PLR0913 (same as in the constructor)
         "threads": 0 if threads is None else to_whole("threads", threads),
         "attributes": _to_json("attributes of the dataset", attributes or {}),
         "settings": {str(name): str(value) for name, value in (settings or {}).items()},
+        "created": _to_time(created),
     }
+
+
+def _to_time(created: str | datetime.datetime | None) -> str | None:
+    """Convert a time for the core, in UTC."""
+    if not isinstance(created, datetime.datetime):
+        return None if created is None else to_text("created", created)
+    if created.tzinfo is None:
+        raise InvalidArgumentError(
+            f"created is {created!r}, which has no time zone; pass datetime.now(timezone.utc), or text that ends in Z"
+        )
+    return created.astimezone(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _read_plan(path: str | os.PathLike[str]) -> str:

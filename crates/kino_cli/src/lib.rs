@@ -9,6 +9,7 @@ mod interrupt;
 mod load_args;
 mod open_args;
 mod output;
+mod parts_args;
 mod planner_args;
 mod probe_args;
 mod progress;
@@ -25,7 +26,8 @@ use clap::{Parser, Subcommand};
 use kino_import::Videos;
 
 use commands::{
-    bench, cache, cat, copy, doctor, export, gc, info, link, pack, plan, probe, repack, verify,
+    bench, cache, cat, commit, copy, doctor, export, gc, info, link, pack, plan, probe, repack,
+    verify,
 };
 
 /// The outcome of a command, which becomes its exit code.
@@ -54,6 +56,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Pack(pack::Args),
+    Commit(commit::Args),
     Link(link::Args),
     Repack(repack::Args),
     Export(export::Args),
@@ -98,6 +101,7 @@ pub fn run(args: Vec<OsString>, videos: Option<Arc<dyn Videos>>) -> u8 {
     };
     let result = match cli.command {
         Command::Pack(args) => pack::run(&args, videos),
+        Command::Commit(args) => commit::run(&args),
         Command::Link(args) => link::run(&args, videos),
         Command::Repack(args) => repack::run(&args),
         Command::Export(args) => export::run(&args, videos),

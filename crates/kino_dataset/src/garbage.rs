@@ -6,6 +6,7 @@
 //!                             referenced by resumable work ─▶ kept, unless that is discarded too
 //! staging/<area>              its writer is alive ─▶ kept, and nothing at all is removed
 //!                             its writer is gone ─▶ resumable work, or garbage if there is none
+//! portions/                   receipts that are not committed ─▶ resumable work        committed ─▶ garbage
 //! ```
 //!
 //! Nothing else in the library removes another writer's files. Every version counts, not only the newest: old ones
@@ -21,7 +22,9 @@ use kino_storage::Entry;
 
 use crate::dataset::read_manifest;
 use crate::error::{DatasetError, Result, io_at};
+use crate::hash::Hash;
 use crate::lease::Holder;
+use crate::portions::{FOLDER as PORTIONS, begun_pack, is_portion_file};
 use crate::receipts::shards_of;
 use crate::staging::FoundArea;
 use crate::store::{FileKind, Store};
@@ -122,6 +125,7 @@ pub fn collect_garbage(path: &Path, collect: Collect, interrupted: Interrupted) 
         writers.push(staged_work(area, &holder, interrupted)?);
         locks.push(holder);
     }
+    writers.extend(portion_work(&store, interrupted)?);
     let needed = needed(&store, &writers)?;
     let unneeded = unneeded_files(&store, &needed)?;
     let file = |(key, len): &(String, u64)| (PathBuf::from(store.path(key)), *len);
@@ -167,6 +171,34 @@ fn staged_work(area: &FoundArea, holder: &Holder, interrupted: Interrupted) -> R
     })
 }
 
+/// The pack in portions that is not committed. No process holds it: only the staging areas of those at work say that
+/// there are any.
+fn portion_work(store: &Store, interrupted: Interrupted) -> Result<Option<StagedWork>> {
+    let versions = store.versions()?.into_iter();
+    let manifests = versions.map(|version| read_manifest(store, version));
+    let manifests: Vec<_> = manifests.collect::<Result<_>>()?;
+    let listed = manifests.iter().flat_map(|(manifest, _)| &manifest.shards);
+    let listed: HashSet<Hash> = listed.map(|shard| shard.blake3).collect();
+    let Some(pack) = begun_pack(store)? else {
+        return Ok(None);
+    };
+    let shards = || pack.shards.iter();
+    let is_committed =
+        !manifests.is_empty() && shards().all(|shard| listed.contains(&shard.blake3));
+    if is_committed || interrupted == Interrupted::GiveUp {
+        // Its files are listed one by one.
+        return Ok(None);
+    }
+    let sizes = pack.keys.iter().map(|key| store.size(key).unwrap_or(0));
+    Ok(Some(StagedWork {
+        path: store.root().join(PORTIONS),
+        episodes: shards().map(|shard| shard.episodes).sum(),
+        bytes: shards().map(|shard| shard.bytes).chain(sizes).sum(),
+        settings: pack.settings,
+        state: WorkState::Resumable,
+    }))
+}
+
 /// The keys of every file referenced by a version or by work that is kept.
 fn needed(store: &Store, writers: &[StagedWork]) -> Result<HashSet<String>> {
     let mut needed = HashSet::new();
@@ -181,6 +213,14 @@ fn needed(store: &Store, writers: &[StagedWork]) -> Result<HashSet<String>> {
         .iter()
         .filter(|work| work.state != WorkState::Garbage);
     for work in kept {
+        if work.path.ends_with(PORTIONS) {
+            if let Some(pack) = begun_pack(store)? {
+                let shards = pack.shards.iter();
+                needed.extend(shards.map(|shard| FileKind::Shard.key(&shard.blake3)));
+                needed.extend(pack.keys);
+            }
+            continue;
+        }
         let shards = shards_of(&work.path)?;
         let shards = shards.iter();
         needed.extend(shards.map(|shard| FileKind::Shard.key(&shard.blake3)));
@@ -191,7 +231,7 @@ fn needed(store: &Store, writers: &[StagedWork]) -> Result<HashSet<String>> {
 /// Files with names that this library generates, and that nothing references.
 fn unneeded_files(store: &Store, needed: &HashSet<String>) -> Result<Vec<(String, u64)>> {
     let mut files = Vec::new();
-    for folder in ["shards", "episodes", "stats", "versions", "links"] {
+    for folder in ["shards", "episodes", "stats", "versions", "links", PORTIONS] {
         for entry in store.list(folder)? {
             let name = entry.name.as_str();
             let is_unneeded = is_ours(folder, name) && !needed.contains(&needed_for(folder, name));
@@ -228,6 +268,9 @@ fn is_ours(folder: &str, name: &str) -> bool {
     let Some((stem, ending)) = name.split_once('.') else {
         return false;
     };
+    if folder == PORTIONS {
+        return is_portion_file(name);
+    }
     let is_hash = stem.len() == 32 && stem.bytes().all(|byte| byte.is_ascii_hexdigit());
     if folder == "links" {
         return is_hash && ending.strip_suffix(".crc").is_some_and(is_number);
@@ -248,8 +291,13 @@ fn remove(store: &Store, garbage: &Garbage) -> Result<()> {
     for key in &garbage.keys {
         store.remove(key)?;
     }
-    // Succeeds only if no area is left.
-    let _ = fs::remove_dir(store.work_folder().join("staging"));
+    // Succeeds only if nothing is left in them.
+    for folder in [
+        store.work_folder().join("staging"),
+        store.root().join(PORTIONS),
+    ] {
+        let _ = fs::remove_dir(folder);
+    }
     Ok(())
 }
 

@@ -28,6 +28,7 @@ mod emulate;
 mod encode;
 mod encode_queue;
 mod episode;
+mod episode_info;
 mod episode_records;
 mod episode_writer;
 mod error;
@@ -47,6 +48,7 @@ mod pages;
 mod part;
 mod pipeline;
 mod plan;
+mod portions;
 mod protection;
 mod read_ahead;
 mod receipts;
@@ -71,6 +73,7 @@ mod usage;
 mod verify;
 mod window;
 mod writer;
+mod writer_options;
 
 pub use appearance::{Appearance, Figure, JpegSeen, JpegTrace};
 pub use attributes::JsonMap;
@@ -84,6 +87,7 @@ pub use costs::{
 pub use dataset::{Dataset, OpenOptions};
 pub use emulate::{SlowStorage, Stall, Storage, parse_duration};
 pub use episode::Episode;
+pub use episode_info::EpisodeInfo;
 pub use episode_writer::EpisodeWriter;
 pub use error::{DatasetError, ErrorKind, Result};
 pub use events::{Detect, EventRule, Protected, find_events, to_numbers};
@@ -106,10 +110,14 @@ pub use part::{Part, ending_number};
 pub use plan::{
     Arrival, Choice, GIVEN, Plan, SignalBound, SignalEvidence, Trial, Tried, matches_pattern,
 };
+pub use portions::{
+    CommittedPortions, EpisodePlan, Notes, PackPlan, PartOf, PortionPlan, PortionWork, Portions,
+    PortionsProgress, Received, cut_portions, portions_progress,
+};
 pub use read_ahead::{Pieces, ReadAhead, ReadLimits, Share, Task};
 pub use repack::{
-    Action, GenerationLoss, Repack, RepackOptions, RepackProgress, Repacked, SampleSizes,
-    StreamChange,
+    Action, GenerationLoss, Repack, RepackOptions, RepackProgress, Repacked, RepackedPart,
+    SampleSizes, StreamChange,
 };
 pub use resize::{
     Filter, Fit, FitScratch, Fitted, Pixels, Resize, ResizeMode, ResizeScratch, Size, check_cut,
@@ -125,11 +133,12 @@ pub use stream_info::{SharedFrames, StreamInfo, Times};
 pub use table::{Column, EpisodeRow, EpisodeTable, Label};
 pub use target::check_start;
 pub use usage::StreamUsage;
-pub use verify::{Damage, Level, Verified, verify, verify_dataset, verify_while};
+pub use verify::{Damage, Level, Verified, verify, verify_dataset, verify_part, verify_while};
 pub use window::{
     ACTIONS, Anchor, Array, At, CountSource, Described, Description, EpisodeSamples, Goal, Include,
     LeRobot, Mask, MaskArray, MaskDialect, MaskShape, NO_FRAME, NextObs, Out, Pad, Rate, Request,
     Resolve, Robomimic, Sample, SampleFrames, Samples, Stack, Window, WindowFrames, shared_anchor,
     suggest,
 };
-pub use writer::{DatasetWriter, EpisodeInfo, Start, WriterOptions};
+pub use writer::DatasetWriter;
+pub use writer_options::{Start, WriterOptions, parse_time, to_time};

@@ -20,7 +20,9 @@ use crate::staging::FoundArea;
 use crate::store::{Store, list_folder};
 
 /// The folders of a dataset.
-pub(crate) const FOLDERS: [&str; 5] = ["versions", "episodes", "shards", "stats", "staging"];
+pub(crate) const FOLDERS: [&str; 6] = [
+    "versions", "episodes", "shards", "stats", "staging", "portions",
+];
 
 /// A dataset that is being written to replace another, or to be the first at its place.
 #[derive(Debug)]

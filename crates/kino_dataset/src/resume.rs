@@ -128,7 +128,7 @@ impl Resumed {
 }
 
 /// Which settings differ, and how.
-fn differences(here: &Settings, there: &Settings) -> String {
+pub(crate) fn differences(here: &Settings, there: &Settings) -> String {
     let names: std::collections::BTreeSet<_> = here.keys().chain(there.keys()).collect();
     let show = |value: Option<&String>| match value {
         None => "none".to_owned(),

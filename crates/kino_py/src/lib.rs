@@ -80,7 +80,7 @@ mod _core {
     #[pymodule_export]
     use crate::order::Order;
     #[pymodule_export]
-    use crate::pack::pack;
+    use crate::pack::{commit_parts, count_portions, pack, pack_part, portions_done};
     #[pymodule_export]
     use crate::parity::Parity;
     #[pymodule_export]

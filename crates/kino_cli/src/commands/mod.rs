@@ -3,6 +3,7 @@
 pub(crate) mod bench;
 pub(crate) mod cache;
 pub(crate) mod cat;
+pub(crate) mod commit;
 pub(crate) mod copy;
 pub(crate) mod doctor;
 pub(crate) mod export;

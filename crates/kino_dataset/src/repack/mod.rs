@@ -18,6 +18,7 @@ mod events;
 mod found;
 mod generation_loss;
 mod lineage;
+mod parts;
 mod read;
 mod run;
 mod sample;
@@ -33,11 +34,12 @@ use crate::dataset::Dataset;
 use crate::error::{DatasetError, Result, invalid};
 use crate::local::is_url;
 use crate::part::Part;
-use crate::writer::{Start, WriterOptions};
+use crate::writer_options::{Start, WriterOptions};
 
 pub use changes::{Action, StreamChange};
 pub(crate) use found::wanted_rows;
 pub use generation_loss::GenerationLoss;
+pub use parts::RepackedPart;
 pub use sample::SampleSizes;
 
 /// How to repack a dataset.
