@@ -50,6 +50,7 @@ mod plan;
 mod protection;
 mod read_ahead;
 mod receipts;
+mod remote;
 mod repack;
 mod resize;
 mod resume;
@@ -67,6 +68,7 @@ mod stream;
 mod stream_info;
 mod table;
 mod target;
+mod turn;
 mod usage;
 mod verify;
 mod window;
@@ -107,6 +109,7 @@ pub use plan::{
     Arrival, Choice, GIVEN, Plan, SignalBound, SignalEvidence, Trial, Tried, matches_pattern,
 };
 pub use read_ahead::{Pieces, ReadAhead, ReadLimits, Share, Task};
+pub use remote::{CacheChoice, StorageReport, cache_folder};
 pub use repack::{
     Action, GenerationLoss, Repack, RepackOptions, RepackProgress, Repacked, SampleSizes,
     StreamChange,
@@ -118,7 +121,6 @@ pub use resize::{
 pub use sample::sample_episodes;
 pub use selection::{Episodes, Selection};
 pub use stats::StreamStats;
-pub use store::{CacheChoice, StorageReport, cache_folder};
 pub use stored_stream::StoredStream;
 pub use stream::Stream;
 pub use stream_info::{SharedFrames, StreamInfo, Times};
