@@ -16,8 +16,9 @@ use crate::error::{DatasetError, Result, corrupt, format_at, invalid, not_found}
 use crate::hash::Hash;
 use crate::links::LinkedFiles;
 use crate::manifest::{MAX_MANIFEST_BYTES, Manifest};
+use crate::remote::{CacheChoice, StorageReport};
 use crate::stats::StreamStats;
-use crate::store::{CacheChoice, FileKind, StorageReport, Store, forget, version_key};
+use crate::store::{FileKind, Store, forget, version_key};
 use crate::table::EpisodeTable;
 
 /// How to open a dataset.

@@ -52,6 +52,7 @@ mod portions;
 mod protection;
 mod read_ahead;
 mod receipts;
+mod remote;
 mod repack;
 mod resize;
 mod resume;
@@ -69,6 +70,7 @@ mod stream;
 mod stream_info;
 mod table;
 mod target;
+mod turn;
 mod usage;
 mod verify;
 mod window;
@@ -115,6 +117,7 @@ pub use portions::{
     PortionsProgress, Received, cut_portions, portions_progress,
 };
 pub use read_ahead::{Pieces, ReadAhead, ReadLimits, Share, Task};
+pub use remote::{CacheChoice, StorageReport, cache_folder};
 pub use repack::{
     Action, GenerationLoss, Repack, RepackOptions, RepackProgress, Repacked, RepackedPart,
     SampleSizes, StreamChange,
@@ -126,7 +129,6 @@ pub use resize::{
 pub use sample::sample_episodes;
 pub use selection::{Episodes, Selection};
 pub use stats::StreamStats;
-pub use store::{CacheChoice, StorageReport, cache_folder};
 pub use stored_stream::StoredStream;
 pub use stream::Stream;
 pub use stream_info::{SharedFrames, StreamInfo, Times};

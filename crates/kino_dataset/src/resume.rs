@@ -10,7 +10,7 @@ use crate::error::{DatasetError, Result};
 use crate::lease::Holder;
 use crate::receipts::{Receipt, Receipts, shards_of};
 use crate::staging::{FoundArea, Settings};
-use crate::store::Turn;
+use crate::turn::Turn;
 
 /// Longer values are named but not shown.
 const MAX_SHOWN: usize = 40;

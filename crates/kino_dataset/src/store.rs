@@ -11,33 +11,24 @@
 //! File names are generated here from numbers and hashes and never taken from a file's contents, so nothing in a
 //! manifest can point outside the dataset. Everything is durable before the call returns.
 
-use std::env;
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File};
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 pub(crate) use kino_storage::Put;
-use kino_storage::{
-    CacheReport, Cached, LocalFolder, Location, RequestReport, create_folder, read_file,
-};
-use serde::Serialize;
+use kino_storage::{Cached, LocalFolder, Location, create_folder, read_file};
 use tempfile::NamedTempFile;
 
 use crate::emulate::{Emulated, EmulatedStorage, Storage};
 use crate::error::{DatasetError, Result, corrupt, invalid, io_at, not_found, stored};
 use crate::hash::Hash;
 use crate::manifest::MAX_VERSION;
-
-/// How long a writer waits for another writer's turn before it continues without.
-const TURN_WAIT: Duration = Duration::from_secs(30);
-
-/// How often it checks.
-const TURN_STEP: Duration = Duration::from_millis(5);
+use crate::remote::{CacheChoice, StorageReport, work_folder};
+use crate::turn::Turn;
 
 /// Files are hashed in pieces of this size.
 const HASH_BYTES: usize = 8 << 20;
@@ -168,25 +159,10 @@ impl Store {
         Self::open(root)
     }
 
-    /// Waits for the turn to register a writer, to commit or to collect garbage; others wait meanwhile.
-    ///
-    /// Correctness does not depend on it, since a manifest is only created if absent: it saves other writers the work
-    /// of a lost attempt. So a file system without locks, or a process that is stopped during its turn, never blocks
-    /// anyone forever. Writers of other machines are not seen if the dataset is remote.
+    /// Waits for the turn to register a writer, to commit or to collect garbage; see [`Turn`]. Writers of other machines
+    /// are not seen if the dataset is remote.
     pub(crate) fn turn(&self) -> Turn {
-        let deadline = Instant::now() + TURN_WAIT;
-        let Ok(folder) = File::open(&self.work_folder) else {
-            return Turn(None);
-        };
-        loop {
-            match folder.try_lock() {
-                Ok(()) => return Turn(Some(folder)),
-                Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
-                    std::thread::sleep(TURN_STEP);
-                }
-                Err(_) => return Turn(None),
-            }
-        }
+        Turn::wait(&self.work_folder)
     }
 
     /// The same files on emulated storage.
@@ -397,78 +373,6 @@ impl Store {
              version, and nothing was committed; pack to a local folder and upload it, or use a storage that supports them",
             self.root.display()
         )))
-    }
-}
-
-/// Whether the shards of a remote dataset are cached on a local disk.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum CacheChoice {
-    /// If the environment variable `KINOGRAPH_CACHE` names a folder.
-    #[default]
-    Environment,
-    /// No.
-    Off,
-    /// In this folder.
-    At(PathBuf),
-}
-
-impl CacheChoice {
-    fn folder(&self) -> Option<PathBuf> {
-        match self {
-            Self::Environment => cache_folder(),
-            Self::Off => None,
-            Self::At(folder) => Some(folder.clone()),
-        }
-    }
-}
-
-/// The cache's folder according to the environment variable `KINOGRAPH_CACHE`.
-pub fn cache_folder() -> Option<PathBuf> {
-    let folder = env::var_os("KINOGRAPH_CACHE").filter(|folder| !folder.is_empty());
-    folder.map(PathBuf::from)
-}
-
-/// What was read of a remote dataset so far.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct StorageReport {
-    /// The requests, and what they brought.
-    #[serde(flatten)]
-    pub requests: RequestReport,
-    /// What the cache did, if there is one.
-    pub cache: Option<CacheReport>,
-    /// Bytes that were asked for: pages, indexes, whatever of them came from a cache included.
-    pub used_bytes: u64,
-}
-
-/// Where unfinished work for a remote dataset is on this machine: below `KINOGRAPH_WORK`, or the user's cache folder.
-fn work_folder(url: &Path) -> PathBuf {
-    let folder = |name: &str| env::var_os(name).map(PathBuf::from);
-    let cache = || {
-        let home = env::home_dir().map(|home| home.join(".cache"));
-        let cache = folder("XDG_CACHE_HOME").or(home);
-        cache.unwrap_or_else(env::temp_dir).join("kinograph/work")
-    };
-    let name = Hash::of(url.to_string_lossy().as_bytes()).to_hex();
-    folder("KINOGRAPH_WORK")
-        .unwrap_or_else(cache)
-        .join(&name[..16])
-}
-
-/// The right to change the contents of a dataset's folder; see [`Store::turn`].
-#[derive(Debug)]
-pub(crate) struct Turn(Option<File>);
-
-impl Turn {
-    /// Whether the turn is exclusive: it is not on a file system without locks, or after waiting too long.
-    pub(crate) fn is_exclusive(&self) -> bool {
-        self.0.is_some()
-    }
-}
-
-impl Drop for Turn {
-    fn drop(&mut self) {
-        // Unlocked explicitly: a process forked in the meantime may hold the same file open.
-        let _ = self.0.as_ref().map(File::unlock);
     }
 }
 
