@@ -16,6 +16,8 @@ from remote_servers import Faults, Proxy, Web, serving
 
 import kinograph
 
+SAMPLE = Path(__file__).resolve().parents[1] / "data" / "lift_3demos.hdf5"
+
 moto_server = pytest.importorskip("moto.server", reason='S3 needs moto: pip install "moto[server]"')
 
 
@@ -234,6 +236,20 @@ def test_a_lost_answer_to_a_commit_is_not_a_conflict(s3, monkeypatch):
     use_s3(monkeypatch, f"http://{s3.authority}")
     dataset = kinograph.open("s3://lab/lost.kino")
     assert (dataset.versions, len(dataset)) == ([1], 1)
+
+
+def test_machines_that_share_nothing_but_the_bucket_pack_one_dataset(s3, tmp_path, monkeypatch):
+    options = {"shard_size": "10KB", "created": "2026-11-19T12:00:00Z"}
+    kinograph.pack(SAMPLE, tmp_path / "whole.kino", **options)
+    for part in ("2/3", "1/3", "3/3"):
+        with pytest.raises(kinograph.KinographError, match="--part"):
+            kinograph.commit_parts("s3://lab/parts.kino")
+        monkeypatch.setenv("KINOGRAPH_WORK", str(tmp_path / part.replace("/", "-")))
+        kinograph.pack_part(SAMPLE, "s3://lab/parts.kino", part=part, **options)
+    assert kinograph.commit_parts("s3://lab/parts.kino").episodes == 3
+    whole = kinograph.open(tmp_path / "whole.kino")
+    assert kinograph.open("s3://lab/parts.kino").id == whole.id
+    assert kinograph.commit_parts("s3://lab/parts.kino").episodes == 3, "it may be repeated"
 
 
 def test_a_server_that_ignores_conditions_is_refused(s3, monkeypatch):
