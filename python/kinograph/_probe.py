@@ -248,8 +248,8 @@ def probe(  # noqa: PLR0913 (each is a keyword of its own)
     :param seconds: How long it may take
     :param encoder: What turns images into features. ``"random"``, the default, are random convolutions; what they find was
         compared with rollouts. ``"trained"`` is a small network that learns the targets from raw frames of a third of the
-        episodes, which the probe does not use otherwise, in at most half of ``seconds``; it needs torch and was not compared
-        with rollouts. ``"auto"`` is the network where torch is installed
+        episodes, which the probe does not use otherwise, in at most half of ``seconds``; it needs torch, and rollouts have
+        not confirmed its verdicts. ``"auto"`` is the network where torch is installed
     :param features: Features of all images together; a network has at most 128 per camera
     :param seeds: Sets of features
     :param folds: Parts of the episodes, each of which is held out once

@@ -36,7 +36,7 @@ impl Probed {
         )];
         if effort.set_aside > 0 {
             lines.push(format!(
-                "Features of a network that was trained on raw frames of {} other episodes; its verdicts have not been compared with rollouts.",
+                "Features of a network that was trained on raw frames of {} other episodes; rollouts have not confirmed its verdicts.",
                 effort.set_aside
             ));
         }
