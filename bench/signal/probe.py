@@ -1,6 +1,7 @@
 """The probe against success on PushT: whether it ranks codecs as policies do.
 
     python bench/signal/probe.py pusht.kino                     # needs torch for the blur, PyAV for AV1; no GPU
+    python bench/signal/probe.py pusht.kino --encoder trained   # into signal_probe_trained.csv
     python bench/signal/probe.py pusht.kino --correlate         # the tables from the CSV files only
 
 The recording is that of diffusion_policy, packed without loss (`kinograph pack --rate 10 … pusht.kino`). The probe has what
@@ -43,22 +44,23 @@ FIELDS = [
 Floats = npt.NDArray[np.float64]
 
 
-def measure(recording: str, seconds: float, file: pathlib.Path) -> None:
+def measure(options: argparse.Namespace) -> None:
     """Probe all arms at once, and write a row per arm, contrast, target and region."""
     from pusht import blur, to_codec  # noqa: PLC0415 (only this needs torch)
 
     candidates: dict[str, dict[str, object]] = {"raw": {"img": "predict"}}
-    for arm in ARMS:
+    for arm in options.arms:
         candidates[arm] = {"img": to_codec(arm) or blur}
     found = kinograph.probe(
-        recording,
+        options.recording,
         candidates=candidates,
         inputs={"img": None, "state": [0, 1]},
         targets={"action": None, "state": [2, 3]},
-        seconds=seconds,
+        seconds=options.seconds,
+        encoder=options.encoder,
     )
     print(found)
-    with file.open("w", newline="") as out:
+    with options.csv.open("w", newline="") as out:
         writer = csv.DictWriter(out, FIELDS, lineterminator="\n")
         writer.writeheader()
         measured = [(one.name, one.arms[-1].outcomes) for one in found.candidates]
@@ -179,11 +181,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("recording", help="the recording, packed without loss")
     parser.add_argument("--seconds", type=float, default=600.0, help="the probe's budget")
+    parser.add_argument("--encoder", choices=["random", "trained"], default="random")
+    parser.add_argument("--arms", nargs="+", choices=ARMS, default=ARMS, help="by default all")
     parser.add_argument("--correlate", action="store_true", help="do not probe again")
-    parser.add_argument("--csv", type=pathlib.Path, default=RESULTS / "signal_probe.csv")
+    parser.add_argument("--csv", type=pathlib.Path, help="by default in bench/results")
     options = parser.parse_args()
+    suffix = "_trained" if options.encoder == "trained" else ""
+    options.csv = options.csv or RESULTS / f"signal_probe{suffix}.csv"
     if not options.correlate:
-        measure(options.recording, options.seconds, options.csv)
+        measure(options)
     correlate(options.csv)
 
 

@@ -27,7 +27,7 @@ from kinograph._dataset import Dataset
 from kinograph._errors import InvalidArgumentError
 from kinograph._loader_options import Images
 from kinograph._plan import PlanChoice
-from kinograph._probe_options import Chosen, say, to_probe
+from kinograph._probe_options import Chosen, Encoder, say, to_network, to_probe
 from kinograph._report import written
 from kinograph._source import is_dataset, refuse, to_rule, to_source
 
@@ -200,6 +200,7 @@ def probe(  # noqa: PLR0913 (each is a keyword of its own)
     chunk: int = 16,
     images: Images | Mapping[str, Any] | None = None,
     seconds: float = 180.0,
+    encoder: Encoder = "random",
     features: int = 1024,
     seeds: int = 3,
     folds: int = 10,
@@ -245,8 +246,12 @@ def probe(  # noqa: PLR0913 (each is a keyword of its own)
     :param chunk: Frames of an action chunk
     :param images: As for a loader: the size in which the policy sees images
     :param seconds: How long it may take
-    :param features: Random features of all images together
-    :param seeds: Sets of random features
+    :param encoder: What turns images into features. ``"random"``, the default, are random convolutions; what they find was
+        compared with rollouts. ``"trained"`` is a small network that learns the targets from raw frames of a third of the
+        episodes, which the probe does not use otherwise, in at most half of ``seconds``; it needs torch, and rollouts have
+        not confirmed its verdicts. ``"auto"`` is the network where torch is installed
+    :param features: Features of all images together; a network has at most 128 per camera
+    :param seeds: Sets of features
     :param folds: Parts of the episodes, each of which is held out once
     :param margin: By which share the error must be below those of simpler predictors before it counts
     :param seed: What random numbers start from
@@ -255,6 +260,7 @@ def probe(  # noqa: PLR0913 (each is a keyword of its own)
     :param progress: Called with a line about what comes next and how long it takes; by default written to stderr
     """
     asked = _asked(plan, codecs, against, candidates)
+    calls = progress, to_network(encoder, progress)
     how = to_probe(
         inputs=inputs,
         targets=targets,
@@ -281,7 +287,7 @@ def probe(  # noqa: PLR0913 (each is a keyword of its own)
     if isinstance(source, Dataset) or is_dataset(source):
         refuse(how_read, tuple(how_read), "a dataset; they are for recordings")
         dataset = source if isinstance(source, Dataset) else Dataset(source)
-        return _from_json(_core.probe(dataset._core, parts, how, progress))
+        return _from_json(_core.probe(dataset._core, parts, how, calls))
     most = to_bytes("sample", sample, least=1)
     with tempfile.TemporaryDirectory(prefix=".kinograph-probe-", dir=folder) as place:
         target = pathlib.Path(place) / "sample.kino"
@@ -293,7 +299,7 @@ def probe(  # noqa: PLR0913 (each is a keyword of its own)
             "plan": "",
         }
         _core.pack_sample(source, target, sampled)
-        return _from_json(_core.probe(Dataset(target)._core, parts, how, progress))
+        return _from_json(_core.probe(Dataset(target)._core, parts, how, calls))
 
 
 def _asked(

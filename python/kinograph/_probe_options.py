@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias, TypedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias, TypedDict
 
 from kinograph import _core
 from kinograph._arguments import to_number, to_whole
@@ -13,6 +13,9 @@ from kinograph._loader_options import Images, to_size
 
 #: Streams, or streams and their elements.
 Chosen: TypeAlias = "Sequence[str] | Mapping[str, Sequence[int] | None]"
+
+#: What turns images into features.
+Encoder: TypeAlias = Literal["random", "trained", "auto"]
 
 
 class ProbeOptions(TypedDict, total=False):
@@ -89,3 +92,22 @@ def to_probe(  # noqa: PLR0913 (each is a keyword of its own)
         "margin": to_number("margin", margin),
         "seed": to_whole("seed", seed),
     }
+
+
+def to_network(encoder: Encoder, progress: Callable[[str], object] | None) -> _core._Network | None:
+    """Give the network that makes features, or None for random convolutions."""
+    if encoder not in ("random", "trained", "auto"):
+        raise InvalidArgumentError(
+            f"encoder is {encoder!r}; it must be 'random', 'trained' or 'auto'"
+        )
+    if encoder == "random":
+        return None
+    try:
+        from kinograph._probe_network import Network  # noqa: PLC0415 (it needs torch)
+    except ImportError as error:
+        if encoder == "auto":
+            return None
+        raise ImportError(
+            "encoder='trained' needs torch, which is not installed; run `pip install torch`, or use encoder='random'"
+        ) from error
+    return Network(progress)

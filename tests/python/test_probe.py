@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import json
 import pathlib
@@ -10,19 +11,18 @@ import sys
 
 import numpy as np
 import pytest
+from optional import optional
 
 import kinograph
 
 SIDE, FRAMES = 16, 20
 
 
-@pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    """Twelve episodes whose action is where a bright square is."""
+def record(path, episodes):
+    """Episodes whose action is where a bright square is; noise makes every frame another."""
     random = np.random.default_rng(0)
-    path = tmp_path_factory.mktemp("probe") / "square.kino"
     with kinograph.Writer(path) as writer:
-        for _ in range(12):
+        for _ in range(episodes):
             phase, speed = random.uniform(0, 6), random.uniform(0.1, 0.4)
             x = 7.5 + 5 * np.sin(phase + speed * np.arange(FRAMES))
             images = random.integers(40, 44, (FRAMES, SIDE, SIDE, 3))
@@ -37,6 +37,12 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
                 },
                 rate_hz=10.0,
             )
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    path = tmp_path_factory.mktemp("probe") / "square.kino"
+    record(path, episodes=12)
     return path
 
 
@@ -269,3 +275,98 @@ def test_the_command_probes_codecs_and_datasets(path, tmp_path):
     bound = [*command, "--codec", "cam=psnr=38"]
     run = subprocess.run(bound, capture_output=True, text=True, check=False)
     assert (run.returncode, "for a bound write `psnr(38)`" in run.stderr) == (1, True)
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    path = tmp_path_factory.mktemp("trained") / "square.kino"
+    record(path, episodes=30)
+    return path
+
+
+def sideways(frames):
+    """Keep brightness, lose where the square is."""
+    return np.broadcast_to(frames.mean(axis=2, keepdims=True), frames.shape).astype("u1")
+
+
+class Seen:
+    """Which frames a network learns from, and which it turns into features."""
+
+    def __init__(self, monkeypatch):
+        network = importlib.import_module("kinograph._probe_network").Network
+        self.learned, self.encoded = [], []
+        learn, encode = network.learn, network.encode
+
+        def keep_learned(own, cameras, *rest):
+            for frames, shape, _ in cameras.values():
+                self.learned += split(frames, shape)
+            learn(own, cameras, *rest)
+
+        def keep_encoded(own, stream, frames):
+            self.encoded += split(frames, (SIDE, SIDE, 3))
+            return encode(own, stream, frames)
+
+        monkeypatch.setattr(network, "learn", keep_learned)
+        monkeypatch.setattr(network, "encode", keep_encoded)
+
+
+def split(frames, shape):
+    return [frame.tobytes() for frame in np.frombuffer(frames, "u1").reshape(-1, *shape)]
+
+
+def test_a_network_sees_a_planted_loss_and_learns_from_episodes_that_are_set_aside(
+    many, monkeypatch
+):
+    torch = optional("torch")
+    seen = Seen(monkeypatch)
+    said = []
+    candidates = {"sideways": {"cam": sideways}, "lossless": {"**": "lossless"}}
+    options = {**QUICK, "encoder": "trained", "progress": said.append}
+    found = kinograph.probe(many, candidates=candidates, **options)
+    for contrast in ("total", "information", "mismatch"):
+        assert found["sideways"].verdict(contrast) == "harm"
+        (outcome,) = found["lossless"].outcomes(contrast)
+        assert outcome.verdict == "identical"
+    assert found.skill[0].over_constant.low > 0.5
+    assert (found.effort["set_aside"], found.effort["episodes"]) == (10, 20)
+    assert "trained on raw frames of 10 other episodes" in str(found)
+    # Ten whole episodes, and not one of their frames among those of the folds.
+    assert len(set(seen.learned)) == 10 * FRAMES
+    raw = {
+        frame
+        for episode in kinograph.open(many)
+        for frame in split(episode["cam"][:].tobytes(), (SIDE, SIDE, 3))
+    }
+    assert set(seen.learned) <= raw
+    assert len(raw & set(seen.encoded)) == 20 * FRAMES
+    assert not set(seen.learned) & set(seen.encoded)
+    assert "a network learns features from 10 episodes that are set aside" in said[0]
+    assert any(line.startswith("training 1 networks on 200 frames, 300 steps") for line in said)
+    # The same seed gives the same, and leaves the random numbers and gradients of the caller as they are.
+    torch.manual_seed(5)
+    with torch.no_grad():
+        again = kinograph.probe(many, candidates=candidates, **options)
+        assert not torch.is_grad_enabled()
+    assert (again.candidates, again.skill) == (found.candidates, found.skill)
+    drawn = torch.rand(3)
+    assert torch.equal(drawn, torch.rand(3, generator=torch.Generator().manual_seed(5)))
+
+
+def test_without_torch_a_network_is_refused_and_auto_is_random(path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.delitem(sys.modules, "kinograph._probe_network", raising=False)
+    with pytest.raises(ImportError, match=r"pip install torch.*encoder='random'"):
+        kinograph.probe(path, codecs={"cam": "raw"}, encoder="trained", **QUICK)
+    found = kinograph.probe(path, codecs={"cam": "jpeg:q=20"}, encoder="auto", **QUICK)
+    assert found.effort["set_aside"] == 0
+    expected = kinograph.probe(path, codecs={"cam": "jpeg:q=20"}, **QUICK)
+    assert found.candidates == expected.candidates
+    with pytest.raises(kinograph.InvalidArgumentError, match="'random', 'trained' or 'auto'"):
+        kinograph.probe(path, codecs={"cam": "raw"}, encoder="deep", **QUICK)
+
+
+def test_a_network_needs_episodes_to_set_aside(tmp_path):
+    optional("torch")
+    record(tmp_path / "few.kino", episodes=7)
+    with pytest.raises(kinograph.InvalidArgumentError, match="7 episodes are too few to set 2"):
+        kinograph.probe(tmp_path / "few.kino", codecs={"cam": "jpeg"}, encoder="trained", **QUICK)

@@ -47,8 +47,8 @@ pub use planner::{
 };
 pub use report::Measured;
 pub use signal::{
-    Arm, Candidate, Change, Changed, Chosen, Contrast, Control, Effort, FoundBound, FoundBounds,
-    Interval, Looked, Outcome, ProbeHost, ProbeOptions, Probed, ProbedCandidate, Region, Skill,
-    Verdict, find_bounds, probe,
+    Arm, Candidate, Change, Changed, Chosen, Contrast, Control, Effort, Features, FoundBound,
+    FoundBounds, Interval, Lesson, LessonCamera, Looked, Outcome, ProbeHost, ProbeOptions, Probed,
+    ProbedCandidate, Region, Skill, Verdict, find_bounds, probe,
 };
 pub use workload::Workload;

@@ -13,12 +13,11 @@ use std::time::Instant;
 use kino_dataset::{Episode, Resize, ResizeScratch, Stream, to_numbers};
 
 use super::ProbeHost;
-use super::convolution::{Convolution, Scratch};
+use super::encoder::Encoder;
 use super::layout::{Role, Source, Use};
 use super::losses::{Run, Variant};
 use super::moments::near;
 use super::ridge::{Rows, to_f32};
-use super::threads::map;
 use crate::error::{Result, invalid};
 use kino_dataset::EventRule;
 
@@ -31,7 +30,7 @@ const RUN_FRAMES: usize = 256;
 pub(super) struct Lane {
     pub(super) source: Source,
     pub(super) variants: Vec<Variant>,
-    pub(super) convolution: Option<Convolution>,
+    pub(super) encoder: Option<Encoder>,
     /// Rows per version (raw, then the variants) and use.
     pub(super) tables: Vec<Vec<Rows>>,
 }
@@ -127,7 +126,7 @@ impl Gathered {
             let frames = stream.read(first..end)?;
             self.run_s += began.elapsed().as_secs_f64();
             let used = pick(&frames, size, &inside);
-            self.add_features(lane, 0, (used.clone(), lane.source.fit))?;
+            self.add_features(lane, 0, (used.clone(), lane.source.fit), host)?;
             for number in 0..lane.variants.len() {
                 let began = Instant::now();
                 let variant = &mut lane.variants[number];
@@ -152,7 +151,7 @@ impl Gathered {
                 if after == used && variant.ty == lane.source.ty {
                     lane.repeat_raw(number + 1, inside.len());
                 } else {
-                    self.add_features(lane, number + 1, (after, fit))?;
+                    self.add_features(lane, number + 1, (after, fit), host)?;
                 }
             }
         }
@@ -164,6 +163,7 @@ impl Gathered {
         lane: &mut Lane,
         version: usize,
         (mut frames, fit): (Vec<u8>, Option<Resize>),
+        host: &mut dyn ProbeHost,
     ) -> Result<()> {
         let began = Instant::now();
         if let Some(fit) = fit {
@@ -171,18 +171,9 @@ impl Gathered {
                 .to_resized(&mut frames, &mut ResizeScratch::default())
                 .map_err(|what| invalid(format!("stream `{}`: {what}", lane.source.name)))?;
         }
-        if let Some(convolution) = &lane.convolution {
-            let frames: Vec<&[u8]> = frames
-                .chunks_exact(convolution.frame_len().max(1))
-                .collect();
-            let rows = map(frames.len(), |idx| {
-                let mut row = Vec::new();
-                convolution.extract(frames[idx], &mut Scratch::default(), &mut row);
-                row
-            });
+        if let Some(encoder) = &mut lane.encoder {
             let table = &mut lane.tables[version][0];
-            rows.iter()
-                .for_each(|row| table.values.extend_from_slice(row));
+            encoder.add(&lane.source.name, &frames, table, host)?;
         }
         self.feature_s += began.elapsed().as_secs_f64();
         Ok(())
@@ -202,11 +193,11 @@ impl Lane {
     pub(super) fn new(
         source: Source,
         variants: Vec<Variant>,
-        convolution: Option<Convolution>,
+        encoder: Option<Encoder>,
         seeds: usize,
     ) -> Self {
-        let cols = |one: &Use| match (&convolution, one.role) {
-            (Some(convolution), Role::Camera) => seeds * convolution.width(),
+        let cols = |one: &Use| match (&encoder, one.role) {
+            (Some(encoder), Role::Camera) => seeds * encoder.width(),
             _ => one.elements.len() * one.steps.len(),
         };
         let empty = |one: &Use| Rows {
@@ -218,7 +209,7 @@ impl Lane {
             tables: vec![row; 1 + variants.len()],
             source,
             variants,
-            convolution,
+            encoder,
         }
     }
 

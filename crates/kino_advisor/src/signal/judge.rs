@@ -93,12 +93,8 @@ impl<'a> Judge<'a> {
 
     /// What was done.
     pub(super) fn effort(&self, gathered: &Gathered) -> Effort {
-        let stride = |lane: &Lane| {
-            Some((
-                lane.source.name.clone(),
-                lane.convolution.as_ref()?.stride(),
-            ))
-        };
+        let stride =
+            |lane: &Lane| Some((lane.source.name.clone(), lane.encoder.as_ref()?.stride()?));
         Effort {
             episodes: gathered.episodes,
             anchors: gathered.near.len(),

@@ -24,7 +24,7 @@ pub struct Chosen {
 }
 
 /// A stream that is read.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Source {
     pub(super) name: String,
     pub(super) kind: Kind,

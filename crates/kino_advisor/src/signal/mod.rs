@@ -4,7 +4,8 @@
 //! layout.rs     what a policy sees, and what it has to predict
 //! losses.rs     what candidates and controls do to frames         moments.rs   anchors near events
 //! sample.rs     which episodes, and as much of them as there is time for (schedule.rs)
-//! gather.rs     their frames, raw and compressed ──▶ features (convolution.rs) and targets
+//! lesson.rs     frames that a network of the host learns features from, of episodes that are set aside; only if asked for
+//! gather.rs     their frames, raw and compressed ──▶ features (encoder.rs: convolution.rs, or that network) and targets
 //! problem.rs    ridge regression (columns.rs, ridge.rs, products.rs), held out by episode
 //!        └──▶ arms.rs, judge.rs, outcome.rs, interval.rs   three contrasts, their intervals, verdicts ──▶ text.rs, html.rs
 //! bounds.rs     a bound such as `signal(2%)` ──▶ the codecs that keep it: rungs.rs, from mild to strong, each asked of trained.rs
@@ -20,11 +21,13 @@ mod bounds_search;
 mod bounds_text;
 mod columns;
 mod convolution;
+mod encoder;
 mod gather;
 mod html;
 mod interval;
 mod judge;
 mod layout;
+mod lesson;
 mod losses;
 mod moments;
 mod outcome;
@@ -47,8 +50,10 @@ use kino_codec::ValueType;
 use kino_dataset::{Dataset, Fit, Plan};
 
 pub use bounds::{FoundBound, FoundBounds, Looked, find_bounds};
+pub use encoder::Features;
 pub use interval::Interval;
 pub use layout::Chosen;
+pub use lesson::{Lesson, LessonCamera};
 pub use outcome::{
     Arm, Changed, Contrast, Control, Effort, Outcome, Probed, ProbedCandidate, Region, Skill,
     Verdict,
@@ -73,9 +78,9 @@ pub struct ProbeOptions {
     pub chunk: usize,
     /// How images are resized and cropped for the policy.
     pub fit: Fit,
-    /// Random features of all images together.
+    /// Features of all images together.
     pub features: usize,
-    /// Sets of random features.
+    /// Sets of features.
     pub seeds: usize,
     /// Held-out parts of the episodes.
     pub folds: usize,
@@ -144,6 +149,24 @@ pub trait ProbeHost {
     ) -> Result<Vec<u8>> {
         Err(invalid(format!("nothing is given for stream `{stream}`")))
     }
+
+    /// Where features of images come from.
+    fn features(&self) -> Features {
+        Features::Random
+    }
+
+    /// Trains what [`Self::encode`] uses, if features are to be trained.
+    fn learn(&mut self, _lesson: Lesson) -> Result<()> {
+        Ok(())
+    }
+
+    /// The features of packed images of a camera: image by image, and of each image those of the first set, then of the
+    /// second, and so on.
+    fn encode(&mut self, stream: &str, _frames: &[u8]) -> Result<Vec<f32>> {
+        Err(invalid(format!(
+            "there is no network for stream `{stream}`"
+        )))
+    }
 }
 
 /// Measures what a policy would lose with each candidate.
@@ -167,11 +190,16 @@ pub fn probe(
             rules.extend(plan.events.iter().cloned());
         }
     }
-    let order = episodes(dataset, &layout.sources, options)?;
-    host.begins("the codecs on one episode");
+    let mut order = episodes(dataset, &layout.sources, options)?;
     let anchor = layout.anchor;
     let names = arms::Names::of(dataset);
-    let mut lanes = lanes(dataset, layout, candidates, options)?;
+    let mut lanes = lanes(dataset, layout, candidates, (options, host.features()))?;
+    let spent = lesson::learn(&mut order, (&lanes, anchor), options, host)?;
+    let options = &ProbeOptions {
+        seconds: options.seconds - spent.seconds,
+        ..options.clone()
+    };
+    host.begins("the codecs on one episode");
     let work = Work {
         arms: &|lanes| arms::arms(lanes, candidates.len()).len(),
         kept: 1,
@@ -190,7 +218,8 @@ pub fn probe(
     )?;
     let mut probed = judge::measure(&lanes, &gathered, (candidates, &names), options, host)?;
     probed.name = dataset.path().display().to_string();
-    probed.effort.expected_s = amount.expected_s;
+    probed.effort.set_aside = spent.episodes;
+    probed.effort.expected_s = amount.expected_s + spent.seconds;
     probed.effort.took_s = began.elapsed().as_secs_f64();
     Ok(probed)
 }

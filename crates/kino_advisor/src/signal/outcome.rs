@@ -209,9 +209,12 @@ pub struct Effort {
     pub anchors: usize,
     /// Anchors near an event.
     pub near_events: usize,
+    /// Other episodes, which a network learned features from; 0 with random features.
+    #[serde(default)]
+    pub set_aside: usize,
     /// Held-out parts.
     pub folds: usize,
-    /// Sets of random features.
+    /// Sets of features.
     pub seeds: usize,
     /// Features of a set, with those of vectors.
     pub features: usize,

@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use super::arms::{ArmErrors, REGIONS, RawErrors};
 use super::columns::{Column, ImageScale, Mixing, columns};
-use super::convolution::Convolution;
+use super::encoder::Encoder;
 use super::gather::Lane;
 use super::layout::Role;
 use super::random::Random;
@@ -82,7 +82,7 @@ impl<'a> Problem<'a> {
     ) -> Self {
         let data = |lane: &'a Lane| Data {
             is_camera: lane.source.is_camera(),
-            width: lane.convolution.as_ref().map(Convolution::width),
+            width: lane.encoder.as_ref().map(Encoder::width),
             tables: &lane.tables,
         };
         let mut found = Self {

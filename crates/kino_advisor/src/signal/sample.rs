@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
-use kino_dataset::{Dataset, Episode, EventRule, sample_episodes, suggest};
+use kino_dataset::{Dataset, Episode, EventRule, Size, sample_episodes, suggest};
 
 use super::convolution::Convolution;
+use super::encoder::{Encoder, Features};
 use super::gather::{Gathered, Lane, anchors_of, is_complete};
 use super::layout::{Layout, Source};
 use super::losses::Variant;
@@ -13,12 +14,15 @@ use super::schedule::{self, Amount, Cost};
 use super::{Candidate, Change, ProbeHost, ProbeOptions};
 use crate::error::{Result, invalid};
 
+/// Features of a camera that a network learns, at most.
+const TRAINED_WIDTH: usize = 128;
+
 /// Streams, with what candidates and controls make of them, and with filters for images.
 pub(super) fn lanes(
     dataset: &Dataset,
     layout: Layout,
     candidates: &[Candidate],
-    options: &ProbeOptions,
+    (options, features): (&ProbeOptions, Features),
 ) -> Result<Vec<Lane>> {
     let cameras = layout
         .sources
@@ -38,17 +42,22 @@ pub(super) fn lanes(
             variants.extend(Variant::controls(&source, options)?);
         }
         let mut random = Random::new(options.seed.wrapping_add(1000 * (number as u64 + 1)));
-        let convolution = if source.is_camera() {
-            Some(learn(
-                dataset,
-                &source,
-                (options.seeds, width),
-                &mut random,
-            )?)
-        } else {
-            None
+        let encoder = match (source.is_camera(), features) {
+            (false, _) => None,
+            (true, Features::Random) => {
+                let wanted = (options.seeds, width);
+                let convolution = learn(dataset, &source, wanted, &mut random)?;
+                Some(Encoder::Random(convolution))
+            }
+            (true, Features::Trained) => {
+                let (size, channels) = image_shape(&source)?;
+                Some(Encoder::Trained {
+                    frame_len: size.pixels() * channels,
+                    width: width.clamp(1, TRAINED_WIDTH),
+                })
+            }
         };
-        lanes.push(Lane::new(source, variants, convolution, options.seeds));
+        lanes.push(Lane::new(source, variants, encoder, options.seeds));
     }
     if !is_changed {
         let names: Vec<&str> = lanes.iter().map(|lane| lane.source.name.as_str()).collect();
@@ -107,20 +116,24 @@ fn learn(
             frames.extend(stream.read(at..at + 1)?);
         }
     }
-    let mut ty = source.ty.clone();
     if let Some(fit) = &source.fit {
-        let refuse = |what: String| invalid(format!("stream `{}`: {what}", source.name));
         frames = fit
             .to_resized(&mut frames, &mut kino_dataset::ResizeScratch::default())
-            .map_err(refuse)?;
-        ty = fit
-            .value_type(&ty)
-            .map_err(|error| refuse(error.to_string()))?;
+            .map_err(|what| invalid(format!("stream `{}`: {what}", source.name)))?;
     }
-    let shape = kino_dataset::image_size(&ty);
-    let shape =
-        shape.ok_or_else(|| invalid(format!("stream `{}` has no images of uint8", source.name)))?;
+    let shape = image_shape(source)?;
     Ok(Convolution::learn(&frames, shape, (seeds, width), random))
+}
+
+/// Size and channels of the images that the policy sees.
+pub(super) fn image_shape(source: &Source) -> Result<(Size, usize)> {
+    let refuse = |what: &str| invalid(format!("stream `{}`: {what}", source.name));
+    let ty = match &source.fit {
+        Some(fit) => fit.value_type(&source.ty),
+        None => Ok(source.ty.clone()),
+    };
+    let ty = ty.map_err(|error| refuse(&error.to_string()))?;
+    kino_dataset::image_size(&ty).ok_or_else(|| refuse("there are no images of uint8"))
 }
 
 /// The episodes that have every stream, in an order of which any beginning is a fair sample.
@@ -140,14 +153,19 @@ pub(super) fn episodes(
             found.push(episode);
         }
     }
-    if found.len() < options.folds.min(6) {
+    let least = least_episodes(options);
+    if found.len() < least {
         return Err(invalid(format!(
-            "{} episodes have every stream that is probed; at least {} are needed to hold some out",
-            found.len(),
-            options.folds.min(6)
+            "{} episodes have every stream that is probed; at least {least} are needed to hold some out",
+            found.len()
         )));
     }
     Ok(found)
+}
+
+/// How many episodes are needed to hold some out.
+pub(super) fn least_episodes(options: &ProbeOptions) -> usize {
+    options.folds.min(6)
 }
 
 /// What follows the gathering of frames.
@@ -182,8 +200,8 @@ pub(super) fn amount(
     let count = anchors.len().max(1);
     let widths = lanes
         .iter()
-        .filter_map(|lane| lane.convolution.as_ref())
-        .map(Convolution::width);
+        .filter_map(|lane| lane.encoder.as_ref())
+        .map(Encoder::width);
     let width = widths.sum::<usize>() + 256;
     let cost = Cost {
         episode_s: piece.run_s,

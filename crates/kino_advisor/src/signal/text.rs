@@ -34,6 +34,12 @@ impl Probed {
             to_quantity(effort.took_s, "s"),
             to_quantity(effort.expected_s, "s"),
         )];
+        if effort.set_aside > 0 {
+            lines.push(format!(
+                "Features of a network that was trained on raw frames of {} other episodes; rollouts have not confirmed its verdicts.",
+                effort.set_aside
+            ));
+        }
         lines.push(format!(
             "{} from {}.",
             self.targets.join(", "),
