@@ -12,6 +12,7 @@
 //! | `library.rs` | finds and opens the driver |
 //! | `device.rs` | a device, its memory, streams and events; page-locked host memory |
 //! | `ring.rs` | which slot of device memory the next batch gets |
+//! | `jpeg.rs`, `nvjpeg.rs` | decodes JPEG frames into memory that we own; the functions of nvJPEG that are called |
 //! | `sender.rs` | the thread that copies, and what the training loop calls |
 //!
 //! The context is the device's primary one, which PyTorch and the CUDA runtime use too, so pointers and streams are the same.
@@ -19,12 +20,16 @@
 mod device;
 mod error;
 mod ffi;
+mod jpeg;
 mod library;
+mod nvjpeg;
 mod ring;
 mod sender;
 
 pub use device::{Device, DeviceMemory, Pinned};
 pub use error::{CudaError, Result};
 pub use ffi::StreamHandle;
+pub use jpeg::{JpegDecoder, JpegSlots};
+pub use nvjpeg::Engine;
 pub use ring::Lease;
 pub use sender::{Arrived, Fetched, HostBatch, SendError, SendReport, Sender, Source, Taken};
