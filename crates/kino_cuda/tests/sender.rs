@@ -9,7 +9,11 @@
     unsafe_code,
     reason = "calls the fake driver's functions for tests; their types are those in fake_cuda.c"
 )]
-#![allow(missing_docs, reason = "tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 use std::ffi::{CString, c_char, c_long, c_void};
 use std::path::PathBuf;
@@ -143,10 +147,13 @@ fn sum_of(bytes: &[u8]) -> u64 {
     })
 }
 
+/// Memory that is page-locked, if it could be.
+type Buffer = (Vec<u8>, Option<Pinned>);
+
 /// Memory that goes back to its shelf, and is poisoned there: who still reads it gets other bytes.
 struct Arena {
-    memory: Option<(Vec<u8>, Option<Pinned>)>,
-    shelf: Arc<Mutex<Vec<(Vec<u8>, Option<Pinned>)>>>,
+    memory: Option<Buffer>,
+    shelf: Arc<Mutex<Vec<Buffer>>>,
 }
 
 impl HostBatch for Arena {
@@ -166,7 +173,7 @@ impl Drop for Arena {
 /// Batches of numbers, of the lengths that are given again and again.
 struct Numbers {
     device: Arc<Device>,
-    shelf: Arc<Mutex<Vec<(Vec<u8>, Option<Pinned>)>>>,
+    shelf: Arc<Mutex<Vec<Buffer>>>,
     lengths: Vec<usize>,
     next: u64,
     end: u64,
@@ -200,7 +207,8 @@ impl Source for Numbers {
         if number >= self.end {
             return Ok(Fetched::End);
         }
-        let len = self.lengths[number as usize % self.lengths.len()];
+        let turn = usize::try_from(number).unwrap() % self.lengths.len();
+        let len = self.lengths[turn];
         let found = {
             let mut shelf = self.shelf.lock();
             let at = shelf.iter().position(|(bytes, _)| bytes.len() == len);
