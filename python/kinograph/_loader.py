@@ -473,7 +473,7 @@ class BaseLoader(Threaded, Generic[_Array, _Device]):
     def _hand_out(self, turn: _Turn) -> dict[str, _Array]:
         """Take the next batch of an epoch, and count it."""
         self._check(turn)
-        asked = time.perf_counter()
+        asked, behind_s = time.perf_counter(), self._behind_s
         try:
             if self._is_lost:
                 self._start()
@@ -488,7 +488,8 @@ class BaseLoader(Threaded, Generic[_Array, _Device]):
             self._is_lost = True
             raise
         self._check(turn)
-        self._loop.took(asked, time.perf_counter())
+        # Time in which the GPU works on what the loop asked for earlier is part of the step before.
+        self._loop.took(asked + self._behind_s - behind_s, time.perf_counter())
         turn.steps = range(number + 1, turn.steps.stop)
         self._walk.done(number)
         return batch

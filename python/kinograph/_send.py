@@ -56,16 +56,19 @@ class Sent:
         self._looks = _LOOKS
         #: Seconds that the training loop spent waiting for batches.
         self.waited_s = 0.0
+        #: Seconds of the last take in which the GPU had to finish earlier batches first: the loop is ahead, nothing is late.
+        self.behind_s = 0.0
 
     def take(self) -> tuple[int, Batch]:
         """Wait for the next batch; an error is raised at its place in the sequence."""
         fixed = self._fixed
         start = time.perf_counter()
         answer = self._sender.next(self._stream(), 0 if fixed is None else len(fixed.batches))
-        self.waited_s += time.perf_counter() - start
         if answer is None:
             raise closed()
-        number, _, arrays, place = answer
+        number, _, arrays, place, behind_s = answer
+        self.behind_s = behind_s
+        self.waited_s += time.perf_counter() - start - behind_s
         if self._looks:
             self._looks -= 1
             self._warn()

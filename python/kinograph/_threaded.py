@@ -49,6 +49,8 @@ class Threaded(Measured):
 
     _threads: tuple[Transforming | Ahead | Sent, ...] = ()
     _finalizer: weakref.finalize[..., Any] | None = None
+    # For how long the training loop waited for its own work on the GPU.
+    _behind_s = 0.0
     # What copying takes that the training loop does itself.
     _placing: StageMeter | None = None
 
@@ -109,7 +111,10 @@ class Threaded(Measured):
             # The threads have ended; the next ones start with the batch that did not come.
             self.close()
             raise
-        if isinstance(self._threads[-1], Transforming):
+        last = self._threads[-1]
+        if isinstance(last, Sent):
+            self._behind_s += last.behind_s
+        if isinstance(last, Transforming):
             batch = self._place(batch)
         return number, batch
 

@@ -46,6 +46,9 @@ __all__ = ["Dataset", "Loader", "Report"]
 # DLPack's number of the kind of device.
 _DLPACK_CUDA = 2
 
+# What `torch.cuda.current_stream` ends in, if it is there: 0.2 µs instead of 5.5.
+_raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+
 
 class Loader(BaseLoader[Any, "str | int | torch.device"], torch_data.IterableDataset):  # type: ignore[misc, unused-ignore]
     """Batches of torch tensors; each ``for`` is one epoch.
@@ -201,6 +204,8 @@ class Dataset(torch_data.Dataset):  # type: ignore[misc, unused-ignore]
 
 def _stream_of(device: torch.device) -> int:
     """Return the handle of the stream that the thread that asks works with."""
+    if _raw_stream is not None:
+        return int(_raw_stream(device.index))
     return int(torch.cuda.current_stream(device).cuda_stream)
 
 

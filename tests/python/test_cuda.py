@@ -48,13 +48,13 @@ def endless(loader):
 
 
 def test_a_batch_is_one_copy_from_memory_that_is_page_locked_once(lift, cuda):
-    loader = make(lift)
+    loader = make(lift, prefetch=4)
     for step, batch in zip(range(60), endless(loader), strict=False):
         assert_same(batch, expected(loader, step))
     report = loader.report()
     stage = {stage.name: stage for stage in report.stages}["transfer"]
-    assert 60 <= stage.tasks <= 63
-    assert cuda.count("copies") == stage.tasks
+    # Two are ready, and one may be on its way.
+    assert 60 <= stage.tasks <= cuda.count("copies") <= 63
     # Only what was assembled before the driver was there is not page-locked.
     assert cuda.count("pageable") <= 4
     assert cuda.count("registered") <= 20

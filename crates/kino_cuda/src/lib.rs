@@ -13,7 +13,7 @@
 //! | `device.rs` | a device, its memory, streams and events; page-locked host memory |
 //! | `ring.rs` | which slot of device memory the next batch gets |
 //! | `jpeg.rs`, `nvjpeg.rs` | decodes JPEG frames into memory that we own; the functions of nvJPEG that are called |
-//! | `sender.rs` | the thread that copies, and what the training loop calls |
+//! | `sender.rs`, `source.rs` | the thread that copies, and what the training loop calls; what goes in and comes out |
 //!
 //! The context is the device's primary one, which PyTorch and the CUDA runtime use too, so pointers and streams are the same.
 
@@ -25,6 +25,7 @@ mod library;
 mod nvjpeg;
 mod ring;
 mod sender;
+mod source;
 
 pub use device::{Device, DeviceMemory, Pinned};
 pub use error::{CudaError, Result};
@@ -32,4 +33,5 @@ pub use ffi::StreamHandle;
 pub use jpeg::{JpegDecoder, JpegSlots};
 pub use nvjpeg::Engine;
 pub use ring::Lease;
-pub use sender::{Arrived, Fetched, HostBatch, SendError, SendReport, Sender, Source, Taken};
+pub use sender::Sender;
+pub use source::{Arrived, Fetched, HostBatch, SendError, SendReport, Source, Taken};

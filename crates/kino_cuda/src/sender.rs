@@ -25,96 +25,14 @@ use kino_sync::{Condvar, Mutex, MutexGuard};
 use crate::device::{Device, Stream};
 use crate::error::{CudaError, Result};
 use crate::ffi::StreamHandle;
-use crate::ring::{self, Lease, Returns, Ring, Slot};
+use crate::ring::{self, Returns, Ring, Slot};
+use crate::source::{Arrived, Fetched, HostBatch, SendError, SendReport, Source, Taken};
 
 /// While one batch is trained on, one is ready and one is being copied.
 const DEPTH: usize = 2;
 
 /// The thread looks this often whether it was closed, while its source has no batch.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
-
-/// A batch in host memory.
-pub trait HostBatch: Send + 'static {
-    /// All of its bytes, which neither move nor change before it is dropped.
-    fn bytes(&self) -> &[u8];
-}
-
-/// Where batches come from.
-pub trait Source: Send + 'static {
-    /// What describes a batch, and goes to the training loop with it.
-    type Meta: Send + 'static;
-    /// The batch itself.
-    type Batch: HostBatch;
-    /// What goes wrong here.
-    type Error: Send + 'static;
-
-    /// Waits for the next batch, for at most this long.
-    fn next(
-        &mut self,
-        within: Duration,
-    ) -> std::result::Result<Fetched<Self::Meta, Self::Batch>, Self::Error>;
-}
-
-/// What a source has.
-#[derive(Debug)]
-pub enum Fetched<M, B> {
-    /// A batch.
-    Batch(M, B),
-    /// Nothing yet.
-    Later,
-    /// There are no more.
-    End,
-}
-
-/// What the training loop gets.
-#[derive(Debug)]
-pub enum Taken<M> {
-    /// A batch.
-    Batch(Arrived<M>),
-    /// Nothing yet.
-    Later,
-    /// There are no more.
-    End,
-}
-
-/// A batch on the device; what is asked of the stream that it was taken for finds it there.
-#[derive(Debug)]
-pub struct Arrived<M> {
-    /// What the source said about it.
-    pub meta: M,
-    /// Its memory.
-    pub lease: Lease,
-}
-
-/// What went wrong.
-#[derive(Debug)]
-pub enum SendError<E> {
-    /// With the source.
-    Source(E),
-    /// With the device.
-    Cuda(CudaError),
-}
-
-impl<E> From<CudaError> for SendError<E> {
-    fn from(error: CudaError) -> Self {
-        Self::Cuda(error)
-    }
-}
-
-/// What a sender did so far.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct SendReport {
-    /// Batches that were copied.
-    pub batches: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// Seconds that the copies took, on the device's clock.
-    pub busy_s: f64,
-    /// Seconds for which a copy waited because the GPU still worked with all slots: the training loop is ahead of it.
-    pub behind_s: f64,
-    /// Slots on the device.
-    pub slots: usize,
-}
 
 /// Sends the batches of a source. Dropping it stops its thread.
 #[derive(Debug)]
@@ -243,7 +161,9 @@ impl<M: Send + 'static, E: Send + 'static> Sender<M, E> {
             .map_or(0.0, |since| since.elapsed().as_secs_f64());
         report
     }
+}
 
+impl<M, E> Sender<M, E> {
     /// Stops the thread, and drops what was not taken. Batches that were taken stay valid.
     pub fn close(&self) {
         if process::id() != self.process {
@@ -272,13 +192,7 @@ impl<M, E> Drop for Sender<M, E> {
             std::mem::forget(Arc::clone(&self.shared));
             return;
         }
-        self.shared.end(None);
-        if let Some(thread) = self.thread.get_mut().take() {
-            drop(thread.join());
-        }
-        self.shared.returns.close();
-        let free = self.shared.state.lock().ring.drain();
-        let _gone = ring::retire(free);
+        self.close();
     }
 }
 

@@ -286,10 +286,37 @@ fn a_batch_that_is_taken_before_its_copy_is_done_is_waited_for_by_the_stream() {
 }
 
 #[test]
+fn a_wait_for_the_gpu_is_told_from_a_wait_for_batches() {
+    let fake = Fake::new();
+    let device = fake.device();
+    // One slot is enough for nobody: the second batch needs that of the first, which a kernel still reads.
+    fake.set(b"fake_limit\0", 700);
+    let sender = Sender::start(&device, Numbers::new(&device, 3, &[700])).unwrap();
+    let stream = fake.stream();
+    let ((_, len), lease) = take(&sender, stream).unwrap();
+    assert!(sender.report().behind_s == 0.0);
+    let mut sum = 0;
+    fake.read(stream, lease.address(), len, &mut sum);
+    while sender.report().batches == 0 {
+        std::thread::yield_now();
+    }
+    fake.set(b"fake_hold\0", 1);
+    drop(lease);
+    // Ready at once for the stream, but its copy waits for the kernel.
+    let second = take(&sender, stream).unwrap();
+    while sender.report().behind_s == 0.0 {
+        std::thread::yield_now();
+    }
+    fake.set(b"fake_hold\0", 0);
+    fake.run(stream);
+    assert_eq!((sum, second.0.0), (sum_of(&bytes_of(0, len)), 1));
+}
+
+#[test]
 fn slots_of_another_size_make_room() {
     let fake = Fake::new();
     let device = fake.device();
-    fake.set(b"fake_limit\0", 60_000);
+    fake.set(b"fake_limit\0", 45_000);
     let lengths = [[10_000; 5], [40_000; 5]].concat();
     let sender = Sender::start(&device, Numbers::new(&device, 60, &lengths)).unwrap();
     let stream = fake.stream();

@@ -174,8 +174,9 @@ impl FixedBatches {
     }
 }
 
-/// A batch for Python: number, first index, arrays, and which fixed place it is in.
-type Sent<'py> = (u64, u64, Bound<'py, PyDict>, Option<usize>);
+/// A batch for Python: number, first index, arrays, which fixed place it is in, and for how many seconds it was waited for
+/// because the GPU was behind.
+type Sent<'py> = (u64, u64, Bound<'py, PyDict>, Option<usize>, f64);
 
 /// Sends a loader's batches to a CUDA device ahead of the training loop.
 #[pyclass(frozen, module = "kinograph._core")]
@@ -244,15 +245,19 @@ impl CudaSender {
         let stream = unsafe { StreamHandle::from_handle(stream) };
         // A batch is usually ready: then the GIL is not released, which costs more than to look.
         let mut taken = self.sender.take(stream, Duration::ZERO);
+        let mut behind = None;
         loop {
             match taken.map_err(send_to_py)? {
                 Taken::Batch(batch) => {
-                    let sent = self.hand_over(py, &batch.meta, batch.lease, known);
-                    return sent.map(Some);
+                    let waited_s = behind.map_or(0.0, |before| self.behind_s() - before);
+                    let (number, first) = (batch.meta.number, batch.meta.first_index);
+                    let (arrays, place) = self.hand_over(py, &batch.meta, batch.lease, known)?;
+                    return Ok(Some((number, first, arrays, place, waited_s)));
                 }
                 Taken::End => return Ok(None),
                 Taken::Later => py.check_signals()?,
             }
+            behind = behind.or_else(|| Some(self.behind_s()));
             taken = py.detach(|| self.sender.take(stream, BETWEEN_SIGNALS));
         }
     }
@@ -284,19 +289,22 @@ impl CudaSender {
 }
 
 impl CudaSender {
+    fn behind_s(&self) -> f64 {
+        self.sender.report().behind_s
+    }
+
     fn hand_over<'py>(
         &self,
         py: Python<'py>,
         meta: &Meta,
         lease: Lease,
         known: usize,
-    ) -> PyResult<Sent<'py>> {
-        let (number, first) = (meta.number, meta.first_index);
+    ) -> PyResult<(Bound<'py, PyDict>, Option<usize>)> {
         let Some(fixed) = &self.fixed else {
             let address = lease.address();
             let memory: Arc<dyn Any + Send + Sync> = Arc::new(lease);
             let arrays = meta.arrays(py, self.place, address, Some(&memory))?;
-            return Ok((number, first, arrays, None));
+            return Ok((arrays, None));
         };
         let (place, memory) = fixed.get().place(&self.device, meta)?;
         lease.copy_to(&self.device, &memory).map_err(cuda_to_py)?;
@@ -304,7 +312,7 @@ impl CudaSender {
         let memory: Arc<dyn Any + Send + Sync> = memory;
         let wanted = (place >= known).then_some(&memory);
         let arrays = meta.arrays(py, self.place, address, wanted)?;
-        Ok((number, first, arrays, Some(place)))
+        Ok((arrays, Some(place)))
     }
 
     fn check_process(&self) -> PyResult<()> {
