@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Prepares a checkout for building: .venv with the development tools and torch, and nasm for JPEG and AV1.
+# Prepares a checkout for building: .venv with the development tools, torch and ray, and nasm for JPEG and AV1.
 #
 #   scripts/setup.sh            installs what is missing; a second run takes a fraction of a second
 #   scripts/setup.sh --notice   only repeats the warning if JPEG and AV1 had to be built without SIMD
 #
 # Needs cargo, a C compiler and Python 3.10 or newer; works with or without root. Everything goes into
 # .venv and .tools, except for one system package (nasm) that it installs when run as root on Debian or Ubuntu.
-# torch is optional: without it, its tests are skipped and say why. KINOGRAPH_NO_TORCH=1 skips it.
+# torch and ray are optional: without them, their tests are skipped and say why. KINOGRAPH_NO_TORCH=1 and KINOGRAPH_NO_RAY=1
+# skip them.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # .venv must be created by a Python that outlives it, even if .venv is the active environment.
@@ -15,6 +16,7 @@ PATH=${PATH//"$PWD/.venv/bin:"/}
 readonly VENV=.venv TOOLS=.tools
 readonly STAMP=$VENV/.setup-stamp NO_TORCH=$VENV/no-torch NO_NASM=$TOOLS/no-nasm
 readonly REQUIREMENTS=scripts/requirements-dev.txt
+readonly NO_RAY=$VENV/no-ray RAY='ray>=2.40,<3'
 readonly TORCH='torch>=2.12,<3' TORCH_CPU=https://download.pytorch.org/whl/cpu
 say() { printf 'setup: %s\n' "$*" >&2; }
 die() {
@@ -126,6 +128,25 @@ no_torch() {
     say "no torch; the tests that need it are skipped: $1"
 }
 
+# ray for the tests of packs on a cluster: a download of 70 MB, which takes 0.3 GB. No wheel for a platform is no failure.
+setup_ray() {
+    if [[ -n $(compgen -G "$VENV/lib/python3*/site-packages/ray") ]]; then
+        rm -f "$NO_RAY"
+    elif [[ ${KINOGRAPH_NO_RAY:-} == 1 ]]; then
+        no_ray "KINOGRAPH_NO_RAY=1 was set"
+    elif [[ ! -e $NO_RAY ]] || grep -q KINOGRAPH_NO_RAY "$NO_RAY"; then
+        rm -f "$NO_RAY"
+        say "installing ray"
+        "$VENV/bin/python" -m pip install --no-cache-dir --disable-pip-version-check "$RAY" >"$TOOLS/ray.log" 2>&1 ||
+            no_ray "pip failed: $(grep '^ERROR' "$TOOLS/ray.log" | tail -n 1)"
+    fi
+}
+
+no_ray() {
+    printf '%s; to try again: rm %s && make setup\n' "$1" "$NO_RAY" >"$NO_RAY"
+    say "no ray; the tests that need it are skipped: $1"
+}
+
 is_root_on_debian() { [[ $(id -u) == 0 ]] && have apt-get; }
 
 apt_install() {
@@ -188,5 +209,6 @@ check_tools
 mkdir -p "$TOOLS"
 setup_python
 setup_torch
+setup_ray
 setup_nasm
 notice

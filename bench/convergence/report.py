@@ -19,7 +19,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "bench" / "results"
 sys.path.insert(0, str(ROOT / "bench" / "signal"))
 
-from tables import paired, student  # noqa: E402 (of the study beside this one)
+from tables import paired, spread, student  # noqa: E402 (of the study beside this one)
 
 LAST = 5
 REFERENCE, COPY = "robomimic", "drop-in"
@@ -41,10 +41,10 @@ def read_curves() -> Curves:
     return curves
 
 
-def read_orders() -> dict[str, dict[str, str]]:
-    """Read how well every order mixes; a permutation of all samples is the same in every loader."""
+def read_orders(loss: str) -> dict[str, dict[str, str]]:
+    """Read how well every order of a loss mixes; a permutation of all samples is the same in every loader."""
     with (RESULTS / "convergence_orders.csv").open(newline="") as file:
-        orders = {row["loader"]: row for row in csv.DictReader(file)}
+        orders = {row["loader"]: row for row in csv.DictReader(file) if row["loss"] == loss}
     return orders | dict.fromkeys((REFERENCE, COPY), orders["global"])
 
 
@@ -72,22 +72,21 @@ def compare(runs: dict[str, dict[str, list[float]]], loader: str) -> list[float]
 
 def table(loss: str, runs: dict[str, dict[str, list[float]]]) -> None:
     """Print the table of one loss."""
-    orders = read_orders()
+    orders = read_orders(loss)
     print(f"\n**{TITLES[loss]}**\n")
     print("| order | VIF | seeds | final loss | SD | − robomimic, % | would have been seen, % |")
     print("|---|---|---|---|---|---|---|")
     for loader, seeds in runs.items():
-        if len(seeds) < 2:
-            print(f"{TITLES[loss]}, {loader}: needs two seeds or more", file=sys.stderr)
-            continue
         finals = [final(epochs) for epochs in seeds.values()]
         cells = [loader, orders[loader]["vif"], str(len(finals))]
-        cells += [f"{statistics.mean(finals):.4f}", f"{statistics.stdev(finals):.4f}"]
+        cells += [f"{statistics.mean(finals):.4f}", spread(finals, 4)]
         apart = compare(runs, loader)
         if loader == REFERENCE:
             cells += ["", ""]
         elif seeds == {seed: runs[REFERENCE].get(seed) for seed in seeds}:
             cells += ["equal in every epoch", ""]
+        elif len(apart) < 2:
+            cells += [f"{apart[0]:+.1f}", ""]
         else:
             mean, low, high = paired(apart).interval()
             shown = "**" if low > 0 or high < 0 else ""
@@ -98,11 +97,14 @@ def table(loss: str, runs: dict[str, dict[str, list[float]]]) -> None:
 
 def main() -> None:
     """Print all tables."""
-    print("| order | episodes per batch | VIF | batches per epoch |")
-    print("|---|---|---|---|")
-    for name, row in read_orders().items():
-        print(f"| {name} | {row['episodes_per_batch']} | {row['vif']} | {row['batches']} |")
-    for loss, runs in read_curves().items():
+    curves = read_curves()
+    print("| loss | order | episodes per batch | VIF | batches per epoch |")
+    print("|---|---|---|---|---|")
+    for loss in curves:
+        for name, row in read_orders(loss).items():
+            mixed = f"{row['episodes_per_batch']} | {row['vif']} | {row['batches']}"
+            print(f"| {TITLES[loss]} | {name} | {mixed} |")
+    for loss, runs in curves.items():
         table(loss, runs)
 
 

@@ -17,7 +17,7 @@ import io
 import pathlib
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -100,16 +100,21 @@ def append(rows: list[list[str]]) -> None:
         file.write(text.getvalue())
 
 
-def write_orders(feeds: Feeds) -> None:
-    """Write how well each of our orders mixes, as a loader reports it."""
+def write_orders(feeds: Feeds, losses: Sequence[str]) -> None:
+    """Write how well each of our orders mixes, as a loader reports it; rows of other losses stay as they are."""
+    columns = ["loss", "loader", "shuffle", "episodes_per_batch", "vif", "batches"]
+    rows = []
+    if ORDERS.exists():
+        with ORDERS.open(newline="") as file:
+            rows = [list(row.values()) for row in csv.DictReader(file) if row["loss"] not in losses]
+    for name in SHUFFLES:
+        loader = feeds.open_loader(name, 0)
+        found = loader.quality
+        mixed = [f"{found.episodes_per_batch:.1f}", f"{found.vif:.2f}"]
+        rows += [[loss, name, found.shuffle, *mixed, str(len(loader))] for loss in losses]
     with ORDERS.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["loader", "shuffle", "episodes_per_batch", "vif", "batches"])
-        for name in SHUFFLES:
-            loader = feeds.open_loader(name, 0)
-            found = loader.quality
-            mixed = [f"{found.episodes_per_batch:.1f}", f"{found.vif:.2f}"]
-            writer.writerow([name, found.shuffle, *mixed, len(loader)])
+        writer.writerows([columns, *sorted(rows, key=lambda row: LOSSES.index(row[0]))])
 
 
 @contextlib.contextmanager
@@ -138,7 +143,7 @@ def main() -> None:
         obs_utils.initialize_obs_utils_with_config(make_config("l2"))
     feeds = Feeds(options.recording, packed)
     feeds.check()
-    write_orders(feeds)
+    write_orders(feeds, options.losses)
     runs = [
         (loss, str(seed), loader)
         for seed in range(1, options.seeds + 1)

@@ -47,15 +47,16 @@ class Policy:
     """A trained perceptron in NumPy."""
 
     def __init__(self, layers: list[tuple[Floats, Floats]], shape: tuple[int, int]) -> None:
-        self._layers = layers
+        #: Weights [inputs, outputs] and biases of each layer.
+        self.layers = layers
         self._shape = shape
 
     def predict(self, seen: Floats) -> Floats:
         """Give the action chunks [N, H, A] for observations [N, D]."""
         values = seen
-        for number, (weight, bias) in enumerate(self._layers):
+        for number, (weight, bias) in enumerate(self.layers):
             values = values @ weight + bias
-            if number < len(self._layers) - 1:
+            if number < len(self.layers) - 1:
                 values = np.maximum(values, 0)
         return values.reshape(len(seen), *self._shape)
 

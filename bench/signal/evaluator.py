@@ -132,8 +132,11 @@ class Evaluator:
     def measures(self, arm: str) -> dict[str, float]:
         """Collect all cheap measures of a policy that was trained on an arm: on raw frames, and on the arm's."""
         raw, own = self.bank.of("raw"), self.bank.of(arm)
-        found = {f"{name}_raw": value for name, value in self.errors(raw).items()}
-        found |= {f"{name}_own": value for name, value in self.errors(own).items()}
+        errors = self.errors(raw)
+        found = {f"{name}_raw": value for name, value in errors.items()}
+        # The same frames give the same errors: nothing is drawn anew.
+        errors = errors if arm == "raw" else self.errors(own)
+        found |= {f"{name}_own": value for name, value in errors.items()}
         fitted = self.features(own, self.training).double()
         tests = {"raw": raw, "own": own}
         groups = torch.from_numpy(self.index.episode).to(self.device)[self.training]

@@ -74,7 +74,8 @@ class Study:
         self.recording = read(options.recording)
         self.index = Index(self.recording.lengths)
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        needed = ["raw", *CROSS, *(frame for arm in arms for frame in self.mixture(arm))]
+        fed = {mode.live for arm in arms for mode in modes_of(arm, 1)}
+        needed = ["raw", *sorted(fed), *(frame for arm in arms for frame in self.mixture(arm))]
         self.bank = Bank(self._frames(list(dict.fromkeys(needed))), self.index, device)
         log("arms", list(self.bank.offsets), "on", device)
         self.pool = Pool(options.workers, 3 * options.seeds, live)
@@ -82,7 +83,8 @@ class Study:
         self.trained: queue.Queue[tuple[Run, dict, list[float], float] | None] = queue.Queue(4)
         self.lock = threading.Lock()
         self.failed = False
-        self.longest = 0.0
+        #: The longest training and the longest evaluation so far, in seconds.
+        self.longest, self.slowest = 0.0, 10.0
 
     @staticmethod
     def mixture(arm: str) -> Mapping[str, float]:
@@ -130,7 +132,7 @@ class Study:
 
     def _next(self) -> tuple[str, int] | None:
         with self.lock:
-            waiting = (self.trained.qsize() + self.options.trainers) * 20
+            waiting = (self.trained.qsize() + self.options.trainers) * self.slowest
             left = self.options.deadline - (time.monotonic() - STARTED)
             if not self.runs or left < self.longest + waiting:
                 return None
@@ -166,6 +168,7 @@ class Study:
         rolled = time.monotonic() - begun
         frames = run.arm.partition("@")[0]
         measures = self.evaluator.measures("raw" if frames == "augmented" else frames)
+        self.slowest = max(self.slowest, time.monotonic() - begun)
         rows = [
             {
                 **{"arm": run.arm, "seed": run.seed, "mode": mode, "seeds": len(won)},

@@ -136,9 +136,9 @@ def arms_table(results: Results) -> None:
         print(f"{line} |")
 
 
-def spread(values: Sequence[float]) -> str:
+def spread(values: Sequence[float], digits: int = 3) -> str:
     """Print a standard deviation."""
-    return f"{statistics.stdev(values):.3f}" if len(values) > 1 else "–"
+    return f"{statistics.stdev(values):.{digits}f}" if len(values) > 1 else "–"
 
 
 def modes_table(results: Results) -> None:
@@ -263,8 +263,13 @@ def read_probes() -> dict[str, dict[str, float]]:
 
 def main() -> None:
     """Print all tables."""
+    from lift_tables import lift_tables  # noqa: PLC0415 (these use what is above)
+    from orders import orders_tables  # noqa: PLC0415
+
     results = Results(read("signal_pusht.csv"))
     arms_table(results)
+    print()
+    orders_tables(results)
     print()
     modes_table(results)
     print()
@@ -273,6 +278,8 @@ def main() -> None:
     pilot_table(read("signal_pilot.csv"))
     print()
     predictors_table(results, read_probes())
+    print()
+    lift_tables()
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import threading
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -15,6 +16,8 @@ import torch
 from policy import SIZE, Policy, cosine, crop
 from pusht import CROP, SIDE, Bytes, Floats, Index, Whole
 from torch import Tensor
+
+_DRAWING = threading.Lock()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,8 +90,10 @@ class Trainer:
     @staticmethod
     def fresh(seed: int) -> Policy:
         """Make a policy with the weights of a seed."""
-        torch.manual_seed(seed)
-        return Policy()
+        # All trainers draw from one generator.
+        with _DRAWING:
+            torch.manual_seed(seed)
+            return Policy()
 
     def _allocate(self) -> None:
         """Make the tensors that a replayed step reads."""

@@ -54,6 +54,7 @@ from kinograph._link import link
 from kinograph._loader_options import Images, RandomJpeg
 from kinograph._order import Order, Source
 from kinograph._pack import pack
+from kinograph._pack_parts import commit_parts, pack_part
 from kinograph._parity import Parity
 from kinograph._plan import PlanChoice, plan
 from kinograph._probe import Probed, probe
@@ -102,12 +103,14 @@ __all__ = [
     "Writer",
     "__version__",
     "check_deployment",
+    "commit_parts",
     "doctor",
     "export",
     "gc",
     "link",
     "open",
     "pack",
+    "pack_part",
     "plan",
     "probe",
     "probe_policy",

@@ -56,6 +56,7 @@ __all__ = [
     "run_cli",
     "sample_episodes",
     "show_bytes",
+    "to_url",
     "unmatched_rules",
     "verify",
 ]
@@ -76,6 +77,7 @@ class Dataset:
         path: str | PathLike[str],
         version: int | None = None,
         root: str | PathLike[str] | None = None,
+        cache: str | PathLike[str] | None = None,
     ) -> Dataset: ...
     def __len__(self) -> int: ...
     def on_storage(self, storage: str) -> Dataset: ...
@@ -89,6 +91,10 @@ class Dataset:
     @property
     def version(self) -> int: ...
     def versions(self) -> list[int]: ...
+    def storage_report(self) -> str | None: ...
+    def copy(
+        self, target: str | PathLike[str], progress: Callable[[int, int], object] | None
+    ) -> tuple[int, int, int, int]: ...
     def missing_decoders(self) -> list[str]: ...
     def attributes(self) -> str: ...
     def total_bytes(self) -> int: ...
@@ -268,6 +274,7 @@ _StagedWork: TypeAlias = tuple[
     str, Literal["at work", "can be resumed", "garbage"], int, int, dict[str, str]
 ]
 
+def to_url(path: str) -> str | None: ...
 def gc(
     path: str | PathLike[str], delete: bool, interrupted: bool
 ) -> tuple[int, list[str], list[_StagedWork]]: ...
@@ -277,6 +284,19 @@ def pack(
     options: PackArgs,
     progress: Callable[[int, int], object] | None,
 ) -> tuple[tuple[int, str, int], list[tuple[str, str, str | None, str, bool]]]: ...
+def pack_part(
+    source: str | PathLike[str],
+    target: str | PathLike[str],
+    options: PartArgs,
+    progress: Callable[[int, int], object] | None,
+) -> tuple[tuple[int, int, int, int], list[tuple[str, str, str | None, str, bool]]]: ...
+def count_portions(source: str | PathLike[str], options: PackArgs) -> int: ...
+def commit_parts(
+    target: str | PathLike[str],
+) -> tuple[tuple[tuple[int, str, int], list[tuple[str, str, str | None, str, bool]]], bool]: ...
+def portions_done(
+    target: str | PathLike[str],
+) -> tuple[tuple[int, int], tuple[int, int], list[int]] | None: ...
 def repack(
     dataset: str | PathLike[str],
     target: str | PathLike[str] | None,
@@ -361,6 +381,7 @@ class Options(TypedDict):
     threads: int
     attributes: str
     settings: dict[str, str]
+    created: str | None
 
 @type_check_only
 class DoctorArgs(TypedDict):
@@ -434,6 +455,11 @@ class PackArgs(TypedDict):
     seed: int
     prefix: str
     link: LinkArgs | None
+
+@type_check_only
+class PartArgs(TypedDict):
+    pack: PackArgs
+    part: str
 
 @type_check_only
 class RepackArgs(TypedDict):

@@ -8,9 +8,9 @@ import math
 import operator
 import os
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, SupportsIndex, TypeVar, get_args, overload
+from typing import Any, Literal, NamedTuple, SupportsIndex, TypeVar, get_args, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,7 @@ from kinograph._links import Links
 from kinograph._loader_options import Images
 from kinograph._order import LastBatch, Order, Source
 from kinograph._parity import Parity, of_dataset
+from kinograph._place import to_place
 from kinograph._requests import (
     check_options,
     lerobot_request,
@@ -53,16 +54,18 @@ def open(  # noqa: A001
     *,
     version: int | None = None,
     root: str | os.PathLike[str] | None = None,
+    cache: str | os.PathLike[str] | Literal[False] | None = None,
 ) -> Dataset:
     """Open a dataset: reads what episodes there are, no frames.
 
-    Gives the newest version unless one is named. ``root`` is the folder of the files that a dataset links to
-    (:func:`kinograph.link`), if they were moved.
+    ``path`` is a folder or a URL: ``s3://…``, ``gs://…``, ``az://…``, ``https://…`` or ``hf://datasets/…``. Gives the newest version unless one is named. ``root`` is the folder of the files that a dataset links to
+    (:func:`kinograph.link`), if they were moved. ``cache`` is a local folder for what is read of a remote dataset
+    (``docs/guide/remote.md``); by default the one that ``KINOGRAPH_CACHE`` names, and ``False`` means none.
 
     >>> kinograph.open("lift.kino", version=1)  # doctest: +ELLIPSIS
     Dataset('lift.kino', version 1: 2 episodes, 90 frames at 20 Hz, 4 streams, 216 kB raw → ...)
     """
-    return Dataset(path, version=version, root=root)
+    return Dataset(path, version=version, root=root, cache=cache)
 
 
 class Dataset:
@@ -82,7 +85,7 @@ class Dataset:
     It can be pickled, and used after a fork and by several threads at once.
     """
 
-    __slots__ = ("_core", "_path", "_stats", "_table")
+    __slots__ = ("_cache", "_core", "_path", "_stats", "_table")
 
     def __init__(
         self,
@@ -90,14 +93,16 @@ class Dataset:
         *,
         version: int | None = None,
         root: str | os.PathLike[str] | None = None,
+        cache: str | os.PathLike[str] | Literal[False] | None = None,
     ) -> None:
         if version is not None and not (is_number(version) and operator.index(version) > 0):
             raise InvalidArgumentError(
                 f"version {version!r} is not a version; versions count from 1"
             )
-        self._path = Path(path)
+        self._path = to_place(path)
         number = None if version is None else operator.index(version)
-        self._core = _core.Dataset(self._path, number, root)
+        self._cache = "" if cache is False else cache
+        self._core = _core.Dataset(self._path, number, root, self._cache)
         self._table = EpisodeTable(self._core)
         self._stats: dict[str, StreamStats] | None = None
         for why in self._core.missing_decoders():
@@ -105,8 +110,8 @@ class Dataset:
             warnings.warn(text, KinographWarning, stacklevel=outside())
 
     @property
-    def path(self) -> Path:
-        """The folder, as it was given."""
+    def path(self) -> Path | str:
+        """The folder as it was given, or the URL as text."""
         return self._path
 
     @property
@@ -119,6 +124,31 @@ class Dataset:
         """The files that pages are linked to (:func:`kinograph.link`); ``None`` if everything is in the dataset."""
         links = self._core.links()
         return None if links is None else Links._from_json(json.loads(links))
+
+    @property
+    def storage(self) -> dict[str, Any] | None:
+        """What was read of a remote dataset so far: requests, bytes, retries, and what the cache did; ``None`` for a folder."""
+        report = self._core.storage_report()
+        return None if report is None else json.loads(report)
+
+    def copy(
+        self,
+        target: str | os.PathLike[str],
+        *,
+        progress: Callable[[int, int], object] | None = None,
+    ) -> Dataset:
+        """Copy this version to a folder or a URL, bit for bit: stage a remote dataset, or upload a local one.
+
+        >>> ds.copy("staged.kino").id == ds.id
+        True
+
+        Every file is compared with its hash, and the version appears once all of them are there. A copy that was
+        stopped is continued by the same call. For other streams, episodes or codecs, see :func:`kinograph.repack`.
+
+        :param progress: called with the bytes that are done and the total; an exception raised by it stops the copy.
+        """
+        self._core.copy(target, progress)
+        return Dataset(target, version=self.version)
 
     @property
     def version(self) -> int:
@@ -370,7 +400,7 @@ class Dataset:
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopen, (os.fspath(self._core.path), self.version, self._core.root)
+        return _reopen, (os.fspath(self._core.path), self.version, self._core.root, self._cache)
 
     def _rates(self) -> str:
         """Say the rates of the first episode, if they can be read: a repr has to work on damaged data."""
@@ -480,5 +510,10 @@ class _ByName(dict[str, _Value]):
         raise NotFoundError(f"no stream `{name}`; there are {', '.join(self)}")
 
 
-def _reopen(path: str, version: int, root: Path | None = None) -> Dataset:
-    return Dataset(path, version=version, root=root)
+def _reopen(
+    path: str,
+    version: int,
+    root: Path | None = None,
+    cache: str | os.PathLike[str] | None = None,
+) -> Dataset:
+    return Dataset(path, version=version, root=root, cache=False if cache == "" else cache)

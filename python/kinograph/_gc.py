@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from kinograph import _core
+from kinograph._place import to_place
 
 
 class StagedWork(NamedTuple):
     """One writer's files in a dataset's ``staging/``."""
 
-    path: Path
+    path: Path | str
     state: Literal["at work", "can be resumed", "garbage"]
     episodes: int
     bytes: int
@@ -23,7 +24,7 @@ class Garbage(NamedTuple):
     """Files that no version needs; deleting them frees ``bytes``."""
 
     bytes: int
-    files: list[Path]
+    files: list[Path | str]
     writers: list[StagedWork]
 
 
@@ -31,7 +32,7 @@ def gc(path: str | os.PathLike[str], *, delete: bool = False, interrupted: bool 
     """List the files that no version of a dataset needs; ``delete=True`` deletes them.
 
     A writer that was killed leaves files behind, and possibly episodes that ``Writer(mode="resume")`` can still add.
-    Files of any version are kept. While a writer is running nothing is deleted, and ``ConflictError`` is raised.
+    Files of any version are kept; of a remote dataset also what is younger than a week. While a writer is running nothing is deleted, and ``ConflictError`` is raised.
 
     >>> kinograph.gc("lift.kino")
     Garbage(bytes=0, files=[], writers=[])
@@ -42,9 +43,9 @@ def gc(path: str | os.PathLike[str], *, delete: bool = False, interrupted: bool 
     size, files, writers = _core.gc(path, delete, interrupted)
     return Garbage(
         size,
-        [Path(file) for file in files],
+        [to_place(file) for file in files],
         [
-            StagedWork(Path(place), state, episodes, length, settings)
+            StagedWork(to_place(place), state, episodes, length, settings)
             for place, state, episodes, length, settings in writers
         ],
     )

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
+import warnings
 from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 from kinograph import _core
 from kinograph._arguments import to_number
-from kinograph._errors import InvalidArgumentError
+from kinograph._errors import InvalidArgumentError, KinographWarning, outside
+from kinograph._estimate import Estimate, estimate
 from kinograph._idle import GpuPrice
 from kinograph._live import Live, status
 from kinograph._loop import Clock, Loop
 from kinograph._quality import ShuffleQuality
 from kinograph._report import Report
 from kinograph._trace import Tracing
+
+if TYPE_CHECKING:
+    from kinograph._order import Order
 
 
 class Measured:
@@ -24,11 +31,15 @@ class Measured:
     # What the shuffle gives and costs.
     _quality: ShuffleQuality
 
+    # Which samples come when, and of which datasets.
+    _order: Order
+
     def _measure(self) -> None:
         """Set up the meters, before there is a core."""
         self._core: _core.Loader | None = None
         self._loop = Loop(self._to_clock())
         self._tracing: Tracing | None = None
+        self._has_warned = False
 
     def report(self, *, gpu_price: float | None = None, gpus: int = 1) -> Report:
         """Return where the time went since the loader started.
@@ -47,7 +58,39 @@ class Measured:
         # Another thread may call this while the loader is being closed.
         core = self._core
         done = json.loads(core.report()) if core is not None else {}
-        return Report.of(done, self._loop.report(), self._quality, price)
+        report = Report.of(done, self._loop.report(), self._quality, price)
+        return dataclasses.replace(report, storage=self._storage())
+
+    def estimate(self, *, get_price: float = 0.0004, gb_price: float = 0.0) -> Estimate:
+        """Say what an epoch of remote datasets costs before it is read: requests, bytes, cache, dollars.
+
+        >>> loader = kinograph.numpy.Loader(ds, windows={"actions": [0]}, batch_size=8)
+        >>> print(loader.estimate())
+        every dataset is local: no requests
+
+        :param get_price: dollars per 1000 GETs; by default that of S3 Standard in us-east-1
+        :param gb_price: dollars per GB that leaves the storage; nothing within a region
+        """
+        get_price, gb_price = to_number("get_price", get_price), to_number("gb_price", gb_price)
+        if get_price < 0 or gb_price < 0:
+            raise InvalidArgumentError("a price is negative; give dollars, 0 if it costs nothing")
+        return estimate(tuple(self._order.sources), self._quality, get_price, gb_price)
+
+    def _storage(self) -> dict[str, dict[str, Any]]:
+        """Say what was read of each remote dataset, and warn once if its cache cannot be written."""
+        found: dict[str, dict[str, Any]] = {}
+        parts = [
+            part for one in self._order.sources for part in (one.samples, *one.curriculum.values())
+        ]
+        for dataset in {id(part.dataset): part.dataset for part in parts}.values():
+            if (read := dataset.storage) is None:
+                continue
+            found[str(dataset.path)] = read
+            stopped = (read["cache"] or {}).get("stopped")
+            if stopped and not self._has_warned:
+                self._has_warned = True
+                warnings.warn(stopped, KinographWarning, stacklevel=outside())
+        return found
 
     def compute(self) -> contextlib.AbstractContextManager[None]:
         """Mark the body of a ``with`` block as compute, so that the report can show accelerator utilisation.

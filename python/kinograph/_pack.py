@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from kinograph import _core
-from kinograph._arguments import U64, to_number, to_whole
+from kinograph._arguments import to_number
 from kinograph._defects import Defect, OnDefect, Packed
 from kinograph._errors import InvalidArgumentError
 from kinograph._pack_episodes import pack_episodes
-from kinograph._source import to_source
-from kinograph._writer import MEMORY, SHARD_SIZE, Mode, Plan, to_options
+from kinograph._pack_options import PackOptions, to_pack_args
+from kinograph._writer import MEMORY, SHARD_SIZE, Mode, Plan
 
 
 def pack(  # noqa: PLR0913 (each is a keyword of its own)
@@ -37,6 +38,7 @@ def pack(  # noqa: PLR0913 (each is a keyword of its own)
     attributes: Mapping[str, Any] | None = None,
     seed: int = 0,
     prefix: str = "",
+    created: str | datetime.datetime | None = None,
     progress: Callable[[int, int], object] | None = None,
 ) -> Packed:
     """Pack a recording of another tool, a file or a folder of files, into a dataset; or episodes from any iterable.
@@ -91,6 +93,8 @@ def pack(  # noqa: PLR0913 (each is a keyword of its own)
         affected episodes, ``"keep"`` imports everything readable.
     :param seed: random seed for the on-disk episode order.
     :param prefix: prefix of the episode ids, so that two recordings with a ``demo_0`` fit into one dataset.
+    :param created: when the version says it was created, such as ``"2026-11-19T12:00:00Z"``; default: now. The same
+        recording, options and time give the same version id.
     :param progress: called with the bytes of frames written and the total (for an iterable: episodes done, and the
         total if it has a length). An exception raised by it stops the pack, which ``mode="resume"`` can continue.
     """
@@ -102,6 +106,7 @@ def pack(  # noqa: PLR0913 (each is a keyword of its own)
             ("streams", streams),
             ("exclude", exclude),
             ("episodes", episodes),
+            ("created", created),
         ):
             if given is not None:
                 raise InvalidArgumentError(
@@ -124,32 +129,25 @@ def pack(  # noqa: PLR0913 (each is a keyword of its own)
                 "attributes": attributes,
             },
         )
-    writer = to_options(
-        mode=mode,
-        plan=plan,
-        quality=quality,
-        shard_size=shard_size,
-        memory=memory,
-        threads=threads,
-        attributes=attributes,
-        settings={},
-    )
-    options: _core.PackArgs = {
-        "writer": writer,
-        "source": to_source(
-            format=format,
-            mapping=mapping,
-            rate_hz=rate_hz,
-            streams=streams,
-            exclude=exclude,
-            episodes=episodes,
-            follow_links=follow_links,
-            keep_dtype=keep_dtype,
-        ),
+    options: PackOptions = {
+        "rate_hz": rate_hz,
+        "format": format,
+        "mapping": mapping,
+        "streams": streams,
+        "exclude": exclude,
+        "episodes": episodes,
+        "follow_links": follow_links,
+        "keep_dtype": keep_dtype,
         "on_defect": on_defect,
-        "seed": to_whole("seed", seed, most=U64),
+        "plan": plan,
+        "quality": quality,
+        "shard_size": shard_size,
+        "memory": memory,
+        "threads": threads,
+        "attributes": attributes,
+        "seed": seed,
         "prefix": prefix,
-        "link": None,
+        "created": created,
     }
-    committed, defects = _core.pack(source, target, options, progress)
+    committed, defects = _core.pack(source, target, to_pack_args(options, mode), progress)
     return Packed(*committed, [Defect(*defect) for defect in defects])

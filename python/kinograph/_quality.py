@@ -14,6 +14,8 @@ from kinograph._shuffle import describe, show_bytes
 
 # Decoding a frame up to this often per epoch is not worth a warning.
 _FEW_DECODES = 1.1
+# Above this VIF, groups were seen to cost training (docs/measurements/signal.md, "The order of the samples").
+_WELL_MIXED = 6.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,9 +45,24 @@ class ShuffleQuality:
         )
 
     def warn(self) -> None:
-        """Say once if frames will be decoded again and again, and whether memory or the ranks are why."""
+        """Say once if batches mix too few episodes to train well, and if frames will be decoded again and again."""
+        for what in filter(None, (self._poor_mix(), self._many_decodes())):
+            warnings.warn(what, KinographWarning, stacklevel=outside())
+
+    def _poor_mix(self) -> str | None:
+        """Say what the size of the groups may cost. Reading in order is not training, and costs nothing."""
+        if self.shuffle == "not shuffled" or self.vif <= _WELL_MIXED:
+            return None
+        return (
+            f"a batch mixes {self.episodes_per_batch:.1f} episodes, with a loader {self.shuffle} (VIF {self.vif:.1f}; 1 is a perfect "
+            f"shuffle): above {_WELL_MIXED:.0f}, policies trained worse, and at 30 they lost half of their success; use shuffle=True or "
+            "larger groups"
+        )
+
+    def _many_decodes(self) -> str | None:
+        """Say how often a frame is decoded if that is more than once, and whether memory or the ranks are why."""
         if self.decodes_per_frame <= _FEW_DECODES:
-            return
+            return None
         often = f"each frame will be decoded about {self.decodes_per_frame:.1f} times per epoch: "
         if self.decodes_per_frame <= _FEW_DECODES * self.ranks_per_frame:
             why = (
@@ -58,7 +75,7 @@ class ShuffleQuality:
                 f'{show_bytes(self.memory_needed)}; to decode less use memory="{show_bytes(self.memory_needed)}", a smaller '
                 "image size, or smaller groups, shuffle=kinograph.Shuffle(episodes=...), which mix less"
             )
-        warnings.warn(often + why, KinographWarning, stacklevel=outside())
+        return often + why
 
     def _name(self) -> str:
         return self.shuffle if self.shuffle == "global shuffle" else f"loader {self.shuffle}"

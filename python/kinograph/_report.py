@@ -107,6 +107,8 @@ class Report(Shown):
     loop: LoopReport = dataclasses.field(default_factory=LoopReport)
     quality: ShuffleQuality | None = None
     idle: Idle = dataclasses.field(default_factory=Idle)
+    #: By URL, what was read of each remote dataset since it was opened (:attr:`kinograph.Dataset.storage`).
+    storage: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
 
     @property
     def wait_s(self) -> float:
@@ -162,7 +164,8 @@ class Report(Shown):
         price: GpuPrice | None = None,
     ) -> Report:
         """Combine the measurements of the core and the loop."""
-        names = {field.name for field in dataclasses.fields(cls)} - {"loop", "quality", "idle"}
+        names = {field.name for field in dataclasses.fields(cls)}
+        names -= {"loop", "quality", "idle", "storage"}
         values = {name: value for name, value in core.items() if name in names}
         values["stages"] = tuple(
             Stage(stage["stage"], stage["busy_s"], stage["tasks"], stage["bytes"])
@@ -184,7 +187,7 @@ class Report(Shown):
     def _measured(self) -> dict[str, Any]:
         loader = dataclasses.asdict(self)
         loop = loader.pop("loop")
-        del loader["idle"]
+        del loader["idle"], loader["storage"]
         for stage in loader["stages"]:
             stage["stage"] = stage.pop("name")
         return {
@@ -223,8 +226,27 @@ class Report(Shown):
         )
         if self.quality is not None:
             lines.append(f"{self.quality.shuffle}: {self.quality}")
+        lines += [line for url, read in self.storage.items() for line in storage_lines(url, read)]
         lines += table_of(self.loop)
         return "\n".join([*lines, self.verdict, *self.idle._lines])
+
+
+def storage_lines(url: str, read: dict[str, Any]) -> list[str]:
+    """Say in lines what was read of a remote dataset."""
+    fetched, used = read["bytes_read"], read["used_bytes"]
+    lines = [
+        f"{url}: {read['gets']} GETs, {fetched / 1e6:.1f} MB fetched, {_ratio(fetched, used):.2f} per byte used; "
+        f"first byte after {read['first_byte_s'] * 1e3:.0f} ms (95 %: {read['first_byte_p95_s'] * 1e3:.0f}); "
+        f"{read['retried']} repeated, {read['hedges']} sent twice, of these {read['hedges_wasted']} for nothing"
+    ]
+    if (cache := read["cache"]) is not None:
+        asked = cache["hit_bytes"] + cache["missed_bytes"]
+        lines.append(
+            f"{cache['folder']}: {_ratio(cache['hit_bytes'], asked):.1%} of the bytes came from it; it has "
+            f"{cache['used_bytes'] / 1e6:.0f} of {cache['limit_bytes'] / 1e6:.0f} MB"
+        )
+        lines += [cache["stopped"]] if cache["stopped"] else []
+    return lines
 
 
 def table_of(loop: LoopReport) -> list[str]:

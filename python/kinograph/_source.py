@@ -64,7 +64,8 @@ def refuse(options: Mapping[str, Any], names: Sequence[str], what: str) -> None:
 
 def is_dataset(path: str | os.PathLike[str]) -> bool:
     """Tell a dataset from a recording."""
-    return (pathlib.Path(path) / "versions").is_dir()
+    # Only datasets are remote: recordings are files of this machine.
+    return _core.to_url(os.fspath(path)) is not None or (pathlib.Path(path) / "versions").is_dir()
 
 
 def to_rule(pattern: str, key: str, value: str) -> str:

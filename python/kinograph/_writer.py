@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import types
@@ -18,6 +19,7 @@ from kinograph import _core
 from kinograph._arguments import U64, to_bytes, to_list, to_number, to_text, to_whole
 from kinograph._arrays import Times, to_streams
 from kinograph._errors import InvalidArgumentError, NotFoundError, StorageError
+from kinograph._place import to_place
 from kinograph._table import BUILT_IN_COLUMNS
 
 Label: TypeAlias = bool | int | float | str
@@ -106,7 +108,7 @@ class Writer:
             attributes=attributes,
             settings=settings,
         )
-        self._path = Path(path)
+        self._path = to_place(path)
         self._core = _core.Writer(self._path, options)
         self._process = os.getpid()
         self._is_open = True
@@ -119,8 +121,8 @@ class Writer:
             )
 
     @property
-    def path(self) -> Path:
-        """The dataset's folder."""
+    def path(self) -> Path | str:
+        """The dataset's folder, or its URL as text."""
         return self._path
 
     @property
@@ -274,6 +276,7 @@ def to_options(  # noqa: PLR0913 (same as in the constructor)
     threads: int | None,
     attributes: Mapping[str, Any] | None,
     settings: Mapping[str, str] | None,
+    created: str | datetime.datetime | None = None,
 ) -> _core.Options:
     """Check a writer's options and convert them for the core."""
     if quality is not None:
@@ -298,7 +301,19 @@ def to_options(  # noqa: PLR0913 (same as in the constructor)
         "threads": 0 if threads is None else to_whole("threads", threads),
         "attributes": _to_json("attributes of the dataset", attributes or {}),
         "settings": {str(name): str(value) for name, value in (settings or {}).items()},
+        "created": _to_time(created),
     }
+
+
+def _to_time(created: str | datetime.datetime | None) -> str | None:
+    """Convert a time for the core, in UTC."""
+    if not isinstance(created, datetime.datetime):
+        return None if created is None else to_text("created", created)
+    if created.tzinfo is None:
+        raise InvalidArgumentError(
+            f"created is {created!r}, which has no time zone; pass datetime.now(timezone.utc), or text that ends in Z"
+        )
+    return created.astimezone(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _read_plan(path: str | os.PathLike[str]) -> str:

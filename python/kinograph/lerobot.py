@@ -19,7 +19,6 @@ import itertools
 import operator
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, SupportsIndex, overload
 
 import numpy as np
@@ -27,6 +26,7 @@ import numpy.typing as npt
 
 from kinograph._dataset import TOLERANCE_S, Dataset, StreamSummary
 from kinograph._errors import InvalidArgumentError, NotFoundError
+from kinograph._place import to_place
 from kinograph._samples import Samples
 from kinograph._stream import is_number
 
@@ -221,7 +221,7 @@ class LeRobotDatasetMetadata:
 
     def __init__(self, repo_id: str, root: str | os.PathLike[str] | None = None) -> None:
         self.repo_id = repo_id
-        self.root = Path(repo_id if root is None else root)
+        self.root = to_place(repo_id if root is None else root)
         #: The dataset under its own names.
         self.dataset = Dataset(self.root)
         # LeRobot's own columns are computed; an import may have kept them as streams too.

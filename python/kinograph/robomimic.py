@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -28,6 +27,7 @@ import numpy.typing as npt
 from kinograph._arguments import to_list, to_whole, to_word
 from kinograph._dataset import Dataset
 from kinograph._errors import InvalidArgumentError, NotFoundError
+from kinograph._place import to_place
 from kinograph._robomimic_cache import FrameCache
 from kinograph._robomimic_options import is_newer, to_named
 from kinograph._robomimic_stats import merged_stats, to_scale
@@ -333,7 +333,10 @@ class SequenceDataset:
 def _to_dataset(path: str | os.PathLike[str] | Dataset) -> Dataset:
     if isinstance(path, Dataset):
         return path
-    path = Path(path).expanduser()
+    path = to_place(path)
+    if isinstance(path, str):
+        return Dataset(path)
+    path = path.expanduser()
     if path.suffix in (".hdf5", ".h5") and path.is_file():
         raise InvalidArgumentError(
             f"{path} is an HDF5 file; pack it first: kinograph.pack({str(path)!r}, {str(path.with_suffix('.kino'))!r})"

@@ -10,6 +10,7 @@ import shutil
 import signal
 import threading
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -538,9 +539,26 @@ def test_a_loader_says_that_its_ranks_decode_the_same_frames(lift):
     options = {"rank": 0, "world_size": 4, "memory": "1GB"}
     with pytest.warns(kinograph.KinographWarning) as said:
         make(lift, shuffle=kinograph.Shuffle(episodes=1, lanes=1), **options).close()
+    (warning,) = (str(one.message) for one in said if "decoded" in str(one.message))
+    assert "about 4.0 times per epoch" in warning
+    assert "4.0 ranks need it; to decode less use shuffle=True" in warning
+
+
+def test_a_loader_warns_of_groups_that_mix_little(lift):
+    options = {"batch_size": 16, "memory": "1GB"}
+    with pytest.warns(kinograph.KinographWarning, match="a batch mixes") as said:
+        loader = make(lift, shuffle=kinograph.Shuffle(episodes=1), **options)
     (warning,) = said
-    assert "about 4.0 times per epoch" in str(warning.message)
-    assert "4.0 ranks need it; to decode less use shuffle=True" in str(warning.message)
+    quality = loader.quality
+    loader.close()
+    assert quality.vif > 6
+    assert f"mixes {quality.episodes_per_batch:.1f} episodes" in str(warning.message)
+    assert f"VIF {quality.vif:.1f}" in str(warning.message)
+    assert warning.filename == make.__code__.co_filename
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for shuffle in (True, False, "global"):
+            make(lift, shuffle=shuffle, **options).close()
 
 
 def test_a_loader_shows_how_well_it_mixes(lift):

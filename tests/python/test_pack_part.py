@@ -72,19 +72,20 @@ def test_a_url_is_refused_and_no_folder_is_made(tmp_path, monkeypatch, url):
     samples = tmp_path / "d.kino"
     kinograph.pack(SAMPLE, samples, exclude="obs/*_image")
     for use in (
-        lambda: kinograph.pack(SAMPLE, url),
-        lambda: kinograph.pack([], url),
         lambda: kinograph.pack(url, tmp_path / "e.kino"),
-        lambda: kinograph.Writer(url),
-        lambda: kinograph.open(url),
-        lambda: kinograph.verify(url),
         lambda: kinograph.export(samples, url, to="robomimic"),
     ):
         with pytest.raises(
             kinograph.InvalidArgumentError,
-            match=f"remote storage is not supported yet: {scheme}://",
+            match=f"{scheme}://.* only datasets can be remote",
         ):
             use()
+    for write in (
+        lambda: kinograph.pack(SAMPLE, "https://h/q"),
+        lambda: kinograph.Writer("https://h/q"),
+    ):
+        with pytest.raises(kinograph.InvalidArgumentError, match="https://h/q can only be read"):
+            write()
     assert [path.name for path in tmp_path.iterdir()] == ["d.kino"]
 
 

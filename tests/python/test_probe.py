@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import pathlib
 import subprocess
@@ -81,6 +82,15 @@ def test_codecs_functions_plans_and_datasets_are_candidates(path, tmp_path):
     assert 0 < found.skill[0].unexplained < 0.5
     with pytest.raises(KeyError, match="flat, lossless"):
         found["jpeg"]
+
+
+def test_probe_has_the_options_and_defaults_that_it_passes_on():
+    shared = inspect.signature(kinograph._probe_options.to_probe).parameters
+    own = inspect.signature(kinograph.probe).parameters
+    assert {name: own[name].default for name in shared} == {
+        name: parameter.default for name, parameter in shared.items()
+    }
+    assert kinograph._probe_options.ProbeOptions.__optional_keys__ == set(shared)
 
 
 def test_what_was_found_is_shown_as_text_json_and_html(path, tmp_path):

@@ -19,23 +19,37 @@ use crate::metadata::Graph;
 /// not see the bytes of a shard: the dataset provides what they need of it.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("kino_sync", &[]),
+    ("kino_storage", &["kino_sync"]),
     ("kino_ffmpeg", &["kino_sync"]),
     ("kino_codec", &["kino_sync", "kino_ffmpeg"]),
     ("kino_format", &["kino_codec", "kino_sync"]),
     ("kino_parquet", &["kino_codec", "kino_sync"]),
     (
         "kino_dataset",
-        &["kino_sync", "kino_codec", "kino_format", "kino_parquet"],
+        &[
+            "kino_sync",
+            "kino_storage",
+            "kino_codec",
+            "kino_format",
+            "kino_parquet",
+        ],
     ),
     (
         "kino_loader",
-        &["kino_sync", "kino_codec", "kino_format", "kino_dataset"],
+        &[
+            "kino_sync",
+            "kino_storage",
+            "kino_codec",
+            "kino_format",
+            "kino_dataset",
+        ],
     ),
     ("kino_cuda", &["kino_sync"]),
     (
         "kino_import",
         &[
             "kino_sync",
+            "kino_storage",
             "kino_codec",
             "kino_format",
             "kino_parquet",
@@ -44,12 +58,19 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     (
         "kino_advisor",
-        &["kino_sync", "kino_codec", "kino_dataset", "kino_loader"],
+        &[
+            "kino_sync",
+            "kino_storage",
+            "kino_codec",
+            "kino_dataset",
+            "kino_loader",
+        ],
     ),
     (
         "kino_cli",
         &[
             "kino_sync",
+            "kino_storage",
             "kino_codec",
             "kino_dataset",
             "kino_import",
@@ -61,6 +82,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "kino_py",
         &[
             "kino_sync",
+            "kino_storage",
             "kino_codec",
             "kino_dataset",
             "kino_import",
@@ -74,6 +96,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "kino_fuzz",
         &[
+            "kino_storage",
             "kino_codec",
             "kino_format",
             "kino_dataset",

@@ -9,6 +9,7 @@ mod interrupt;
 mod load_args;
 mod open_args;
 mod output;
+mod parts_args;
 mod planner_args;
 mod probe_args;
 mod progress;
@@ -24,7 +25,10 @@ use std::sync::Arc;
 use clap::{Parser, Subcommand};
 use kino_import::Videos;
 
-use commands::{bench, cat, doctor, export, gc, info, link, pack, plan, probe, repack, verify};
+use commands::{
+    bench, cache, cat, commit, copy, doctor, export, gc, info, link, pack, plan, probe, repack,
+    verify,
+};
 
 /// The outcome of a command, which becomes its exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +56,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Pack(pack::Args),
+    Commit(commit::Args),
     Link(link::Args),
     Repack(repack::Args),
     Export(export::Args),
@@ -61,6 +66,8 @@ enum Command {
     Cat(cat::Args),
     /// List and remove files that no version needs
     Gc(gc::Args),
+    Copy(copy::Args),
+    Cache(cache::Args),
     /// Measure codecs, loaders and storage on this machine
     Bench(bench::Args),
     Doctor(doctor::Args),
@@ -94,6 +101,7 @@ pub fn run(args: Vec<OsString>, videos: Option<Arc<dyn Videos>>) -> u8 {
     };
     let result = match cli.command {
         Command::Pack(args) => pack::run(&args, videos),
+        Command::Commit(args) => commit::run(&args),
         Command::Link(args) => link::run(&args, videos),
         Command::Repack(args) => repack::run(&args),
         Command::Export(args) => export::run(&args, videos),
@@ -101,6 +109,8 @@ pub fn run(args: Vec<OsString>, videos: Option<Arc<dyn Videos>>) -> u8 {
         Command::Verify(args) => verify::run(&args),
         Command::Cat(args) => cat::run(&args),
         Command::Gc(args) => gc::run(&args),
+        Command::Copy(args) => copy::run(&args),
+        Command::Cache(args) => cache::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Plan(args) => plan::run(&args, videos),

@@ -17,6 +17,13 @@ impl RootArg {
     /// Opens a version of a dataset, or the newest.
     pub(crate) fn open(&self, path: &Path, version: Option<u64>) -> Result<Dataset> {
         let root = self.root.clone();
-        Ok(Dataset::open_with(path, OpenOptions { version, root })?)
+        Ok(Dataset::open_with(
+            path,
+            OpenOptions {
+                version,
+                root,
+                ..OpenOptions::default()
+            },
+        )?)
     }
 }

@@ -131,6 +131,16 @@ impl EpisodeArgs {
     }
 }
 
+/// Refuses what only the Python package can do, which takes this option before the command sees it.
+pub(crate) fn check_ray(ray: Option<&str>) -> Result<()> {
+    match ray {
+        Some(_) => anyhow::bail!(
+            "--ray needs the `kinograph` command of the Python package, and Ray: pip install 'kinograph[ray]'"
+        ),
+        None => Ok(()),
+    }
+}
+
 /// Prints the defects of the source on stderr, grouped.
 pub(crate) fn tell_defects(defects: &[Defect]) -> Outcome {
     for group in group_defects(defects) {

@@ -1,5 +1,14 @@
 //! Appends pages to shards in the order they arrive, and counts what the finished shards hold. Every finished shard
 //! gets a receipt.
+//!
+//! ```text
+//! portion 0                  portion 1           …      no shard holds episodes of two portions
+//! shard  shard  small shard  shard  small shard
+//! └───── counted ──────────┘ └─── counted ────┘ …      then added up, portion by portion
+//! ```
+//!
+//! What is counted of a portion depends on its episodes alone, so it may be counted on another machine
+//! (`portions/mod.rs`) and the sums are the same to the last bit. A writer that is told of no portions has one.
 
 use std::collections::BTreeMap;
 
@@ -24,6 +33,10 @@ pub(crate) struct Assembler {
     kind: ShardKind,
     file: Option<ShardFile>,
     runs: Vec<(Run, RunPages)>,
+    /// The portion of the last episode, and what its finished shards hold.
+    portion: u64,
+    current: Finished,
+    /// What the portions before hold.
     finished: Finished,
     /// The last field, so that its folder is removed after the file in it.
     receipts: Receipts,
@@ -51,6 +64,8 @@ impl Assembler {
             kind,
             file: None,
             runs: Vec::new(),
+            portion: 0,
+            current: Finished::default(),
             finished: Finished::default(),
             receipts,
         }
@@ -119,11 +134,18 @@ impl Assembler {
             Some(file) => file,
             none => none.insert(ShardFile::new(self.receipts.area(), self.kind)?),
         };
-        // The number of streams in a schema is limited: start the next shard with this episode.
-        if !file.is_empty() && !file.has_room_for(&draft) {
+        let portion = draft.info.portion;
+        // The number of streams in a schema is limited, and a shard is of one portion: start the next shard with this
+        // episode.
+        let is_full = portion != self.portion || !file.has_room_for(&draft);
+        if is_full && !file.is_empty() {
             let next = file.move_episode(self.receipts.area())?;
             self.finish_shard()?;
             self.file = Some(next);
+        }
+        if portion != self.portion {
+            self.finished.merge(std::mem::take(&mut self.current));
+            self.portion = portion;
         }
         let Some(file) = &mut self.file else {
             return Ok(());
@@ -146,6 +168,7 @@ impl Assembler {
     /// Closes the last shard and returns everything that was written, and the receipts, to be removed after the commit.
     pub(crate) fn finish(mut self) -> Result<(Finished, Receipts)> {
         self.finish_shard()?;
+        self.finished.merge(self.current);
         Ok((self.finished, self.receipts))
     }
 
@@ -175,17 +198,32 @@ impl Assembler {
             files,
         };
         self.receipts.write(&receipt)?;
-        self.finished.shards.push(shard);
-        self.finished.rows.extend(receipt.rows);
-        self.finished.files.extend(receipt.files);
-        self.finished.usage.merge(usage);
-        for (name, part) in parts {
-            match self.finished.parts.get_mut(&name) {
+        self.current.merge(Finished {
+            shards: vec![shard],
+            rows: receipt.rows,
+            usage,
+            parts,
+            resumed_stats: BTreeMap::new(),
+            files: receipt.files,
+        });
+        Ok(())
+    }
+}
+
+impl Finished {
+    /// Adds what comes after it.
+    pub(crate) fn merge(&mut self, later: Self) {
+        self.shards.extend(later.shards);
+        self.rows.extend(later.rows);
+        self.files.extend(later.files);
+        self.usage.merge(later.usage);
+        merge_stats(&mut self.resumed_stats, later.resumed_stats);
+        for (name, part) in later.parts {
+            match self.parts.get_mut(&name) {
                 Some(known) => known.merge(part),
-                None => drop(self.finished.parts.insert(name, part)),
+                None => drop(self.parts.insert(name, part)),
             }
         }
-        Ok(())
     }
 }
 

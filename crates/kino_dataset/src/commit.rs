@@ -14,9 +14,11 @@
 //! made from, so that nothing another writer has committed is undone.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::time::SystemTime;
 
 use kino_codec::FrameType;
 use kino_format::Kind;
+use serde::{Deserialize, Serialize};
 
 use crate::assembler::Finished;
 use crate::attributes::JsonMap;
@@ -25,13 +27,13 @@ use crate::error::{DatasetError, ErrorKind, Result, not_found};
 use crate::generation::Generation;
 use crate::manifest::{Manifest, ShardRef};
 use crate::next_version::prepare;
-use crate::plan::SignalEvidence;
+use crate::plan::{Plan, SignalEvidence};
 use crate::resize::Size;
 use crate::stats::StreamStats;
 use crate::store::{FileKind, Put, Store, version_key};
 use crate::table::EpisodeTable;
-use crate::usage::StreamUsage;
-use crate::writer::Start;
+use crate::usage::{StreamUsage, Usage};
+use crate::writer_options::Start;
 
 /// How often a commit is retried on top of another writer's before it gives up.
 const ATTEMPTS: usize = 100;
@@ -65,6 +67,11 @@ pub(crate) struct Head {
 }
 
 impl Base {
+    /// No version.
+    pub(crate) fn none() -> Self {
+        Self { head: None }
+    }
+
     pub(crate) fn read(store: &Store) -> Result<Self> {
         Ok(Self {
             head: read_head(store)?,
@@ -145,11 +152,19 @@ pub(crate) struct Additions<'a> {
     pub(crate) known: &'a Known,
     /// The folder of the files that pages are linked to.
     pub(crate) root: Option<&'a str>,
+    pub(crate) made: Made<'a>,
+}
+
+/// When and by what a version is made.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Made<'a> {
     pub(crate) message: &'a str,
+    pub(crate) created: SystemTime,
 }
 
 /// What is known of streams besides what the writer has counted.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct Known {
     /// Statistics of streams whose pages were copied without decoding them.
     pub(crate) stats: BTreeMap<String, StreamStats>,
@@ -165,6 +180,29 @@ pub(crate) struct Known {
     pub(crate) signal: BTreeMap<String, SignalEvidence>,
     /// If episodes are replaced: the streams that are different in them. All others are as in the version before.
     pub(crate) changed: BTreeSet<String>,
+}
+
+impl Known {
+    /// Adds what is known elsewhere: the same, where both know something.
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.stats.extend(other.stats);
+        self.protected_frames.extend(other.protected_frames);
+        self.generations.extend(other.generations);
+        self.encoders.extend(other.encoders);
+        self.resized_from.extend(other.resized_from);
+        self.signal.extend(other.signal);
+        self.changed.extend(other.changed);
+    }
+
+    /// Adds what the plan's rules say was measured, unless a rule was edited afterwards: then it has another codec.
+    pub(crate) fn add_evidence(&mut self, plan: &Plan, usage: &Usage) {
+        for StreamUsage { schema, .. } in usage.streams() {
+            let evidence = plan.evidence(&schema.name, schema.kind);
+            if let Some(evidence) = evidence.filter(|one| one.codec == schema.codec) {
+                self.signal.insert(schema.name.clone(), evidence.clone());
+            }
+        }
+    }
 }
 
 /// The source of episodes.

@@ -16,6 +16,7 @@ use crate::error::{DatasetError, Result, corrupt, format_at, invalid, not_found}
 use crate::hash::Hash;
 use crate::links::LinkedFiles;
 use crate::manifest::{MAX_MANIFEST_BYTES, Manifest};
+use crate::remote::{CacheChoice, StorageReport};
 use crate::stats::StreamStats;
 use crate::store::{FileKind, Store, forget, version_key};
 use crate::table::EpisodeTable;
@@ -27,6 +28,8 @@ pub struct OpenOptions {
     pub version: Option<u64>,
     /// The folder of the linked files, if they were moved.
     pub root: Option<PathBuf>,
+    /// Whether the shards of a remote dataset are cached on a local disk.
+    pub cache: CacheChoice,
 }
 
 /// A dataset at one version. Cheap to clone.
@@ -49,7 +52,8 @@ struct Inner {
 }
 
 impl Dataset {
-    /// Opens the newest version of the dataset in folder `path`.
+    /// Opens the newest version of the dataset in a folder, or at a URL (`s3://…`, `gs://…`, `az://…`, `https://…`,
+    /// `hf://…`).
     pub fn open(path: &Path) -> Result<Self> {
         Self::open_with(path, OpenOptions::default())
     }
@@ -74,7 +78,7 @@ impl Dataset {
 
     /// Opens the dataset in folder `path`.
     pub fn open_with(path: &Path, options: OpenOptions) -> Result<Self> {
-        let store = Store::open(path)?;
+        let store = Store::open_cached(path, &options.cache)?;
         let Some(version) = options.version else {
             let version = newest(&store)?.ok_or_else(|| no_dataset(&store))?;
             return Self::at(store, version, options.root);
@@ -130,10 +134,12 @@ impl Dataset {
     }
 
     /// Drops the shards and the linked files from the page cache, so that the next reads come from the device.
+    ///
+    /// A remote dataset has no pages there.
     pub fn forget_cached(&self) -> Result<()> {
-        let root = self.inner.store.root();
-        let shards = self.inner.shards.iter();
-        let shards = shards.map(|(hash, _)| root.join(FileKind::Shard.key(hash)));
+        let store = &self.inner.store;
+        let shards = self.inner.shards.iter().filter(|_| !store.is_remote());
+        let shards = shards.map(|(hash, _)| store.root().join(FileKind::Shard.key(hash)));
         let links = self.inner.links.iter().flat_map(LinkedFiles::paths);
         shards.chain(links).try_for_each(|path| forget(&path))
     }
@@ -159,9 +165,19 @@ impl Dataset {
             .collect()
     }
 
-    /// The folder.
+    /// The folder, or the URL as a path.
     pub fn path(&self) -> &Path {
         self.inner.store.root()
+    }
+
+    /// What was read of a remote dataset so far; `None` for a folder.
+    pub fn storage_report(&self) -> Option<StorageReport> {
+        self.inner.store.report()
+    }
+
+    /// Whether the dataset is behind a URL.
+    pub fn is_remote(&self) -> bool {
+        self.inner.store.is_remote()
     }
 
     /// Every version of the dataset, in rising order.
@@ -269,14 +285,20 @@ impl Dataset {
 
 /// Opens a shard that the manifest says has `bytes` bytes.
 pub(crate) fn open_shard(store: &Store, key: &str, bytes: u64) -> Result<Shard> {
-    let size = store.size(key).map_err(|error| match error {
+    let place = store.path(key);
+    let missing = |error| match error {
         // The manifest references it: if it is missing, that is damage, not an invalid request.
-        DatasetError::NotFound { .. } => corrupt(
-            store.path(key),
-            "it is missing; copy it again from its source",
-        ),
+        DatasetError::NotFound { .. } => {
+            corrupt(&place, "it is missing; copy it again from its source")
+        }
         error => error,
-    })?;
+    };
+    // To ask a remote storage for it would be another round trip; what is cut there is noticed when it is read.
+    let size = if store.is_remote() {
+        bytes
+    } else {
+        store.size(key).map_err(missing)?
+    };
     if size != bytes {
         let what = if size < bytes {
             "truncated"
@@ -288,11 +310,10 @@ pub(crate) fn open_shard(store: &Store, key: &str, bytes: u64) -> Result<Shard> 
             format!("it is {what}: {size} bytes instead of {bytes}"),
         ));
     }
-    let place = store.path(key);
     let mut opening = OpenShard::new(bytes).map_err(format_at(&place))?;
     loop {
         match opening.step().map_err(format_at(&place))? {
-            Step::Need(range) => opening.feed(&store.read_range(key, range)?),
+            Step::Need(range) => opening.feed(&store.read_range(key, range).map_err(missing)?),
             Step::Ready(shard) => return Ok(shard),
         }
     }

@@ -3,12 +3,12 @@
 use kino_codec::FrameType;
 use kino_format::{Clock, StreamSchema};
 
+use crate::episode_info::EpisodeInfo;
 use crate::error::{Result, invalid};
 use crate::events::{EventRule, Protected};
 use crate::plan::Trial;
 use crate::resize::Size;
 use crate::stream_info::{SharedFrames, StreamInfo};
-use crate::writer::EpisodeInfo;
 
 /// An episode as described by its writer.
 #[derive(Debug)]

@@ -1,9 +1,12 @@
 //! Emulated storage, for measurements: slower than the real one, or as fast as memory. The bytes read never differ.
 //!
 //! ```text
-//! read ──▶ kept in memory? ──no──▶ slowed down? ──▶ the store
+//! read ──▶ kept in memory? ──no──▶ slowed down? ──▶ the storage below
 //!                └── yes: at once
 //! ```
+//!
+//! It is a layer over any other storage, local or remote. Reads of linked files, which are in no storage, share its
+//! bandwidth.
 //!
 //! Slow storage sleeps, so it is equally slow on a busy and on an idle machine. All reads in flight share the
 //! bandwidth, each has its own latency, and a stall delays one read in every few while the others continue.
@@ -11,12 +14,15 @@
 use std::collections::HashMap;
 use std::ops::Range;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use kino_format::ByteSize;
+use kino_storage::{CacheReport, Put, RequestReport, Result as Stored};
 use kino_sync::Mutex;
+use tempfile::NamedTempFile;
 
 use crate::error::{DatasetError, Result, invalid};
 
@@ -81,6 +87,15 @@ impl FromStr for SlowStorage {
     }
 }
 
+/// A duration such as `7d`, `5ms` or `1h 30min`.
+pub fn parse_duration(text: &str) -> Result<Duration> {
+    humantime::parse_duration(text).map_err(|error| {
+        invalid(format!(
+            "cannot parse the duration `{text}`: {error}; write 0s, 90s, 5min, 12h or 7d"
+        ))
+    })
+}
+
 /// State of a store that emulates a [`Storage`].
 #[derive(Debug)]
 pub(crate) struct Emulated {
@@ -111,12 +126,12 @@ impl Emulated {
     }
 
     /// Reads a range: from memory if it is kept there, otherwise with the emulated delay.
-    pub(crate) fn read(
+    pub(crate) fn read<E>(
         &self,
         key: &str,
         range: Range<u64>,
-        read: impl FnOnce() -> Result<Bytes>,
-    ) -> Result<Bytes> {
+        read: impl FnOnce() -> Result<Bytes, E>,
+    ) -> Result<Bytes, E> {
         if self.storage.keep_bytes == 0 {
             return self.read_slowly(read);
         }
@@ -136,7 +151,7 @@ impl Emulated {
         Ok(bytes)
     }
 
-    fn read_slowly(&self, read: impl FnOnce() -> Result<Bytes>) -> Result<Bytes> {
+    fn read_slowly<E>(&self, read: impl FnOnce() -> Result<Bytes, E>) -> Result<Bytes, E> {
         let Some(slow) = self.storage.slow else {
             return read();
         };
@@ -166,12 +181,75 @@ impl Emulated {
     }
 }
 
+/// A storage that is read as [`Emulated`] says.
+#[derive(Debug)]
+pub(crate) struct EmulatedStorage {
+    pub(crate) inner: Arc<dyn kino_storage::Storage>,
+    pub(crate) emulated: Arc<Emulated>,
+}
+
+/// Only reads of ranges are emulated: nothing is written to a storage that is measured.
+impl kino_storage::Storage for EmulatedStorage {
+    fn place(&self, key: &str) -> String {
+        self.inner.place(key)
+    }
+
+    fn size(&self, key: &str) -> Stored<u64> {
+        self.inner.size(key)
+    }
+
+    fn read(&self, key: &str, limit: u64) -> Stored<Bytes> {
+        self.inner.read(key, limit)
+    }
+
+    fn read_range(&self, key: &str, range: Range<u64>) -> Stored<Bytes> {
+        let read = || self.inner.read_range(key, range.clone());
+        self.emulated.read(key, range.clone(), read)
+    }
+
+    fn list(&self, folder: &str) -> Stored<Option<Vec<kino_storage::Entry>>> {
+        self.inner.list(folder)
+    }
+
+    fn check_writable(&self) -> Stored<()> {
+        self.inner.check_writable()
+    }
+
+    fn put_new(&self, key: &str, bytes: &[u8]) -> Stored<Put> {
+        self.inner.put_new(key, bytes)
+    }
+
+    fn put(&self, key: &str, bytes: &[u8]) -> Stored<()> {
+        self.inner.put(key, bytes)
+    }
+
+    fn publish(&self, key: &str, file: NamedTempFile) -> Stored<()> {
+        self.inner.publish(key, file)
+    }
+
+    fn remove(&self, key: &str) -> Stored<()> {
+        self.inner.remove(key)
+    }
+
+    fn distrust(&self, key: &str, range: Range<u64>) {
+        self.inner.distrust(key, range);
+    }
+
+    fn cache(&self) -> Option<CacheReport> {
+        self.inner.cache()
+    }
+
+    fn requests(&self) -> Option<RequestReport> {
+        self.inner.requests()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn read(emulated: &Emulated, start: u64, len: usize) -> Bytes {
-        let source = || Ok(Bytes::from(vec![7; len]));
+        let source = || Ok::<_, DatasetError>(Bytes::from(vec![7; len]));
         emulated
             .read("a", start..start + len as u64, source)
             .unwrap()
@@ -231,12 +309,14 @@ mod tests {
         for start in [0, 100, 200] {
             let bytes = emulated.read("a", start..start + 100, || {
                 asked += 1;
-                Ok(Bytes::from(vec![7; 100]))
+                Ok::<_, DatasetError>(Bytes::from(vec![7; 100]))
             });
             assert_eq!(bytes.unwrap(), vec![7; 100]);
         }
         assert_eq!(asked, 1, "two of three fit");
-        let other = emulated.read("b", 0..100, || Ok(Bytes::from_static(b"else")));
+        let other = emulated.read("b", 0..100, || {
+            Ok::<_, DatasetError>(Bytes::from_static(b"else"))
+        });
         assert_eq!(other.unwrap(), "else", "another file");
     }
 

@@ -200,6 +200,23 @@ impl Episode {
             .read_range(&self.inner.key, start..end)
     }
 
+    /// Whether its pages come over a network, and hardly any have yet.
+    pub(crate) fn is_cold(&self) -> bool {
+        self.inner.dataset.store().is_cold()
+    }
+
+    /// Whether its pages come over a network.
+    pub(crate) fn is_remote(&self) -> bool {
+        self.inner.dataset.is_remote()
+    }
+
+    /// Forgets what is cached of consecutive pages, because their bytes cannot be right.
+    pub(crate) fn distrust(&self, first: &PageRecord, last: &PageRecord) {
+        let range = self.inner.start + first.offset()
+            ..self.inner.start + last.offset() + u64::from(last.len);
+        self.inner.dataset.store().distrust(&self.inner.key, range);
+    }
+
     /// Reads one page and checks it.
     pub(crate) fn read_page(&self, page: &PageRecord, place: &str) -> Result<bytes::Bytes> {
         let bytes = self.read_pages(page, page)?;

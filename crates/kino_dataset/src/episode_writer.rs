@@ -2,11 +2,12 @@
 
 use kino_codec::{JPEG_FILES, MAX_TEXT_BYTES, decode_jpeg_files};
 
-use kino_format::{Clock, MAX_STREAMS, StreamSchema, variant_name};
+use kino_format::{Clock, MAX_STREAMS, StreamSchema};
 
 use crate::draft::{EpisodeDraft, StreamDraft};
 use crate::encode::Block;
 use crate::encode_queue::{Job, Run};
+use crate::episode_info::EpisodeInfo;
 use crate::error::{Result, codec_at, invalid};
 use crate::generation::Generation;
 use crate::open_stream::{BLOCK_BYTES, OpenStream};
@@ -15,7 +16,7 @@ use crate::protection::{self, Held, Protection};
 use crate::settled::Settled;
 use crate::spill::Spill;
 use crate::stream_info::{StreamInfo, to_frame_count};
-use crate::writer::{DatasetWriter, EpisodeInfo};
+use crate::writer::DatasetWriter;
 
 /// Writes one episode. Dropped before [`finish`](Self::finish), it leaves no trace.
 #[derive(Debug)]
@@ -113,7 +114,7 @@ impl<'w> EpisodeWriter<'w> {
             raw_bytes: 0,
             protected_frames: 0,
             resized_from: choice.resize().map(|resize| resize.source().size),
-            trial: None,
+            trial: self.writer.trial(&info.name, &choice),
         };
         let mut open = OpenStream::new(info, choice, &stream, recorders);
         if open.is_long() {
@@ -321,15 +322,7 @@ impl<'w> EpisodeWriter<'w> {
 
     /// The plan's choice for a stream, decided by the episodes before, or by the stream that it shares frames with.
     fn choice(&self, info: &StreamInfo, variant_of: Option<&str>) -> Result<Choice> {
-        let plan = &self.writer.options.plan;
-        let mut choice = match variant_of {
-            None => plan.choose(&info.name, info.kind, &info.frame, info.arrival)?,
-            Some(base) => {
-                let variant = variant_name(&info.name, base).unwrap_or_default();
-                plan.choose_variant(base, variant, info.kind, &info.frame)?
-            }
-        };
-        self.writer.settled.decide(&info.name, &mut choice);
+        let mut choice = self.writer.choice(info, variant_of)?;
         let draft = self.draft()?;
         let base = info.shared.as_ref().map(|shared| &shared.base);
         if let Some(base) = base.and_then(|base| draft.position(base)) {

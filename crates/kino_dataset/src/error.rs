@@ -4,6 +4,7 @@
 
 use kino_codec::CodecError;
 use kino_format::FormatError;
+use kino_storage::StorageError;
 
 /// The result of working with a dataset.
 pub type Result<T, E = DatasetError> = std::result::Result<T, E>;
@@ -151,6 +152,30 @@ fn codec_kind(error: &CodecError) -> ErrorKind {
         | CodecError::Unavailable { .. }
         | CodecError::Foreign { .. } => ErrorKind::Unsupported,
         _ => ErrorKind::Invalid,
+    }
+}
+
+/// An error of storage.
+pub(crate) fn stored(error: StorageError) -> DatasetError {
+    match error {
+        StorageError::NotFound { place } => not_found(format!("{place} does not exist")),
+        StorageError::Invalid { what } => invalid(what),
+        StorageError::Damaged { place, what } => corrupt(place, what),
+        StorageError::Io {
+            operation,
+            place,
+            source,
+        } => io_at(operation, place)(source),
+        StorageError::Denied {
+            place,
+            hint,
+            source,
+        } => {
+            let said = format!("{source}; {hint}");
+            let kind = std::io::ErrorKind::PermissionDenied;
+            io_at("access", place)(std::io::Error::new(kind, said))
+        }
+        error => invalid(error.to_string()),
     }
 }
 

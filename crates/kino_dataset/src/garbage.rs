@@ -6,6 +6,7 @@
 //!                             referenced by resumable work ─▶ kept, unless that is discarded too
 //! staging/<area>              its writer is alive ─▶ kept, and nothing at all is removed
 //!                             its writer is gone ─▶ resumable work, or garbage if there is none
+//! portions/                   receipts that are not committed ─▶ resumable work        committed ─▶ garbage
 //! ```
 //!
 //! Nothing else in the library removes another writer's files. Every version counts, not only the newest: old ones
@@ -15,13 +16,21 @@
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use kino_storage::Entry;
 
 use crate::dataset::read_manifest;
 use crate::error::{DatasetError, Result, io_at};
+use crate::hash::Hash;
 use crate::lease::Holder;
+use crate::portions::{FOLDER as PORTIONS, begun_pack, is_portion_file};
 use crate::receipts::shards_of;
 use crate::staging::FoundArea;
-use crate::store::{FileKind, Store, list_folder};
+use crate::store::{FileKind, Store};
+
+/// On remote storage, what is younger may belong to a writer of another machine that has not committed yet.
+const LONGEST_WRITE: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// What to do with garbage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,8 +55,10 @@ pub enum Interrupted {
 pub struct Garbage {
     /// All writers that left something in `staging/`.
     pub writers: Vec<StagedWork>,
-    /// Garbage files, with their lengths; files in the folders of `writers` are not listed individually.
+    /// Paths or URLs of garbage files, with their lengths; files in the folders of `writers` are not listed individually.
     pub files: Vec<(PathBuf, u64)>,
+    /// The keys of `files`.
+    keys: Vec<String>,
 }
 
 /// What one writer has in `staging/`.
@@ -101,7 +112,7 @@ impl Garbage {
 
 /// Lists what no version of the dataset in folder `path` needs, and removes it on request.
 ///
-/// Slow if a writer on another machine has left something: its lease is watched for some seconds. Removing is refused
+/// Of a remote dataset, only what is older than a week counts. Slow if a writer on another machine has left something: its lease is watched for some seconds. Removing is refused
 /// while a writer is running.
 pub fn collect_garbage(path: &Path, collect: Collect, interrupted: Interrupted) -> Result<Garbage> {
     let store = Store::open(path)?;
@@ -114,9 +125,13 @@ pub fn collect_garbage(path: &Path, collect: Collect, interrupted: Interrupted) 
         writers.push(staged_work(area, &holder, interrupted)?);
         locks.push(holder);
     }
+    writers.extend(portion_work(&store, interrupted)?);
     let needed = needed(&store, &writers)?;
+    let unneeded = unneeded_files(&store, &needed)?;
+    let file = |(key, len): &(String, u64)| (PathBuf::from(store.path(key)), *len);
     let garbage = Garbage {
-        files: unneeded_files(&store, &needed)?,
+        files: unneeded.iter().map(file).collect(),
+        keys: unneeded.into_iter().map(|(key, _)| key).collect(),
         writers,
     };
     if collect == Collect::Remove {
@@ -156,6 +171,34 @@ fn staged_work(area: &FoundArea, holder: &Holder, interrupted: Interrupted) -> R
     })
 }
 
+/// The pack in portions that is not committed. No process holds it: only the staging areas of those at work say that
+/// there are any.
+fn portion_work(store: &Store, interrupted: Interrupted) -> Result<Option<StagedWork>> {
+    let versions = store.versions()?.into_iter();
+    let manifests = versions.map(|version| read_manifest(store, version));
+    let manifests: Vec<_> = manifests.collect::<Result<_>>()?;
+    let listed = manifests.iter().flat_map(|(manifest, _)| &manifest.shards);
+    let listed: HashSet<Hash> = listed.map(|shard| shard.blake3).collect();
+    let Some(pack) = begun_pack(store)? else {
+        return Ok(None);
+    };
+    let shards = || pack.shards.iter();
+    let is_committed =
+        !manifests.is_empty() && shards().all(|shard| listed.contains(&shard.blake3));
+    if is_committed || interrupted == Interrupted::GiveUp {
+        // Its files are listed one by one.
+        return Ok(None);
+    }
+    let sizes = pack.keys.iter().map(|key| store.size(key).unwrap_or(0));
+    Ok(Some(StagedWork {
+        path: store.root().join(PORTIONS),
+        episodes: shards().map(|shard| shard.episodes).sum(),
+        bytes: shards().map(|shard| shard.bytes).chain(sizes).sum(),
+        settings: pack.settings,
+        state: WorkState::Resumable,
+    }))
+}
+
 /// The keys of every file referenced by a version or by work that is kept.
 fn needed(store: &Store, writers: &[StagedWork]) -> Result<HashSet<String>> {
     let mut needed = HashSet::new();
@@ -170,6 +213,14 @@ fn needed(store: &Store, writers: &[StagedWork]) -> Result<HashSet<String>> {
         .iter()
         .filter(|work| work.state != WorkState::Garbage);
     for work in kept {
+        if work.path.ends_with(PORTIONS) {
+            if let Some(pack) = begun_pack(store)? {
+                let shards = pack.shards.iter();
+                needed.extend(shards.map(|shard| FileKind::Shard.key(&shard.blake3)));
+                needed.extend(pack.keys);
+            }
+            continue;
+        }
         let shards = shards_of(&work.path)?;
         let shards = shards.iter();
         needed.extend(shards.map(|shard| FileKind::Shard.key(&shard.blake3)));
@@ -178,22 +229,25 @@ fn needed(store: &Store, writers: &[StagedWork]) -> Result<HashSet<String>> {
 }
 
 /// Files with names that this library generates, and that nothing references.
-fn unneeded_files(store: &Store, needed: &HashSet<String>) -> Result<Vec<(PathBuf, u64)>> {
+fn unneeded_files(store: &Store, needed: &HashSet<String>) -> Result<Vec<(String, u64)>> {
     let mut files = Vec::new();
-    for folder in ["shards", "episodes", "stats", "versions", "links"] {
-        for entry in list_folder(&store.root().join(folder))? {
-            let name = entry.file_name();
-            let Some(name) = name.to_str().filter(|name| is_ours(folder, name)) else {
-                continue;
-            };
-            let meta = entry.metadata().ok().filter(fs::Metadata::is_file);
-            if let Some(meta) = meta.filter(|_| !needed.contains(&needed_for(folder, name))) {
-                files.push((entry.path(), meta.len()));
+    for folder in ["shards", "episodes", "stats", "versions", "links", PORTIONS] {
+        for entry in store.list(folder)? {
+            let name = entry.name.as_str();
+            let is_unneeded = is_ours(folder, name) && !needed.contains(&needed_for(folder, name));
+            if is_unneeded && is_old(store, &entry) {
+                files.push((format!("{folder}/{name}"), entry.bytes));
             }
         }
     }
     files.sort();
     Ok(files)
+}
+
+/// Whether no running writer can need an object: writers of other machines are not seen if the dataset is remote.
+fn is_old(store: &Store, entry: &Entry) -> bool {
+    let age = entry.modified.and_then(|time| time.elapsed().ok());
+    !store.is_remote() || age.is_some_and(|age| age > LONGEST_WRITE)
 }
 
 /// The file that must be needed so that this one is: itself, or the shard whose pages have these checksums.
@@ -214,6 +268,9 @@ fn is_ours(folder: &str, name: &str) -> bool {
     let Some((stem, ending)) = name.split_once('.') else {
         return false;
     };
+    if folder == PORTIONS {
+        return is_portion_file(name);
+    }
     let is_hash = stem.len() == 32 && stem.bytes().all(|byte| byte.is_ascii_hexdigit());
     if folder == "links" {
         return is_hash && ending.strip_suffix(".crc").is_some_and(is_number);
@@ -231,11 +288,16 @@ fn remove(store: &Store, garbage: &Garbage) -> Result<()> {
         // The folder first: its receipts reference shards that are about to be removed.
         fs::remove_dir_all(&work.path).map_err(io_at("remove", work.path.display().to_string()))?;
     }
-    for (path, _) in &garbage.files {
-        fs::remove_file(path).map_err(io_at("remove", path.display().to_string()))?;
+    for key in &garbage.keys {
+        store.remove(key)?;
     }
-    // Succeeds only if no area is left.
-    let _ = fs::remove_dir(store.root().join("staging"));
+    // Succeeds only if nothing is left in them.
+    for folder in [
+        store.work_folder().join("staging"),
+        store.root().join(PORTIONS),
+    ] {
+        let _ = fs::remove_dir(folder);
+    }
     Ok(())
 }
 

@@ -18,12 +18,14 @@ use kino_codec::FrameType;
 use kino_format::{FORMAT_VERSION, Kind, PACKED_VERSION, StreamSchema, variant_name};
 use serde::{Deserialize, Serialize};
 
+use crate::commit::Made;
 use crate::error::{DatasetError, Result, codec_at, corrupt, format_at, invalid};
 use crate::generation::Generation;
 use crate::hash::Hash;
 use crate::links::Links;
 use crate::plan::SignalEvidence;
 use crate::resize::Size;
+use crate::writer_options::to_time;
 
 /// Upper limit of the size of a manifest.
 pub(crate) const MAX_MANIFEST_BYTES: u64 = 256 << 20;
@@ -225,7 +227,7 @@ impl Manifest {
         parent: Option<&(Self, String)>,
         episodes: TableRef,
         stats: FileRef,
-        message: &str,
+        made: Made<'_>,
     ) -> Self {
         let mut next = Self {
             kinograph: "dataset".to_owned(),
@@ -234,9 +236,9 @@ impl Manifest {
             // `to_bytes` refuses a number beyond the last.
             version: parent.map_or(1, |(manifest, _)| manifest.version.saturating_add(1)),
             parent: parent.map(|(_, id)| id.clone()),
-            created: humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string(),
+            created: to_time(made.created),
             tool: concat!("kinograph ", env!("CARGO_PKG_VERSION")).to_owned(),
-            message: message.to_owned(),
+            message: made.message.to_owned(),
             attributes: parent
                 .map(|(manifest, _)| manifest.attributes.clone())
                 .unwrap_or_default(),
@@ -409,7 +411,14 @@ fn check_trailer(bytes: &[u8]) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::SystemTime;
+
     use super::*;
+
+    fn made(message: &str) -> Made<'_> {
+        let created = SystemTime::UNIX_EPOCH;
+        Made { message, created }
+    }
 
     fn manifest() -> Manifest {
         let hash = Hash::of(b"table");
@@ -425,7 +434,7 @@ mod tests {
                 blake3: hash,
                 bytes: 5,
             },
-            "test",
+            made("test"),
         );
         manifest.streams.push(StreamSummary {
             name: "obs/é".to_owned(),
@@ -522,7 +531,7 @@ mod tests {
         let mut last = manifest();
         last.version = MAX_VERSION;
         let (episodes, stats) = (last.episodes.clone(), last.stats.clone());
-        let next = Manifest::next(Some(&(last, String::new())), episodes, stats, "");
+        let next = Manifest::next(Some(&(last, String::new())), episodes, stats, made(""));
         let error = next.to_bytes().unwrap_err();
         assert!(error.to_string().contains("version numbers go"), "{error}");
     }

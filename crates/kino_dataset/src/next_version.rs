@@ -14,7 +14,7 @@ use crate::links::Links;
 use crate::manifest::{FileRef, Manifest, TableRef};
 use crate::store::{FileKind, Store};
 use crate::table::{EpisodeRow, write_table};
-use crate::writer::Start;
+use crate::writer_options::Start;
 
 /// Writes the table and the statistics, and returns the manifest that would make them visible.
 pub(crate) fn prepare(
@@ -50,6 +50,7 @@ pub(crate) fn prepare(
     );
     let json = serde_json::to_vec(&stats).map_err(|error| invalid(error.to_string()))?;
     let (stats_hash, stats_bytes) = store.put_hashed(FileKind::Stats, &json)?;
+    store.check_conditional(&FileKind::Stats.key(&stats_hash), &json)?;
 
     let table = TableRef {
         blake3: table_hash,
@@ -61,7 +62,7 @@ pub(crate) fn prepare(
         bytes: stats_bytes,
     };
     let parent = head.map(|head| (head.manifest.clone(), head.id.clone()));
-    let mut manifest = Manifest::next(parent.as_ref(), table, stats, additions.message);
+    let mut manifest = Manifest::next(parent.as_ref(), table, stats, additions.made);
     for source in additions.sources {
         add_source(&mut manifest.attributes, source);
     }

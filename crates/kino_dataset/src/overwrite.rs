@@ -11,15 +11,18 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::durable::{create_folder, sync_folder};
+use kino_storage::{create_folder, sync_folder};
+
 use crate::error::{DatasetError, Result, invalid, io_at};
-use crate::local::check_local;
+use crate::local::is_url;
 use crate::resume;
 use crate::staging::FoundArea;
 use crate::store::{Store, list_folder};
 
 /// The folders of a dataset.
-pub(crate) const FOLDERS: [&str; 5] = ["versions", "episodes", "shards", "stats", "staging"];
+pub(crate) const FOLDERS: [&str; 6] = [
+    "versions", "episodes", "shards", "stats", "staging", "portions",
+];
 
 /// A dataset that is being written to replace another, or to be the first at its place.
 #[derive(Debug)]
@@ -32,7 +35,6 @@ pub(crate) struct Replacement {
 impl Replacement {
     /// A private folder beside the target, which must be a dataset without an active writer, an empty folder, or nothing.
     pub(crate) fn beside(target: &Path) -> Result<Self> {
-        check_local(target)?;
         check_target(target)?;
         // Not the link to a dataset is replaced, but the dataset.
         let target = target.canonicalize().unwrap_or_else(|_| target.to_owned());
@@ -140,6 +142,12 @@ pub(crate) fn check_target(target: &Path) -> Result<()> {
         let what = format!("{} {what}", target.display());
         Err(DatasetError::Exists { what })
     };
+    if is_url(target) {
+        return Err(invalid(format!(
+            "{} cannot be overwritten: objects of a store cannot change places in one step; write to another URL",
+            target.display()
+        )));
+    }
     if !target.exists() {
         return Ok(());
     }

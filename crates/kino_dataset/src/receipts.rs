@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Result, corrupt};
@@ -31,7 +32,8 @@ const MAX_BYTES: u64 = 1 << 30;
 #[derive(Debug)]
 pub(crate) struct Receipts {
     area: Area,
-    next: u32,
+    /// The number of the next; `None` if this writer writes none, because all it does is one portion.
+    next: Option<u32>,
 }
 
 /// What one finished shard holds.
@@ -68,7 +70,15 @@ impl Receipts {
     /// The receipts in an area that this process holds.
     pub(crate) fn of(area: Area) -> Result<Self> {
         let next = numbers(&area.path())?.last().map_or(1, |last| last + 1);
-        Ok(Self { area, next })
+        Ok(Self {
+            area,
+            next: Some(next),
+        })
+    }
+
+    /// An area in which nothing will be found to resume.
+    pub(crate) fn none_in(area: Area) -> Self {
+        Self { area, next: None }
     }
 
     pub(crate) fn area(&self) -> &Area {
@@ -82,12 +92,10 @@ impl Receipts {
 
     /// Writes the receipt of a finished shard.
     pub(crate) fn write(&mut self, receipt: &Receipt) -> Result<()> {
-        let (positions, mut rows): (Vec<u64>, Vec<EpisodeRow>) =
-            receipt.rows.iter().cloned().unzip();
-        let number =
-            |(idx, row): (usize, &mut EpisodeRow)| std::mem::replace(&mut row.id, idx.to_string());
-        let ids = rows.iter_mut().enumerate().map(number).collect();
-        let table = write_table(&rows)?;
+        let Some(number) = self.next else {
+            return Ok(());
+        };
+        let (positions, ids, table) = rows_to_table(&receipt.rows)?;
         let body = Body {
             shard: receipt.shard.clone(),
             positions,
@@ -100,9 +108,9 @@ impl Receipts {
         let json =
             serde_json::to_vec(&body).map_err(|error| crate::error::invalid(error.to_string()))?;
         let store = self.area.store();
-        store.put_new(&self.key(self.next, "parquet"), &table)?;
-        store.put_new(&self.key(self.next, "json"), &json)?;
-        self.next += 1;
+        store.put_new(&self.key(number, "parquet"), &table)?;
+        store.put_new(&self.key(number, "json"), &json)?;
+        self.next = Some(number + 1);
         Ok(())
     }
 
@@ -141,15 +149,11 @@ impl Receipts {
         if Hash::of(&table) != body.rows {
             return Err(wrong("its rows were changed after they were written"));
         }
-        let rows = EpisodeTable::parse(table)?.rows()?;
-        if [body.positions.len(), body.ids.len()] != [rows.len(); 2] {
-            return Err(wrong("its numbers of rows, positions and ids differ"));
-        }
-        let named = body.ids.into_iter().zip(rows);
-        let named = named.map(|(id, row)| EpisodeRow { id, ..row });
+        let rows = table_to_rows(table, &body.positions, &body.ids)?;
+        let rows = rows.ok_or_else(|| wrong("its numbers of rows, positions and ids differ"))?;
         Ok(Receipt {
             shard: body.shard,
-            rows: body.positions.into_iter().zip(named).collect(),
+            rows,
             usage: body.usage,
             stats: body.stats,
             files: body.files,
@@ -172,6 +176,68 @@ impl Drop for Receipts {
         if self.is_empty() {
             self.area.remove();
         }
+    }
+}
+
+/// Rows with their positions as positions, ids, and a table in which each id is a number: ids must be unique there, and
+/// some rows have none yet.
+fn rows_to_table(rows: &[(u64, EpisodeRow)]) -> Result<(Vec<u64>, Vec<String>, Vec<u8>)> {
+    let (positions, mut rows): (Vec<u64>, Vec<EpisodeRow>) = rows.iter().cloned().unzip();
+    let to_number =
+        |(idx, row): (usize, &mut EpisodeRow)| std::mem::replace(&mut row.id, idx.to_string());
+    let ids = rows.iter_mut().enumerate().map(to_number).collect();
+    Ok((positions, ids, write_table(&rows)?))
+}
+
+/// The same back; `None` if their numbers differ.
+fn table_to_rows(
+    table: Bytes,
+    positions: &[u64],
+    ids: &[String],
+) -> Result<Option<Vec<(u64, EpisodeRow)>>> {
+    let rows = EpisodeTable::parse(table)?.rows()?;
+    if [positions.len(), ids.len()] != [rows.len(); 2] {
+        return Ok(None);
+    }
+    let named = ids.iter().cloned().zip(rows);
+    let named = named.map(|(id, row)| EpisodeRow { id, ..row });
+    Ok(Some(positions.iter().copied().zip(named).collect()))
+}
+
+/// Rows with their positions, as JSON.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Rows {
+    positions: Vec<u64>,
+    ids: Vec<String>,
+    /// Hexadecimal digits of the table.
+    table: String,
+}
+
+impl Rows {
+    pub(crate) fn of(rows: &[(u64, EpisodeRow)]) -> Result<Self> {
+        let (positions, ids, table) = rows_to_table(rows)?;
+        let mut text = String::with_capacity(table.len() * 2);
+        for byte in table {
+            let digits = [byte >> 4, byte & 0xf].map(u32::from);
+            text.extend(digits.map(|digit| char::from_digit(digit, 16).unwrap_or('0')));
+        }
+        Ok(Self {
+            positions,
+            ids,
+            table: text,
+        })
+    }
+
+    pub(crate) fn read(&self) -> Result<Vec<(u64, EpisodeRow)>> {
+        let wrong = || corrupt("a receipt", "its rows cannot be read");
+        let (pairs, rest) = self.table.as_bytes().as_chunks::<2>();
+        let byte = |&[high, low]: &[u8; 2]| {
+            let digit = |byte: u8| char::from(byte).to_digit(16);
+            u8::try_from(digit(high)? << 4 | digit(low)?).ok()
+        };
+        let table: Option<Vec<u8>> = pairs.iter().map(byte).collect();
+        let table = table.filter(|_| rest.is_empty()).ok_or_else(wrong)?;
+        table_to_rows(table.into(), &self.positions, &self.ids)?.ok_or_else(wrong)
     }
 }
 

@@ -10,7 +10,7 @@ use crate::error::{DatasetError, Result};
 use crate::lease::Holder;
 use crate::receipts::{Receipt, Receipts, shards_of};
 use crate::staging::{FoundArea, Settings};
-use crate::store::Turn;
+use crate::turn::Turn;
 
 /// Longer values are named but not shown.
 const MAX_SHOWN: usize = 40;
@@ -128,7 +128,7 @@ impl Resumed {
 }
 
 /// Which settings differ, and how.
-fn differences(here: &Settings, there: &Settings) -> String {
+pub(crate) fn differences(here: &Settings, there: &Settings) -> String {
     let names: std::collections::BTreeSet<_> = here.keys().chain(there.keys()).collect();
     let show = |value: Option<&String>| match value {
         None => "none".to_owned(),

@@ -7,11 +7,11 @@ use kino_format::{Kind, is_unprintable};
 
 use crate::commit::Base;
 use crate::draft::EpisodeDraft;
+use crate::episode_info::EpisodeInfo;
 use crate::error::{Result, format_at, invalid};
 use crate::plan::Choice;
 use crate::receipts::Receipt;
 use crate::table::{EpisodeRow, Label, check_texts, refuse_name};
-use crate::writer::EpisodeInfo;
 
 /// The longest id of an episode.
 const MAX_ID_BYTES: usize = 255;
@@ -112,6 +112,11 @@ impl Settled {
         for (name, codec) in more.codecs {
             self.codecs.entry(name).or_insert(codec);
         }
+    }
+
+    /// Gives a stream this codec.
+    pub(crate) fn decided(&mut self, name: &str, codec: &str) {
+        self.codecs.insert(name.to_owned(), codec.to_owned());
     }
 
     /// Decides an open choice by the codec that the stream already has: here, or in the dataset unless the plan now

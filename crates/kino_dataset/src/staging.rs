@@ -15,7 +15,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::durable::create_folder;
+use kino_storage::create_folder;
+
 use crate::error::{DatasetError, Result, corrupt, io_at};
 use crate::lease::{self, Holder, Lease};
 use crate::store::{Store, list_folder};
@@ -49,7 +50,7 @@ pub(crate) struct FoundArea {
 impl Area {
     /// Creates an area. Called in the writer's turn, so that no one sees it half created.
     pub(crate) fn create(store: &Store, settings: &Settings) -> Result<Self> {
-        let parent = store.root().join("staging");
+        let parent = store.work_folder().join("staging");
         let error = |path: &Path| io_at("create", path.display().to_string());
         create_folder(&parent).map_err(error(&parent))?;
         let mut builder = tempfile::Builder::new();
@@ -86,7 +87,7 @@ impl Area {
     }
 
     pub(crate) fn path(&self) -> PathBuf {
-        self.store.root().join(&self.key)
+        self.store.work_folder().join(&self.key)
     }
 
     /// Creates a file for a shard, which is removed unless it is published.
@@ -108,7 +109,7 @@ impl Area {
         let _ = fs::remove_file(folder.join(SETTINGS));
         let _ = fs::remove_dir_all(&folder);
         // Succeeds only if no other writer has an area.
-        let _ = fs::remove_dir(self.store.root().join("staging"));
+        let _ = fs::remove_dir(self.store.work_folder().join("staging"));
     }
 }
 
@@ -116,7 +117,7 @@ impl FoundArea {
     /// Every area of a dataset.
     pub(crate) fn all(store: &Store) -> Result<Vec<Self>> {
         let mut areas = Vec::new();
-        for entry in list_folder(&store.root().join("staging"))? {
+        for entry in list_folder(&store.work_folder().join("staging"))? {
             let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
             if let Some(name) = entry.file_name().to_str().filter(|_| is_folder) {
                 let key = format!("staging/{name}");
@@ -129,7 +130,7 @@ impl FoundArea {
     }
 
     pub(crate) fn path(&self) -> PathBuf {
-        self.store.root().join(&self.key)
+        self.store.work_folder().join(&self.key)
     }
 
     /// The settings of its writer, or `None` if the writer died before it wrote them.

@@ -1,37 +1,34 @@
-//! Where a dataset's files are: a folder.
+//! Where a dataset's files are: a folder, or objects below a URL.
 //!
 //! ```text
-//! demos.kino/
+//! demos.kino/  or  s3://lab/demos.kino
 //!   versions/00000001.json      put only if absent: that is the commit
 //!   episodes/<hash>.parquet     shards/<hash>.kshard     stats/<hash>.json
+//! work folder: the dataset's own, or one of this machine
 //!   staging/                    work in progress (staging.rs); no reader looks here
 //! ```
 //!
 //! File names are generated here from numbers and hashes and never taken from a file's contents, so nothing in a
-//! manifest can point outside the folder. Everything is durable (file and folder are synced) before the call returns.
+//! manifest can point outside the dataset. Everything is durable before the call returns.
 
-use std::fs::{self, File, TryLockError};
-use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::fs::{self, File};
+use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
+pub(crate) use kino_storage::Put;
+use kino_storage::{Cached, LocalFolder, Location, create_folder, read_file};
 use tempfile::NamedTempFile;
 
-use crate::durable::{create_folder, sync_folder, sync_parent, write_beside};
-use crate::emulate::{Emulated, Storage};
-use crate::error::{DatasetError, Result, corrupt, io_at, not_found};
+use crate::emulate::{Emulated, EmulatedStorage, Storage};
+use crate::error::{DatasetError, Result, corrupt, invalid, io_at, not_found, stored};
 use crate::hash::Hash;
-use crate::local::check_local;
 use crate::manifest::MAX_VERSION;
-
-/// How long a writer waits for another writer's turn before it continues without.
-const TURN_WAIT: Duration = Duration::from_secs(30);
-
-/// How often it checks.
-const TURN_STEP: Duration = Duration::from_millis(5);
+use crate::remote::{CacheChoice, StorageReport, work_folder};
+use crate::turn::Turn;
 
 /// Files are hashed in pieces of this size.
 const HASH_BYTES: usize = 8 << 20;
@@ -71,25 +68,34 @@ fn version_of(name: &str) -> Option<u64> {
     (is_number && is_canonical && version > 0).then_some(version)
 }
 
-/// Whether a conditional put created the object.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Put {
-    Created,
-    AlreadyThere,
-}
-
-/// A folder of files, addressed by key.
+/// A dataset's files, addressed by key.
 #[derive(Debug, Clone)]
 pub(crate) struct Store {
+    /// The folder, or the URL as a path.
     root: PathBuf,
-    /// Set if reads emulate another storage.
+    storage: Arc<dyn kino_storage::Storage>,
+    /// Where unfinished work is.
+    work: LocalFolder,
+    work_folder: PathBuf,
+    is_remote: bool,
+    /// Bytes that were asked for.
+    used_bytes: Arc<AtomicU64>,
+    /// Set if reads emulate another storage: those of linked files do too.
     emulated: Option<Arc<Emulated>>,
 }
 
 impl Store {
-    /// The store at an existing folder.
-    pub(crate) fn open(root: &Path) -> Result<Self> {
-        check_local(root)?;
+    /// The store at an existing folder, or at a URL.
+    pub(crate) fn open(path: &Path) -> Result<Self> {
+        Self::open_cached(path, &CacheChoice::Off)
+    }
+
+    /// The same, with the shards of a remote dataset cached on a local disk.
+    pub(crate) fn open_cached(path: &Path, cache: &CacheChoice) -> Result<Self> {
+        let location = Location::parse(path).map_err(stored)?;
+        let Some(root) = location.local() else {
+            return Self::remote(&location, cache);
+        };
         if !root.is_dir() {
             let what = if root.exists() {
                 "is a file, not a dataset folder; if it is a recording, pack it first: `kinograph pack RECORDING NAME.kino`"
@@ -101,15 +107,46 @@ impl Store {
         let root = root
             .canonicalize()
             .map_err(io_at("open", root.display().to_string()))?;
+        let folder = LocalFolder::new(&root);
         Ok(Self {
+            storage: Arc::new(folder.clone()),
+            work: folder,
+            work_folder: root.clone(),
             root,
+            is_remote: false,
+            used_bytes: Arc::default(),
             emulated: None,
         })
     }
 
-    /// The store at a folder, which is created durably if necessary.
-    pub(crate) fn create(root: &Path) -> Result<Self> {
-        check_local(root)?;
+    fn remote(location: &Location, cache: &CacheChoice) -> Result<Self> {
+        let url = location.to_path();
+        let work_folder = work_folder(&url);
+        let mut storage = kino_storage::open(location).map_err(stored)?;
+        if let Some(folder) = cache.folder() {
+            storage = Arc::new(Cached::new(storage, &folder).map_err(stored)?);
+        }
+        Ok(Self {
+            storage,
+            work: LocalFolder::new(&work_folder),
+            work_folder,
+            root: url,
+            is_remote: true,
+            used_bytes: Arc::default(),
+            emulated: None,
+        })
+    }
+
+    /// The store to write to: a folder, which is created durably if necessary, or a URL that can be written.
+    pub(crate) fn create(path: &Path) -> Result<Self> {
+        let location = Location::parse(path).map_err(stored)?;
+        let Some(root) = location.local() else {
+            let store = Self::remote(&location, &CacheChoice::Off)?;
+            store.storage.check_writable().map_err(stored)?;
+            let place = store.work_folder.display().to_string();
+            create_folder(&store.work_folder).map_err(io_at("create", place))?;
+            return Ok(store);
+        };
         if root.exists() && !root.is_dir() {
             return Err(DatasetError::Exists {
                 what: format!(
@@ -122,59 +159,77 @@ impl Store {
         Self::open(root)
     }
 
-    /// Waits for the turn to register a writer, to commit or to collect garbage; others wait meanwhile.
-    ///
-    /// Correctness does not depend on it, since a manifest is only created if absent: it saves other writers the work
-    /// of a lost attempt. So a file system without locks, or a process that is stopped during its turn, never blocks
-    /// anyone forever.
+    /// Waits for the turn to register a writer, to commit or to collect garbage; see [`Turn`]. Writers of other machines
+    /// are not seen if the dataset is remote.
     pub(crate) fn turn(&self) -> Turn {
-        let deadline = Instant::now() + TURN_WAIT;
-        let Ok(folder) = File::open(&self.root) else {
-            return Turn(None);
-        };
-        loop {
-            match folder.try_lock() {
-                Ok(()) => return Turn(Some(folder)),
-                Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
-                    std::thread::sleep(TURN_STEP);
-                }
-                Err(_) => return Turn(None),
-            }
-        }
+        Turn::wait(&self.work_folder)
     }
 
     /// The same files on emulated storage.
     pub(crate) fn on(&self, storage: Storage) -> Self {
+        let emulated = Arc::new(Emulated::new(storage));
         Self {
-            emulated: Some(Arc::new(Emulated::new(storage))),
+            storage: Arc::new(EmulatedStorage {
+                inner: Arc::clone(&self.storage),
+                emulated: Arc::clone(&emulated),
+            }),
+            emulated: Some(emulated),
             ..self.clone()
         }
     }
 
-    /// The folder.
+    /// The folder, or the URL as a path: for messages, and for comparing datasets.
     pub(crate) fn root(&self) -> &Path {
         &self.root
     }
 
-    /// A key as a path, for messages.
+    /// The local folder of unfinished work, and of what is remembered about the dataset.
+    pub(crate) fn work_folder(&self) -> &Path {
+        &self.work_folder
+    }
+
+    /// Whether the dataset is behind a URL.
+    pub(crate) fn is_remote(&self) -> bool {
+        self.is_remote
+    }
+
+    /// Whether it is, and little was read of it so far.
+    pub(crate) fn is_cold(&self) -> bool {
+        const FEW_BYTES: u64 = 16 << 20;
+        self.is_remote && self.used_bytes.load(Ordering::Relaxed) < FEW_BYTES
+    }
+
+    /// What was read so far, if it is.
+    pub(crate) fn report(&self) -> Option<StorageReport> {
+        Some(StorageReport {
+            requests: self.storage.requests()?,
+            cache: self.storage.cache(),
+            used_bytes: self.used_bytes.load(Ordering::Relaxed),
+        })
+    }
+
+    /// Forgets what is cached of a range, because its bytes cannot be right.
+    pub(crate) fn distrust(&self, key: &str, range: Range<u64>) {
+        self.of(key).distrust(key, range);
+    }
+
+    /// A key as a path or URL, for messages.
     pub(crate) fn path(&self, key: &str) -> String {
-        self.root.join(key).display().to_string()
+        self.of(key).place(key)
+    }
+
+    /// What holds a key: unfinished work is always local.
+    fn of(&self, key: &str) -> &dyn kino_storage::Storage {
+        if key.starts_with("staging/") {
+            &self.work
+        } else {
+            &*self.storage
+        }
     }
 
     /// The whole object, if it has at most `limit` bytes.
     pub(crate) fn read(&self, key: &str, limit: u64) -> Result<Bytes> {
-        let size = self.size(key)?;
-        if size > limit {
-            return Err(corrupt(
-                self.path(key),
-                format!("it has {size} bytes, but at most {limit} are expected"),
-            ));
-        }
-        // No more than was counted: a file that grows in the meantime stays within the limit.
-        match size {
-            0 => Ok(Bytes::new()),
-            _ => self.read_stored(key, 0..size, size),
-        }
+        self.of(key).read(key, limit).map_err(stored)
     }
 
     /// Bytes `range` of the object.
@@ -182,18 +237,9 @@ impl Store {
         if range.is_empty() {
             return Ok(Bytes::new());
         }
-        let size = self.size(key)?;
-        let read = || self.read_stored(key, range.clone(), size);
-        match &self.emulated {
-            Some(emulated) => emulated.read(key, range.clone(), read),
-            None => read(),
-        }
-    }
-
-    /// The same of an object of `size` bytes, never on emulated storage.
-    fn read_stored(&self, key: &str, range: Range<u64>, size: u64) -> Result<Bytes> {
-        let path = self.root.join(key);
-        read_file(&path, range, size).map_err(at("read", &path))
+        self.used_bytes
+            .fetch_add(range.end - range.start, Ordering::Relaxed);
+        self.of(key).read_range(key, range).map_err(stored)
     }
 
     /// Bytes `range` of a file outside the folder that has `size` bytes.
@@ -207,37 +253,31 @@ impl Store {
             return read_file(path, range, size);
         };
         let place = path.display().to_string();
-        let mut failed = None;
-        let read = emulated.read(&place, range.clone(), || {
-            read_file(path, range, size).map_err(|error| {
-                failed = Some(error);
-                not_found(place.clone())
-            })
-        });
-        read.map_err(|error| failed.unwrap_or_else(|| io::Error::other(error.to_string())))
+        emulated.read(&place, range.clone(), || read_file(path, range, size))
     }
 
-    /// The object's length, without opening it: a FIFO would block forever, and a device may have no end.
+    /// The object's length.
     pub(crate) fn size(&self, key: &str) -> Result<u64> {
-        let path = self.root.join(key);
-        match fs::metadata(&path) {
-            Ok(meta) if meta.is_file() => Ok(meta.len()),
-            Ok(_) => Err(corrupt(self.path(key), "it is not a regular file")),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Err(not_found(format!("{} does not exist", path.display())))
-            }
-            Err(error) => Err(io_at("read", self.path(key))(error)),
-        }
+        self.of(key).size(key).map_err(stored)
+    }
+
+    /// The objects directly below a folder of the dataset, by name; none if this storage cannot list.
+    pub(crate) fn list(&self, folder: &str) -> Result<Vec<kino_storage::Entry>> {
+        Ok(self
+            .storage
+            .list(folder)
+            .map_err(stored)?
+            .unwrap_or_default())
     }
 
     /// The version numbers that have a manifest, ascending.
     pub(crate) fn versions(&self) -> Result<Vec<u64>> {
-        let entries = list_folder(&self.root.join("versions"))?;
-        let is_file =
-            |entry: &fs::DirEntry| fs::metadata(entry.path()).is_ok_and(|meta| !meta.is_dir());
-        let files = entries.iter().filter(|entry| is_file(entry));
-        let mut versions: Vec<u64> = files
-            .filter_map(|entry| version_of(entry.file_name().to_str()?))
+        let Some(entries) = self.storage.list("versions").map_err(stored)? else {
+            return self.probe_versions();
+        };
+        let mut versions: Vec<u64> = entries
+            .iter()
+            .filter_map(|entry| version_of(&entry.name))
             .collect();
         versions.sort_unstable();
         match versions.last() {
@@ -250,19 +290,32 @@ impl Store {
         }
     }
 
+    /// The same without a listing: versions are numbered from 1 without gaps, so the last one is found by asking.
+    fn probe_versions(&self) -> Result<Vec<u64>> {
+        let is_there = |version: u64| match self.storage.size(&version_key(version)) {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == kino_storage::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(stored(error)),
+        };
+        let mut missing = 1;
+        while missing <= MAX_VERSION && is_there(missing)? {
+            missing *= 2;
+        }
+        let mut last = missing / 2;
+        while missing - last > 1 {
+            let middle = last.midpoint(missing);
+            if is_there(middle)? {
+                last = middle;
+            } else {
+                missing = middle;
+            }
+        }
+        Ok((1..=last).collect())
+    }
+
     /// Creates the object unless it exists: of two rivals exactly one creates it.
     pub(crate) fn put_new(&self, key: &str, bytes: &[u8]) -> Result<Put> {
-        let path = self.root.join(key);
-        let file = write_beside(&path, bytes).map_err(at("write", &path))?;
-        match file.persist_noclobber(&path) {
-            Ok(()) => sync_parent(&path)
-                .map(|()| Put::Created)
-                .map_err(at("write", &path)),
-            Err(rival) if rival.error.kind() == io::ErrorKind::AlreadyExists => {
-                Ok(Put::AlreadyThere)
-            }
-            Err(failed) => Err(at("write", &path)(failed.error)),
-        }
+        self.of(key).put_new(key, bytes).map_err(stored)
     }
 
     /// Writes a small content-addressed file and returns its hash.
@@ -274,19 +327,10 @@ impl Store {
             // references it.
             let is_same = self.read(&key, len).is_ok_and(|there| there == bytes);
             if !is_same {
-                self.replace(&key, bytes)?;
+                self.storage.put(&key, bytes).map_err(stored)?;
             }
         }
         Ok((hash, len))
-    }
-
-    /// Replaces damaged bytes with the right ones.
-    fn replace(&self, key: &str, bytes: &[u8]) -> Result<()> {
-        let path = self.root.join(key);
-        write_beside(&path, bytes)
-            .and_then(|file| Ok(file.persist(&path)?))
-            .and_then(|()| sync_parent(&path))
-            .map_err(at("write", &path))
     }
 
     /// The BLAKE3 of a whole object, read a piece at a time.
@@ -294,41 +338,41 @@ impl Store {
         let mut hasher = blake3::Hasher::new();
         for start in (0..len).step_by(HASH_BYTES) {
             let end = len.min(start + HASH_BYTES as u64);
-            hasher.update(&self.read_stored(key, start..end, len)?);
+            hasher.update(&self.read_range(key, start..end)?);
         }
         Ok(Hash::from(*hasher.finalize().as_bytes()))
     }
 
     /// Moves a finished shard to its place, durably.
     pub(crate) fn publish_shard(&self, file: NamedTempFile, hash: &Hash) -> Result<()> {
-        let path = self.root.join(FileKind::Shard.key(hash));
-        let folder = self.root.join("shards");
-        let synced = file.as_file().sync_all();
-        synced
-            .and_then(|()| fs::create_dir_all(&folder))
-            // The name is the content's hash: an existing file has the same bytes.
-            .and_then(|()| Ok(file.persist(&path)?))
-            .and_then(|_| sync_folder(&folder))
-            .and_then(|()| sync_folder(&self.root))
-            .map_err(io_at("write", path.display().to_string()))
+        self.storage
+            .publish(&FileKind::Shard.key(hash), file)
+            .map_err(stored)
     }
-}
 
-/// The right to change the contents of a dataset's folder; see [`Store::turn`].
-#[derive(Debug)]
-pub(crate) struct Turn(Option<File>);
-
-impl Turn {
-    /// Whether the turn is exclusive: it is not on a file system without locks, or after waiting too long.
-    pub(crate) fn is_exclusive(&self) -> bool {
-        self.0.is_some()
+    /// Removes an object that no version needs.
+    pub(crate) fn remove(&self, key: &str) -> Result<()> {
+        self.storage.remove(key).map_err(stored)
     }
-}
 
-impl Drop for Turn {
-    fn drop(&mut self) {
-        // Unlocked explicitly: a process forked in the meantime may hold the same file open.
-        let _ = self.0.as_ref().map(File::unlock);
+    /// Refuses a storage on which two writers could overwrite each other's versions.
+    ///
+    /// Not every server that speaks S3 looks at the condition of a conditional put. An object that is certainly there is
+    /// put again: only a server that ignores conditions creates it, with the bytes that it has.
+    pub(crate) fn check_conditional(&self, key: &str, bytes: &[u8]) -> Result<()> {
+        if !self.is_remote
+            || !self
+                .storage
+                .ignores_conditions(key, bytes)
+                .map_err(stored)?
+        {
+            return Ok(());
+        }
+        Err(invalid(format!(
+            "{} ignores the condition of conditional writes (If-None-Match), so two writers could overwrite each other's \
+             version, and nothing was committed; pack to a local folder and upload it, or use a storage that supports them",
+            self.root.display()
+        )))
     }
 }
 
@@ -348,30 +392,6 @@ pub(crate) fn list_folder(folder: &Path) -> Result<Vec<fs::DirEntry>> {
     match fs::read_dir(folder).and_then(Iterator::collect) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         listed => listed.map_err(io_at("list", folder.display().to_string())),
-    }
-}
-
-/// Bytes `range` of a file of `len` bytes, or fewer if it ends before.
-fn read_file(path: &Path, range: Range<u64>, len: u64) -> io::Result<Bytes> {
-    if range.start >= len {
-        let what = format!("byte {} was requested, but it has {len}", range.start);
-        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, what));
-    }
-    // A damaged index may request any range: no more memory than the file has bytes.
-    let wanted = usize::try_from(range.end.min(len) - range.start).map_err(io::Error::other)?;
-    let mut bytes = vec![0; wanted];
-    let mut file = File::open(path)?;
-    file.seek(SeekFrom::Start(range.start))?;
-    file.read_exact(&mut bytes)?;
-    Ok(bytes.into())
-}
-
-/// An error of the system, with the operation and path.
-fn at(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> DatasetError {
-    let path = path.display().to_string();
-    move |error| match error.kind() {
-        io::ErrorKind::NotFound => not_found(format!("{path} does not exist")),
-        _ => io_at(operation, path)(error),
     }
 }
 

@@ -104,9 +104,39 @@ impl StoredStream {
     /// Reads consecutive pages in one request.
     pub fn fetch(&self, pages: &[PageSlice]) -> Result<Bytes> {
         match (pages.first(), pages.last()) {
-            (Some(first), Some(last)) => self.episode.read_pages(&first.record, &last.record),
+            (Some(first), Some(last)) => {
+                let read = || self.episode.read_pages(&first.record, &last.record);
+                let bytes = read()?;
+                if self.are_right(pages, &bytes) {
+                    return Ok(bytes);
+                }
+                // Damaged on the way, or in the cache; if it is so at its source, decoding will say it.
+                self.episode.distrust(&first.record, &last.record);
+                read()
+            }
             _ => Ok(Bytes::new()),
         }
+    }
+
+    /// How many bytes of consecutive pages are best fetched at once: enough for an efficient read, few enough for an
+    /// early first page.
+    ///
+    /// Less at the beginning if the dataset is remote: the first batch has frames of many episodes, and would wait for all of
+    /// these reads.
+    pub fn span_bytes(&self) -> u64 {
+        const SPAN_BYTES: u64 = 1 << 20;
+        const FIRST_SPAN_BYTES: u64 = 128 << 10;
+        if self.episode.is_cold() {
+            FIRST_SPAN_BYTES
+        } else {
+            SPAN_BYTES
+        }
+    }
+
+    /// Whether pages that came over a network have their checksums.
+    fn are_right(&self, pages: &[PageSlice], bytes: &[u8]) -> bool {
+        let is_right = |page| self.page_bytes(pages, page, bytes).is_ok();
+        !self.episode.is_remote() || pages.iter().all(is_right)
     }
 
     /// The bytes of one of several pages fetched together, with its checksum verified: damage to one page does not

@@ -4,12 +4,13 @@ use std::path::Path;
 
 use crate::commit::Base;
 use crate::error::{DatasetError, Result, io_at, not_found};
-use crate::local::check_local;
+use crate::local::is_url;
 use crate::overwrite::{FOLDERS, check_target as check_overwritten};
+use crate::portions::has_parts;
 use crate::resume;
 use crate::staging::FoundArea;
 use crate::store::Store;
-use crate::writer::Start;
+use crate::writer_options::Start;
 
 /// Refuses a folder in which [`DatasetWriter::open`](crate::DatasetWriter::open) could not start like this, and writes nothing: for
 /// what takes long before the first episode is written.
@@ -17,7 +18,7 @@ pub fn check_start(path: &Path, start: Start) -> Result<()> {
     let store = match start {
         Start::Overwrite => return check_overwritten(path),
         Start::Append | Start::Replace => Store::open(path)?,
-        Start::New | Start::Resume if !path.exists() => return check_local(path),
+        Start::New | Start::Resume if !is_url(path) && !path.exists() => return Ok(()),
         Start::New | Start::Resume => Store::create(path)?,
     };
     check_target(
@@ -47,7 +48,11 @@ pub(crate) fn check_target(
         Start::New if resume::interrupted(found) > 0 => format!(
             "{root} contains an interrupted pack; continue it (`--resume`, in Python `mode=\"resume\"`), or list and remove it with `kinograph gc`"
         ),
-        Start::New if has_other_files(store.root())? => {
+        Start::New | Start::Resume if base.is_new() && has_parts(store)? => format!(
+            "{root} has parts of a pack (`--part`); pack the missing ones and run `kinograph commit {root}`, or list and remove them with \
+             `kinograph gc`"
+        ),
+        Start::New if !store.is_remote() && has_other_files(store.root())? => {
             format!("{root} is not empty and is not a dataset; choose another path")
         }
         Start::Replace if base.is_new() => {
@@ -66,7 +71,7 @@ pub(crate) fn check_target(
 }
 
 /// Whether a folder without versions contains anything but the leftovers of an interrupted writer.
-fn has_other_files(root: &Path) -> Result<bool> {
+pub(crate) fn has_other_files(root: &Path) -> Result<bool> {
     let error = io_at("list", root.display().to_string());
     let entries: Result<Vec<_>, _> = std::fs::read_dir(root)
         .and_then(|entries| entries.collect())

@@ -144,6 +144,11 @@ impl Usage {
         }
     }
 
+    /// Every stream, to be changed.
+    pub(crate) fn streams_mut(&mut self) -> &mut [StreamUsage] {
+        &mut self.streams
+    }
+
     /// Every stream.
     pub(crate) fn streams(&self) -> &[StreamUsage] {
         &self.streams

@@ -16,138 +16,29 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
+use std::time::SystemTime;
 
-use kino_format::variant_stream;
+use kino_format::{variant_name, variant_stream};
 
-use crate::assembler::Assembler;
-use crate::commit::{self, Additions, Base, Committed, Known, SourceRecord};
+use crate::assembler::{Assembler, Finished};
+use crate::commit::{self, Additions, Base, Committed, Known, Made, SourceRecord};
 use crate::encode_queue::EncodeQueue;
+use crate::episode_info::EpisodeInfo;
 use crate::episode_writer::EpisodeWriter;
 use crate::error::{Result, invalid};
-use crate::events::Protected;
 use crate::generation::Generation;
 use crate::overwrite::Replacement;
 use crate::pipeline::Pipeline;
-use crate::plan::Plan;
+use crate::plan::{Choice, Trial};
 use crate::receipts::{Receipt, Receipts};
 use crate::resume::{self, Resumed};
 use crate::settled::Settled;
 use crate::shard_file::ShardKind;
-use crate::staging::{Area, FoundArea, Settings};
+use crate::staging::{Area, FoundArea};
 use crate::store::Store;
 use crate::stream_info::StreamInfo;
-use crate::table::{EpisodeRow, Label};
 use crate::target::check_target;
-
-/// How to write a dataset.
-#[derive(Debug, Clone)]
-pub struct WriterOptions {
-    /// Codec, bound and page size per stream.
-    pub plan: Plan,
-    /// A shard is closed once it has this many bytes.
-    pub shard_bytes: u64,
-    /// Memory limit for frames waiting to be encoded or written, including the codecs' working memory. A single block
-    /// may exceed it: a page, or a run of up to 4,194,304 values, which takes about 200 MB.
-    pub memory_bytes: usize,
-    /// Worker threads; 0 means one per core.
-    pub threads: usize,
-    /// Metadata of the whole dataset (`env_args`, …), kept in the manifest.
-    pub attributes: serde_json::Map<String, serde_json::Value>,
-    /// What is being written and how, by name: [`Start::Resume`] only resumes work with the same settings. The plan
-    /// is always included.
-    pub settings: BTreeMap<String, String>,
-    /// The folder of the files that pages are linked to, as an absolute path; `None` if no page is linked.
-    pub link_root: Option<String>,
-}
-
-impl Default for WriterOptions {
-    fn default() -> Self {
-        Self {
-            plan: Plan::lossless(),
-            shard_bytes: 128 << 20,
-            memory_bytes: 512 << 20,
-            threads: 0,
-            attributes: serde_json::Map::new(),
-            settings: BTreeMap::new(),
-            link_root: None,
-        }
-    }
-}
-
-/// What the target of a writer may already contain.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Start {
-    /// Nothing: an existing dataset or an interrupted pack is refused.
-    New,
-    /// A dataset, to which episodes are added.
-    Append,
-    /// A dataset whose newest version stays readable: the commit makes a version in which the episodes written here
-    /// take the place of those with the same ids. Finished shards of an interrupted writer with the same plan and
-    /// settings are taken up.
-    Replace,
-    /// A dataset, which is replaced when this writer commits. Until then readers see the old one; then its files are gone.
-    Overwrite,
-    /// Nothing, a dataset, or the work of an interrupted writer with the same plan and settings, whose finished shards
-    /// are taken up.
-    Resume,
-}
-
-/// What is known about an episode besides its streams.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct EpisodeInfo {
-    /// Its id, unique in the dataset. If empty, the commit names it `episode_<n>`, with the next free number.
-    pub id: String,
-    /// Its position in the table among the episodes of this commit; `None` for the order of writing.
-    pub position: Option<u64>,
-    /// The splits it belongs to (`train`, `valid`, `20_percent`).
-    pub splits: Vec<String>,
-    /// The task, as an instruction.
-    pub task: Option<String>,
-    /// Whether the task succeeded.
-    pub success: Option<bool>,
-    /// The licence, as an SPDX expression.
-    pub licence: Option<String>,
-    /// What the people recorded have agreed to.
-    pub consent: Option<String>,
-    /// The file and object it was read from.
-    pub source: Option<String>,
-    /// BLAKE3 of that file.
-    pub source_hash: Option<String>,
-    /// Time ranges whose frames are bit-exact in streams that protect their event.
-    pub protected: Vec<Protected>,
-    /// The rules by which these were found, in the form of a plan, besides those of the writer's own plan.
-    pub events: Vec<serde_json::Value>,
-    /// Metadata from the source, kept in the shard.
-    pub attributes: serde_json::Map<String, serde_json::Value>,
-    /// Columns of the episode table.
-    pub labels: BTreeMap<String, Label>,
-}
-
-impl EpisodeInfo {
-    /// Its name in messages.
-    pub(crate) fn label(&self) -> String {
-        match (self.id.as_str(), self.position) {
-            ("", Some(position)) => format!("episode {position} of this writer"),
-            (id, _) => format!("episode `{id}`"),
-        }
-    }
-
-    /// Its row in the table, as far as it is known before its frames.
-    pub(crate) fn into_row(self) -> EpisodeRow {
-        EpisodeRow {
-            id: self.id,
-            splits: self.splits,
-            task: self.task,
-            success: self.success,
-            licence: self.licence,
-            consent: self.consent,
-            source: self.source,
-            source_hash: self.source_hash,
-            labels: self.labels,
-            ..EpisodeRow::default()
-        }
-    }
-}
+use crate::writer_options::{Start, WriterOptions};
 
 /// Writes one new version of a dataset.
 #[derive(Debug)]
@@ -156,6 +47,8 @@ pub struct DatasetWriter {
     pub(crate) options: WriterOptions,
     pub(crate) pipeline: Pipeline,
     pub(crate) settled: Settled,
+    /// How the codecs compared that were chosen before the first episode.
+    pub(crate) trials: BTreeMap<String, Trial>,
     start: Start,
     base: Base,
     /// The receipts of interrupted writers that this one resumes.
@@ -173,9 +66,7 @@ pub struct DatasetWriter {
 impl DatasetWriter {
     /// Starts writing into the folder `path`, which is created if necessary.
     pub fn open(path: &Path, start: Start, options: WriterOptions) -> Result<Self> {
-        check_quality(&options.plan)?;
-        options.plan.check()?;
-        options.plan.check_measured()?;
+        options.check()?;
         let replacement = match start {
             Start::Overwrite => Some(Replacement::beside(path)?),
             _ => None,
@@ -190,7 +81,7 @@ impl DatasetWriter {
             _ => Store::create(path)?,
         };
         let queue = EncodeQueue::new(options.threads)?;
-        let settings = settings(&options);
+        let settings = options.settings();
         let turn = store.turn();
         let base = Base::read(&store)?;
         let found = resume::sweep(FoundArea::all(&store)?, &turn);
@@ -205,32 +96,71 @@ impl DatasetWriter {
         };
         let receipts = Receipts::of(Area::create(&store, &settings)?)?;
         drop(turn);
-        let kind = match options.link_root {
-            Some(_) => ShardKind::Linked,
-            None => ShardKind::Packed,
+        let settled = match start {
+            Start::Replace => Settled::by_replaced(&base)?,
+            _ => Settled::by_base(&base)?,
         };
-        let assembler = Assembler::new(receipts, options.shard_bytes, kind);
-        let mut writer = Self {
-            pipeline: Pipeline::new(queue, assembler, options.memory_bytes),
-            settled: match start {
-                Start::Replace => Settled::by_replaced(&base)?,
-                _ => Settled::by_base(&base)?,
-            },
-            sources: Vec::new(),
-            known: Known::default(),
-            resumed: HashSet::new(),
-            begun: 0,
+        let begun = Begun {
             store,
-            options,
             start,
             base,
+            queue,
+            receipts,
+            settled,
+        };
+        let mut writer = Self {
             resumed_areas: taken.areas,
             interrupted: taken.left,
             replacement,
+            ..Self::begin(begun, options)
         };
         let mut work = taken.work.into_iter();
         work.try_for_each(|receipt| writer.resume(receipt))?;
         Ok(writer)
+    }
+
+    /// Starts writing one portion of a new dataset: other writers, on other machines, write the others.
+    pub(crate) fn open_portion(store: Store, options: WriterOptions) -> Result<Self> {
+        let queue = EncodeQueue::new(options.threads)?;
+        let turn = store.turn();
+        // A worker that was killed leaves nothing but its folder.
+        resume::sweep(FoundArea::all(&store)?, &turn);
+        let receipts = Receipts::none_in(Area::create(&store, &options.settings())?);
+        drop(turn);
+        let begun = Begun {
+            store,
+            start: Start::New,
+            base: Base::none(),
+            queue,
+            receipts,
+            settled: Settled::default(),
+        };
+        Ok(Self::begin(begun, options))
+    }
+
+    /// A writer that has resumed nothing and has nothing to replace.
+    fn begin(begun: Begun, options: WriterOptions) -> Self {
+        let kind = match options.link_root {
+            Some(_) => ShardKind::Linked,
+            None => ShardKind::Packed,
+        };
+        let assembler = Assembler::new(begun.receipts, options.shard_bytes, kind);
+        Self {
+            pipeline: Pipeline::new(begun.queue, assembler, options.memory_bytes),
+            settled: begun.settled,
+            trials: BTreeMap::new(),
+            sources: Vec::new(),
+            known: Known::default(),
+            resumed: HashSet::new(),
+            begun: 0,
+            store: begun.store,
+            options,
+            start: begun.start,
+            base: begun.base,
+            resumed_areas: Vec::new(),
+            interrupted: 0,
+            replacement: None,
+        }
     }
 
     /// Counts a shard that an interrupted writer had finished.
@@ -299,6 +229,43 @@ impl DatasetWriter {
         }
     }
 
+    /// The plan's choice for a stream, if it takes the stream's first frames to make it and no episode so far has.
+    ///
+    /// A pack tries them before its first episode ([`decide`](Self::decide)), so that no codec depends on which episodes
+    /// this writer happens to write.
+    pub fn undecided(&self, info: &StreamInfo, variant_of: Option<&str>) -> Result<Option<Choice>> {
+        let choice = self.choice(info, variant_of)?;
+        Ok(Some(choice).filter(|choice| choice.trial_frames(&info.frame).is_some()))
+    }
+
+    /// Gives all episodes of a stream this codec, and remembers how it compared.
+    pub fn decide(&mut self, stream: &str, codec: &str, trial: Option<Trial>) {
+        self.settled.decided(stream, codec);
+        let trial = trial.map(|trial| (stream.to_owned(), trial));
+        self.trials.extend(trial);
+    }
+
+    /// The plan's choice for a stream, decided by the episodes before.
+    pub(crate) fn choice(&self, info: &StreamInfo, variant_of: Option<&str>) -> Result<Choice> {
+        let plan = &self.options.plan;
+        let mut choice = match variant_of {
+            None => plan.choose(&info.name, info.kind, &info.frame, info.arrival)?,
+            Some(base) => {
+                let variant = variant_name(&info.name, base).unwrap_or_default();
+                plan.choose_variant(base, variant, info.kind, &info.frame)?
+            }
+        };
+        self.settled.decide(&info.name, &mut choice);
+        Ok(choice)
+    }
+
+    /// How the codec of a stream compared, if that was tried before the first episode.
+    pub(crate) fn trial(&self, name: &str, choice: &Choice) -> Option<Trial> {
+        let trial = self.trials.get(name);
+        let is_same = |trial: &&Trial| trial.chosen.codec == choice.codec.spec().to_string();
+        trial.filter(is_same).cloned()
+    }
+
     /// Starts the next episode.
     pub fn episode(&mut self, mut info: EpisodeInfo) -> Result<EpisodeWriter<'_>> {
         let position = info.position.unwrap_or(self.begun);
@@ -327,21 +294,17 @@ impl DatasetWriter {
             return Ok(head);
         }
         let mut known = self.known;
-        for stream in finished.usage.streams() {
-            let schema = &stream.schema;
-            let evidence = self.options.plan.evidence(&schema.name, schema.kind);
-            // A rule that was edited afterwards has another codec than the one that was measured.
-            if let Some(evidence) = evidence.filter(|one| one.codec == schema.codec) {
-                known.signal.insert(schema.name.clone(), evidence.clone());
-            }
-        }
+        known.add_evidence(&self.options.plan, &finished.usage);
         let additions = Additions {
             finished: &finished,
             attributes: &self.options.attributes,
             sources: &self.sources,
             known: &known,
             root: self.options.link_root.as_deref(),
-            message,
+            made: Made {
+                message,
+                created: self.options.created.unwrap_or_else(SystemTime::now),
+            },
         };
         let committed = commit::commit(&self.store, self.base, self.start, &additions)?;
         self.resumed_areas.into_iter().for_each(Receipts::remove);
@@ -351,6 +314,16 @@ impl DatasetWriter {
             streams: finished.usage.into_streams(),
             ..committed
         })
+    }
+
+    /// Closes the last shard of a portion: what its shards hold, and what is known of its streams besides. Nothing is
+    /// visible yet.
+    pub(crate) fn finish_portion(self) -> Result<(Finished, Known)> {
+        let (finished, receipts) = self.pipeline.finish()?;
+        receipts.remove();
+        let mut known = self.known;
+        known.add_evidence(&self.options.plan, &finished.usage);
+        Ok((finished, known))
     }
 
     /// Frees the position of an abandoned episode.
@@ -371,19 +344,12 @@ impl DatasetWriter {
     }
 }
 
-/// The settings that resumed work must share, including the plan.
-fn settings(options: &WriterOptions) -> Settings {
-    let plan = serde_json::to_string(&options.plan).unwrap_or_default();
-    let mut settings = options.settings.clone();
-    settings.insert("plan".to_owned(), plan);
-    settings
-}
-
-fn check_quality(plan: &Plan) -> Result<()> {
-    match plan.quality.filter(|quality| !(1..=100).contains(quality)) {
-        Some(quality) => Err(invalid(format!(
-            "quality {quality} is out of range; use 1 to 100"
-        ))),
-        None => Ok(()),
-    }
+/// What a writer begins with.
+struct Begun {
+    store: Store,
+    start: Start,
+    base: Base,
+    queue: EncodeQueue,
+    receipts: Receipts,
+    settled: Settled,
 }

@@ -10,12 +10,13 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::error::{ImportError, invalid};
 
 /// Something in a source that is not as it should be, or that a dataset cannot hold.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Defect {
     /// File and object: `demos.hdf5:/mask/train`.
     pub place: String,
@@ -28,7 +29,8 @@ pub struct Defect {
 }
 
 /// What an import does about a [`Defect`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Action {
     /// Nothing is wrong; it is worth knowing.
     Noted,

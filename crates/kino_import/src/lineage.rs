@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use kino_dataset::SourceRecord;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::defect::{Defect, OnDefect};
 use crate::error::Result;
@@ -19,30 +19,41 @@ pub(crate) fn to_record(
     is_trusted: bool,
 ) -> Result<SourceRecord> {
     let info = source.describe();
-    let mut files = Vec::new();
-    for file in &info.files {
-        let mut record = json!({
-            "path": file.path().to_string_lossy(),
-            "bytes": file.len(),
-        });
-        if !is_trusted {
-            record["blake3"] = file.read_blake3()?.into();
+    let mut record = begin_record(source);
+    if !is_trusted {
+        for (idx, file) in info.files.iter().enumerate() {
+            record["files"][idx]["blake3"] = file.read_blake3()?.into();
         }
-        files.push(record);
     }
-    let defects: Vec<_> = defects.iter().map(Defect::to_json).collect();
+    add_defects(&mut record, defects);
     Ok(SourceRecord {
         name: names(info),
         attributes: info.attributes.clone(),
-        record: json!({
-            "format": info.format,
-            "importer": format!("kinograph {}", env!("CARGO_PKG_VERSION")),
-            "files": files,
-            "bytes": disk_bytes(info),
-            "is_part": source.is_part,
-            "defects": defects,
-        }),
+        record,
     })
+}
+
+/// The record without what takes reading: hashes of files, and defects.
+pub(crate) fn begin_record(source: &Source) -> Value {
+    let info = source.describe();
+    let files = info.files.iter().map(|file| {
+        json!({
+            "path": file.path().to_string_lossy(),
+            "bytes": file.len(),
+        })
+    });
+    json!({
+        "format": info.format,
+        "importer": format!("kinograph {}", env!("CARGO_PKG_VERSION")),
+        "files": files.collect::<Vec<_>>(),
+        "bytes": disk_bytes(info),
+        "is_part": source.is_part,
+    })
+}
+
+/// Completes a record.
+pub(crate) fn add_defects(record: &mut Value, defects: &[Defect]) {
+    record["defects"] = defects.iter().map(Defect::to_json).collect();
 }
 
 /// The name of the file, or of the first with the number of others.
@@ -53,6 +64,38 @@ pub(crate) fn names(info: &SourceInfo) -> String {
         0 | 1 => name,
         files => format!("{name} and {} more", files - 1),
     }
+}
+
+/// What parts of a pack must share, besides the codec plan and how the source was opened: files of the same name, length
+/// and time of modification, because no part reads all of them, and every option that decides what is written.
+pub(crate) fn part_settings(
+    info: &SourceInfo,
+    prefix: &str,
+    seed: u64,
+    on_defect: OnDefect,
+) -> BTreeMap<String, String> {
+    let mut hasher = blake3::Hasher::new();
+    for file in &info.files {
+        hasher.update(file.look().as_bytes());
+    }
+    let hash = hasher.finalize().to_hex();
+    to_settings(info, &hash, (prefix, seed, on_defect))
+}
+
+fn to_settings(
+    info: &SourceInfo,
+    hash: &str,
+    (prefix, seed, on_defect): (&str, u64, OnDefect),
+) -> BTreeMap<String, String> {
+    let settings = [
+        ("source", format!("{} {}", names(info), &hash[..16])),
+        ("format", info.format.to_owned()),
+        ("prefix", prefix.to_owned()),
+        ("seed", seed.to_string()),
+        ("on_defect", on_defect.name().to_owned()),
+    ];
+    let settings = settings.map(|(name, value)| (name.to_owned(), value));
+    settings.into()
 }
 
 /// What an interrupted pack must share with the one that resumes it, besides the codec plan and how the source was
@@ -79,13 +122,6 @@ pub(crate) fn settings(
         let root = link.root.display();
         ("link".to_owned(), format!("{how} below {root}{rest}"))
     });
-    let settings = [
-        ("source", format!("{} {}", names(info), &hash[..16])),
-        ("format", info.format.to_owned()),
-        ("prefix", prefix.to_owned()),
-        ("seed", seed.to_string()),
-        ("on_defect", on_defect.name().to_owned()),
-    ];
-    let settings = settings.map(|(name, value)| (name.to_owned(), value));
+    let settings = to_settings(info, &hash, (prefix, seed, on_defect));
     Ok(settings.into_iter().chain(linked).collect())
 }

@@ -16,7 +16,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use kino_dataset::{
-    Committed, Dataset, DatasetWriter, ReadLimits, Start, WriterOptions, check_local,
+    Committed, Dataset, DatasetWriter, ReadLimits, Start, WriterOptions, check_writable, is_url,
 };
 
 use crate::defect::{Action, Defect, OnDefect};
@@ -25,14 +25,16 @@ use crate::fit::{Fitted, Target, fit};
 use crate::lineage::{names, settings, to_record};
 use crate::link::{self, LinkFiles, LinkOptions};
 use crate::needless_loss;
-use crate::packing::Packing;
+use crate::packing::{Hashes, Packing};
+use crate::portions::Cut;
 use crate::preview::disk_bytes;
 use crate::progress::{Progress, Reporter};
 use crate::reencode::{apply_plan, unshare_resized};
+use crate::settle::settle;
 use crate::shuffle::shuffled;
 use crate::source::{EpisodeSpec, Source};
 use crate::source_file::SourceFile;
-use crate::survey::{cores, look};
+use crate::survey::{Looked, Looking, cores, look};
 use crate::variants::add_variants;
 
 /// The options of a pack.
@@ -100,39 +102,37 @@ pub fn pack(
         on_defect,
         link,
     } = options;
-    check_local(target)?;
+    check_writable(target)?;
     link::check_plan(link.as_ref(), &writer.plan)?;
     let known = (start == Start::Append).then(|| Dataset::open(target));
     let known = known.transpose()?;
     let room = Target::new(&prefix, known.as_ref()).with_plan(&writer.plan);
-    let mut fitted = fit(source, &room)?;
+    let info = source.describe();
+    let (mut fitted, cut) = fit_and_cut(source, &room, seed, writer.shard_bytes)?;
     let mut reencoded = apply_plan(&mut fitted, &writer.plan)?;
-    let threads = cores(writer.threads);
-    let mut defects = find_defects(&mut fitted, threads, on_defect, progress)?;
+    let looking = Looking::at_all(cores(writer.threads));
+    let looked = look_while(&mut fitted, &looking, progress)?;
+    let mut defects = on_defect.judge(looked.into_defects())?;
     unshare_resized(&mut fitted, &writer.plan);
     if let Some(link) = &link {
         defects.extend(link::choose(&mut fitted, link, known.as_ref())?);
         writer.link_root = link.root.to_str().map(str::to_owned);
     }
     add_variants(&mut fitted, &writer.plan, &mut reencoded)?;
-    let wanted = wanted(&fitted, &defects, seed);
+    let wanted = wanted(&fitted, &defects, &cut.order);
     if wanted.is_empty() {
         return Err(ImportError::NothingLeft { defects });
     }
-    let info = source.describe();
     let own = settings(info, &prefix, seed, on_defect, link.as_ref())?;
     writer.settings.extend(own);
     let links = link.as_ref().map(|link| LinkFiles::new(link, &info.files));
-    // A quarter of the memory is for frames read ahead, the rest for frames being encoded.
-    let limits = ReadLimits {
-        threads,
-        bytes: writer.memory_bytes / 4,
-    };
-    writer.memory_bytes -= limits.bytes;
-    let is_new = !target.exists();
+    let limits = read_limits(&mut writer);
+    let is_new = !is_url(target) && !target.exists();
     let packed = || -> Result<Packed> {
         let mut writer = DatasetWriter::open(target, start, writer)?;
         reencoded.tell(&mut writer);
+        let decided = settle(&fitted, &cut.order, &writer)?;
+        decided.iter().for_each(|one| one.tell(&mut writer));
         let resumed = writer.resumed().clone();
         let interrupted = writer.interrupted();
         let bytes = wanted.iter().map(|&idx| fitted.episodes[idx].bytes());
@@ -144,15 +144,14 @@ pub fn pack(
             written: 0,
             on_defect,
             defects,
+            lost: Vec::new(),
             links: links.as_ref(),
+            portion_of: &cut.portion_of,
+            hashes: Hashes::Here,
         };
         packing.episodes(&mut writer, &wanted, &resumed, limits)?;
-        let Packing {
-            shifts,
-            mut defects,
-            written,
-            ..
-        } = packing;
+        let (shifts, written) = (packing.shifts, packing.written);
+        let mut defects = packing.defects;
         if written == 0 && resumed.is_empty() {
             return Err(ImportError::NothingLeft { defects });
         }
@@ -175,6 +174,30 @@ pub fn pack(
     packed
 }
 
+/// The episodes as they can be written, in on-disk order and cut into portions.
+pub(crate) fn fit_and_cut<'a>(
+    source: &'a Source,
+    room: &Target,
+    seed: u64,
+    shard_bytes: u64,
+) -> Result<(Fitted<'a>, Cut)> {
+    let fitted = fit(source, room)?;
+    let order = shuffled(fitted.episodes.len(), seed);
+    let source_bytes = disk_bytes(source.describe());
+    let cut = Cut::new(&fitted, order, shard_bytes, source_bytes);
+    Ok((fitted, cut))
+}
+
+/// A quarter of the memory is for frames read ahead, the rest for frames being encoded.
+pub(crate) fn read_limits(options: &mut WriterOptions) -> ReadLimits {
+    let bytes = options.memory_bytes / 4;
+    options.memory_bytes -= bytes;
+    ReadLimits {
+        threads: cores(options.threads),
+        bytes,
+    }
+}
+
 /// Makes what was written visible, if the source is still the same.
 fn commit(
     source: &Source,
@@ -193,24 +216,23 @@ fn commit(
     Ok(writer.commit(&message)?)
 }
 
-/// Surveys the source and applies the defect policy; the caller may stop it.
-fn find_defects(
+/// Surveys the source; the caller may stop it.
+pub(crate) fn look_while(
     fitted: &mut Fitted<'_>,
-    threads: usize,
-    on_defect: OnDefect,
+    looking: &Looking<'_>,
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
-) -> Result<Vec<Defect>> {
+) -> Result<Looked> {
     let bytes: Vec<_> = fitted.episodes.iter().map(EpisodeSpec::bytes).collect();
     let mut reporter = Reporter::new(progress, fitted.episodes.len(), bytes.into_iter());
     let mut checked = |episodes: usize| {
         reporter.progress.episodes_checked = episodes as u64;
         reporter.tell()
     };
-    on_defect.judge(look(fitted, threads, &mut checked)?)
+    look(fitted, looking, &mut checked)
 }
 
-/// The episodes to import, in on-disk order.
-pub(crate) fn wanted(source: &Fitted<'_>, defects: &[Defect], seed: u64) -> Vec<usize> {
+/// Of these episodes those to import, in the same order.
+pub(crate) fn wanted(source: &Fitted<'_>, defects: &[Defect], order: &[usize]) -> Vec<usize> {
     let dropped = defects
         .iter()
         .filter(|defect| defect.action == Action::Dropped);
@@ -218,18 +240,19 @@ pub(crate) fn wanted(source: &Fitted<'_>, defects: &[Defect], seed: u64) -> Vec<
         .filter_map(|defect| defect.episode.as_deref())
         .collect();
     let episodes = &source.episodes;
-    let mut order = shuffled(episodes.len(), seed);
-    order.retain(|&episode| {
-        let spec = &episodes[episode];
+    let is_wanted = |&episode: &usize| {
+        let spec: &EpisodeSpec = &episodes[episode];
         !spec.streams.is_empty() && !dropped.contains(spec.id.as_str())
-    });
-    order
+    };
+    order.iter().copied().filter(is_wanted).collect()
 }
 
 /// Removes the folder of a pack that left nothing to resume.
-fn remove_if_empty(target: &Path) {
+pub(crate) fn remove_if_empty(target: &Path) {
     // Only empty folders can be removed this way; anything else stays.
-    for folder in ["staging", "shards", "episodes", "stats", "versions", ""] {
+    for folder in [
+        "staging", "shards", "episodes", "stats", "versions", "portions", "",
+    ] {
         let _ = fs::remove_dir(target.join(folder));
     }
 }

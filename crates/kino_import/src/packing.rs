@@ -12,11 +12,11 @@ use crate::defect::{Action, Defect, OnDefect};
 use crate::error::{ImportError, Result};
 use crate::fit::Fitted;
 use crate::link::LinkFiles;
-use crate::preview::arrival;
 use crate::progress::Reporter;
 use crate::read_ahead::{Piece, Reading, SourceAhead, lost_thread, read};
+use crate::settle::info;
 use crate::source::FrameBuf;
-use crate::stream_order::{stream_attributes, stream_order, times};
+use crate::stream_order::{stream_attributes, stream_order};
 
 /// A pack under way.
 pub(crate) struct Packing<'a> {
@@ -29,8 +29,23 @@ pub(crate) struct Packing<'a> {
     pub(crate) written: u64,
     pub(crate) on_defect: OnDefect,
     pub(crate) defects: Vec<Defect>,
+    /// Episodes that could not be stored.
+    pub(crate) lost: Vec<usize>,
     /// The files of linked streams; `None` if everything is packed.
     pub(crate) links: Option<&'a LinkFiles<'a>>,
+    /// The portion of each episode.
+    pub(crate) portion_of: &'a [u64],
+    /// Who reads the source's files for their hashes.
+    pub(crate) hashes: Hashes,
+}
+
+/// Who reads the source's files for their hashes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Hashes {
+    /// This pack: its rows name them.
+    Here,
+    /// The parts of a pack, each some of them: the commit adds them to the rows.
+    AtCommit,
 }
 
 impl Packing<'_> {
@@ -105,6 +120,7 @@ impl Packing<'_> {
                     };
                     let defect = Defect::new(place, error.what(), Action::Dropped);
                     self.defects.push(defect.of(&spec.id));
+                    self.lost.push(episode);
                     let written = writer.written_bytes() - before;
                     self.passed = passed + spec.bytes().saturating_sub(written);
                 }
@@ -135,7 +151,7 @@ impl Packing<'_> {
         let spec = &self.source.episodes[episode];
         let file = self.source.info.files.get(spec.file);
         let is_trusted = self.links.is_some_and(LinkFiles::are_trusted);
-        let hashed = file.filter(|_| !is_trusted);
+        let hashed = file.filter(|_| !is_trusted && self.hashes == Hashes::Here);
         let mut attributes = spec.attributes.clone();
         let of_streams: Map<_, _> = spec.streams.iter().filter_map(stream_attributes).collect();
         if !of_streams.is_empty() {
@@ -153,6 +169,7 @@ impl Packing<'_> {
                 .map(|file| file.read_blake3().map(str::to_owned))
                 .transpose()?,
             attributes,
+            portion: self.portion_of[episode],
             ..EpisodeInfo::default()
         })
     }
@@ -174,17 +191,12 @@ impl Packing<'_> {
         };
         let base = spec.shift_of.filter(|_| first > 0);
         let info = StreamInfo {
-            name: spec.name.clone(),
-            kind: spec.kind,
-            frame: spec.frame.clone(),
-            frames: spec.frames,
-            times: times(&spec.clock),
-            arrival: arrival(spec),
             shared: base.map(|base| SharedFrames {
                 base: streams[base].name.clone(),
                 first: 1,
                 count: first,
             }),
+            ..info(spec)
         };
         match (&spec.link, &spec.variant_of) {
             (Some(codec), _) => writer.paged_stream(&info, codec)?,

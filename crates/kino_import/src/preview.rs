@@ -11,9 +11,10 @@ use crate::fit::{Fitted, Target, fit};
 use crate::needless_loss;
 use crate::pack::wanted;
 use crate::reencode::apply_plan;
+use crate::shuffle::shuffled;
 use crate::source::{EpisodeSpec, FrameBuf, Source, SourceInfo, StreamSpec};
 use crate::source_file::SourceFile;
-use crate::survey::look;
+use crate::survey::{Looking, look};
 use crate::variants::add_variants;
 
 /// A stream is estimated from at most this many bytes of frames, and from at least one frame.
@@ -69,13 +70,14 @@ pub fn preview(
 ) -> Result<Preview> {
     let mut fitted = fit(source, &Target::default().with_plan(plan))?;
     let mut reencoded = apply_plan(&mut fitted, plan)?;
-    let found = look(&mut fitted, threads, &mut |_| Ok(()))?;
-    let mut defects = match on_defect.judge(found) {
+    let looked = look(&mut fitted, &Looking::at_all(threads), &mut |_| Ok(()))?;
+    let mut defects = match on_defect.judge(looked.into_defects()) {
         Ok(defects) | Err(ImportError::Defects { defects }) => defects,
         Err(error) => return Err(error),
     };
     add_variants(&mut fitted, plan, &mut reencoded)?;
-    let mut episodes = wanted(&fitted, &defects, seed);
+    let order = shuffled(fitted.episodes.len(), seed);
+    let mut episodes = wanted(&fitted, &defects, &order);
     // In the order of writing: the first episode that has a stream decides its codec.
     let streams = streams(&fitted, plan, &episodes)?;
     defects.extend(streams.iter().filter_map(|stream| {

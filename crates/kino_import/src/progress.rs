@@ -37,7 +37,7 @@ impl From<RepackProgress> for Progress {
 /// Reports progress to the caller.
 pub(crate) struct Reporter<'a> {
     pub(crate) progress: Progress,
-    report: &'a mut dyn FnMut(Progress) -> ControlFlow<()>,
+    pub(crate) report: &'a mut dyn FnMut(Progress) -> ControlFlow<()>,
 }
 
 impl<'a> Reporter<'a> {

@@ -34,24 +34,65 @@ pub(crate) fn cores(threads: usize) -> usize {
 /// Uses `threads` threads, one per core if 0.
 pub fn survey(source: &Source, threads: usize) -> Result<Vec<Defect>> {
     let mut fitted = fit(source, &Target::default())?;
-    look(&mut fitted, threads, &mut |_| Ok(()))
+    let looked = look(&mut fitted, &Looking::at_all(threads), &mut |_| Ok(()))?;
+    Ok(looked.into_defects())
+}
+
+/// Which episodes are looked at, by how many threads.
+pub(crate) struct Looking<'a> {
+    /// Whether the defects of an episode are wanted. Of the others only float arrays are read that look like images: what
+    /// these become depends on all episodes.
+    pub(crate) is_wanted: &'a (dyn Fn(usize) -> bool + Sync),
+    pub(crate) threads: usize,
+}
+
+impl Looking<'_> {
+    pub(crate) fn at_all(threads: usize) -> Self {
+        Self {
+            is_wanted: &|_| true,
+            threads,
+        }
+    }
+}
+
+/// The defects of a source, in the order in which they are listed.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Looked {
+    /// Those that are known without reading values.
+    pub(crate) before: Vec<Defect>,
+    /// Those of the values of episodes, by episode.
+    pub(crate) found: Vec<(usize, Vec<Defect>)>,
+    /// What became of float images.
+    pub(crate) after: Vec<Defect>,
+}
+
+impl Looked {
+    /// All of them.
+    pub(crate) fn into_defects(self) -> Vec<Defect> {
+        let found = self.found.into_iter().flat_map(|(_, found)| found);
+        let all = self.before.into_iter().chain(found);
+        all.chain(self.after).collect()
+    }
 }
 
 /// The same for a fitted source, whose float images of whole numbers become uint8 images. `go_on` gets the number of
 /// episodes that were looked at, and may stop it.
 pub(crate) fn look(
     source: &mut Fitted<'_>,
-    threads: usize,
+    looking: &Looking<'_>,
     go_on: &mut dyn FnMut(usize) -> Result<()>,
-) -> Result<Vec<Defect>> {
-    let found = look_at_episodes(source, threads, go_on)?;
-    let mut defects = source.info.defects.clone();
-    defects.extend_from_slice(&source.defects);
-    let not_whole = found.iter().flat_map(|found| &found.not_whole).cloned();
-    let converted = whole_numbers::convert(source, &not_whole.collect());
-    defects.extend(found.into_iter().flat_map(|found| found.defects));
-    defects.extend(converted);
-    Ok(defects)
+) -> Result<Looked> {
+    let found = look_at_episodes(source, looking, go_on)?;
+    let mut before = source.info.defects.clone();
+    before.extend_from_slice(&source.defects);
+    let not_whole = found.iter().flat_map(|(_, found)| &found.not_whole);
+    let after = whole_numbers::convert(source, &not_whole.cloned().collect());
+    let found = found.into_iter().map(|(idx, found)| (idx, found.defects));
+    Ok(Looked {
+        before,
+        found: found.filter(|(_, defects)| !defects.is_empty()).collect(),
+        after,
+    })
 }
 
 /// What the values of an episode are.
@@ -65,9 +106,9 @@ struct Found {
 /// Looks at every episode; those with nothing to say are left out.
 fn look_at_episodes(
     source: &Fitted<'_>,
-    threads: usize,
+    looking: &Looking<'_>,
     go_on: &mut dyn FnMut(usize) -> Result<()>,
-) -> Result<Vec<Found>> {
+) -> Result<Vec<(usize, Found)>> {
     let episodes = source.episodes.len();
     let found = Mutex::new(Vec::new());
     let (next, looked_at) = (AtomicUsize::new(0), AtomicUsize::new(0));
@@ -76,7 +117,12 @@ fn look_at_episodes(
         if episode >= episodes {
             return false;
         }
-        let seen = of_episode(source, &source.episodes[episode]);
+        let scope = if (looking.is_wanted)(episode) {
+            Scope::All
+        } else {
+            Scope::FloatImages
+        };
+        let seen = of_episode(source, &source.episodes[episode], scope);
         if !(seen.defects.is_empty() && seen.not_whole.is_empty()) {
             found.lock().push((episode, seen));
         }
@@ -85,7 +131,7 @@ fn look_at_episodes(
     };
     let mut gone_on = Ok(());
     std::thread::scope(|scope| {
-        let threads = cores(threads).clamp(1, episodes.max(1));
+        let threads = cores(looking.threads).clamp(1, episodes.max(1));
         for _ in 1..threads {
             scope.spawn(|| while take() {});
         }
@@ -99,12 +145,23 @@ fn look_at_episodes(
     gone_on?;
     let mut found = found.into_inner();
     found.sort_by_key(|(episode, _)| *episode);
-    Ok(found.into_iter().map(|(_, found)| found).collect())
+    Ok(found)
 }
 
-fn of_episode(source: &Fitted<'_>, episode: &EpisodeSpec) -> Found {
+/// Which streams of an episode are looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Scope {
+    All,
+    FloatImages,
+}
+
+fn of_episode(source: &Fitted<'_>, episode: &EpisodeSpec, scope: Scope) -> Found {
     let mut seen = Found::default();
     for (position, stream) in episode.streams.iter().enumerate() {
+        let may_be_image = source.image_type(stream).is_some();
+        if scope == Scope::FloatImages && !may_be_image {
+            continue;
+        }
         let mut note = |what: String, action| {
             let place = source.info.place(episode, &stream.name);
             seen.defects
@@ -115,7 +172,6 @@ fn of_episode(source: &Fitted<'_>, episode: &EpisodeSpec) -> Found {
                 note(what, Action::Kept);
             }
         }
-        let may_be_image = source.image_type(stream).is_some();
         let found = match stream.frame {
             FrameType::Text => check_texts(episode, position).map(|()| Values::default()),
             FrameType::Values(_) => look_at_values(episode, position, may_be_image),
@@ -132,6 +188,9 @@ fn of_episode(source: &Fitted<'_>, episode: &EpisodeSpec) -> Found {
             // Unreadable data cannot be kept under any policy.
             Err(error) => note(error.what(), Action::Dropped),
         }
+    }
+    if scope == Scope::FloatImages {
+        seen.defects.clear();
     }
     seen
 }

@@ -29,8 +29,8 @@ use kino_loader::{
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let [path, request, batch, pool, threads] = &args[..] else {
-        println!("usage: measure_loader DATASET REQUEST.json BATCH CACHE THREADS");
+    let [path, request, batch, pool, threads, rest @ ..] = &args[..] else {
+        println!("usage: measure_loader DATASET REQUEST.json BATCH CACHE THREADS [EPOCHS]");
         return;
     };
     let dataset = Dataset::open(path.as_ref()).unwrap();
@@ -69,7 +69,7 @@ fn main() {
     };
     check(&order, &windows, &options, steps.min(40));
 
-    let epochs = 4;
+    let epochs: u64 = rest.first().map_or(4, |epochs| epochs.parse().unwrap());
     let cpu = cpu_time();
     let start = Instant::now();
     let mut loader = Loader::start(order.clone(), vec![vec![windows.clone()]], options).unwrap();

@@ -27,6 +27,12 @@ pub(crate) fn run_cli(py: Python<'_>, argv: Vec<OsString>) -> u8 {
     py.detach(|| kino_cli::run(argv, videos()))
 }
 
+/// The text of a path if it is a URL, with the slashes that a path library may have merged.
+#[pyfunction]
+pub(crate) fn to_url(path: PathBuf) -> Option<String> {
+    kino_dataset::to_url(&path)
+}
+
 /// Text for a terminal, with control characters escaped.
 #[pyfunction]
 pub(crate) fn escape(text: &str) -> String {
@@ -70,8 +76,8 @@ pub(crate) fn verify(
         }
     };
     let options = OpenOptions {
-        version: None,
         root,
+        ..OpenOptions::default()
     };
     let found = py.detach(|| {
         let dataset = Dataset::open_with(&path, options)?;

@@ -1,14 +1,15 @@
 //! An open dataset and its episodes.
 
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use kino_dataset::{OpenOptions, Storage};
+use kino_dataset::{CacheChoice, OpenOptions, Storage};
 use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde_json::{Value, json};
 
-use crate::errors::{message, to_py};
+use crate::errors::{invalid, message, to_py};
 use crate::stream::Stream;
 use crate::table::column_values;
 
@@ -22,14 +23,27 @@ pub(crate) struct Dataset {
 impl Dataset {
     /// Opens a version of the dataset in a folder; default: the newest.
     #[new]
-    #[pyo3(signature = (path, version=None, root=None))]
+    #[pyo3(signature = (path, version=None, root=None, cache=None))]
     fn new(
         py: Python<'_>,
         path: PathBuf,
         version: Option<u64>,
         root: Option<PathBuf>,
+        cache: Option<PathBuf>,
     ) -> PyResult<Self> {
-        let options = OpenOptions { version, root };
+        // An empty path is not a folder: it says that nothing is cached, whatever the environment says.
+        let cache = cache.map_or(CacheChoice::Environment, |folder| {
+            if folder.as_os_str().is_empty() {
+                CacheChoice::Off
+            } else {
+                CacheChoice::At(folder)
+            }
+        });
+        let options = OpenOptions {
+            version,
+            root,
+            cache,
+        };
         let open = || kino_dataset::Dataset::open_with(&path, options);
         Ok(Self {
             inner: py.detach(open).map_err(to_py)?,
@@ -60,6 +74,39 @@ impl Dataset {
         };
         let inner = py.detach(|| self.inner.on(storage)).map_err(to_py)?;
         Ok(Self { inner })
+    }
+
+    /// What was read of a remote dataset so far, as JSON; `None` for a folder.
+    fn storage_report(&self) -> Option<String> {
+        let report = self.inner.storage_report();
+        report.map(|report| json!(report).to_string())
+    }
+
+    /// Copies this version into another folder or URL; returns version, shards copied, shards there already, bytes.
+    fn copy(
+        &self,
+        py: Python<'_>,
+        target: PathBuf,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<(u64, u64, u64, u64)> {
+        let mut raised = Ok(());
+        let mut tell = |done: u64, all: u64| {
+            raised = Python::attach(|py| {
+                py.check_signals()?;
+                progress.as_ref().map_or(Ok(()), |progress| {
+                    progress.call1(py, (done, all)).map(|_| ())
+                })
+            });
+            match raised {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(_) => ControlFlow::Break(()),
+            }
+        };
+        let copied = py.detach(|| kino_dataset::copy_dataset(&self.inner, &target, &mut tell));
+        raised?;
+        let copied = copied.map_err(to_py)?;
+        let copied = copied.ok_or_else(|| invalid("the copy was stopped"))?;
+        Ok((copied.version, copied.shards, copied.kept, copied.bytes))
     }
 
     /// The files that pages are linked to, as JSON; `None` if there are none.

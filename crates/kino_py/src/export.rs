@@ -45,6 +45,7 @@ pub(crate) fn export(
         let open = OpenOptions {
             version: options.version,
             root: options.root,
+            ..OpenOptions::default()
         };
         let dataset = Dataset::open_with(&dataset, open).map_err(to_py)?;
         let Exported {

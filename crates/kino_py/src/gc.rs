@@ -1,6 +1,7 @@
 //! Garbage collection.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use kino_dataset::{Collect, Interrupted, StagedWork, collect_garbage};
@@ -9,8 +10,8 @@ use pyo3::prelude::*;
 use crate::errors::to_py;
 
 /// Bytes; files; then folder, state, episodes, bytes and settings of each writer's staged work.
-type GarbageParts = (u64, Vec<PathBuf>, Vec<WorkParts>);
-type WorkParts = (PathBuf, &'static str, u64, u64, BTreeMap<String, String>);
+type GarbageParts = (u64, Vec<OsString>, Vec<WorkParts>);
+type WorkParts = (OsString, &'static str, u64, u64, BTreeMap<String, String>);
 
 /// Lists the files that no version needs, or deletes them.
 #[pyfunction]
@@ -34,7 +35,8 @@ pub(crate) fn gc(
         .detach(|| collect_garbage(&path, collect, interrupted))
         .map_err(to_py)?;
     let bytes = garbage.bytes();
-    let files = garbage.files.into_iter().map(|(path, _)| path).collect();
+    let files = garbage.files.into_iter();
+    let files = files.map(|(path, _)| path.into_os_string()).collect();
     Ok((
         bytes,
         files,
@@ -44,5 +46,11 @@ pub(crate) fn gc(
 
 fn parts(work: StagedWork) -> WorkParts {
     let state = work.state.name();
-    (work.path, state, work.episodes, work.bytes, work.settings)
+    (
+        work.path.into_os_string(),
+        state,
+        work.episodes,
+        work.bytes,
+        work.settings,
+    )
 }

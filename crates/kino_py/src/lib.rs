@@ -57,7 +57,9 @@ mod _core {
     #[pymodule_export]
     use crate::batch::BatchMemory;
     #[pymodule_export]
-    use crate::command::{add_ffmpeg_folder, copy_mp4, escape, jpeg_shape, run_cli, verify};
+    use crate::command::{
+        add_ffmpeg_folder, copy_mp4, escape, jpeg_shape, run_cli, to_url, verify,
+    };
     #[pymodule_export]
     use crate::cuda::{CudaSender, FixedBatches};
     #[pymodule_export]
@@ -81,7 +83,7 @@ mod _core {
     #[pymodule_export]
     use crate::order::Order;
     #[pymodule_export]
-    use crate::pack::pack;
+    use crate::pack::{commit_parts, count_portions, pack, pack_part, portions_done};
     #[pymodule_export]
     use crate::parity::Parity;
     #[pymodule_export]

@@ -57,6 +57,7 @@ pub(crate) fn repack(
     let open = OpenOptions {
         version: options.version,
         root: options.root,
+        ..OpenOptions::default()
     };
     let how = RepackOptions {
         writer,

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use kino_codec::{Dtype, FrameType, decode_jpeg_files};
 use kino_dataset::{
     Arrival, DatasetWriter, EpisodeInfo, EpisodeWriter, JsonMap, Kind, Label, Plan, Protected,
-    Start, StreamInfo, Times, WriterOptions, variant_stream,
+    Start, StreamInfo, Times, WriterOptions, parse_time, variant_stream,
 };
 use kino_sync::Mutex;
 use numpy::PyReadonlyArray1;
@@ -35,6 +35,7 @@ pub(crate) struct Options {
     threads: usize,
     attributes: String,
     settings: BTreeMap<String, String>,
+    created: Option<String>,
 }
 
 /// What is known of an episode beside its streams.
@@ -223,6 +224,12 @@ impl Options {
             attributes: json_map(&self.attributes)?,
             settings: self.settings,
             link_root: None,
+            created: self
+                .created
+                .as_deref()
+                .map(parse_time)
+                .transpose()
+                .map_err(to_py)?,
         };
         Ok((start, options))
     }

@@ -38,8 +38,8 @@ impl Probed {
             let head: Vec<&str> = head.iter().map(String::as_str).collect();
             report = report.heading("Contrasts").table(&head, rows);
         }
-        if let Some(legend) = self.legend() {
-            report = report.text(legend);
+        for line in self.legend() {
+            report = report.text(line);
         }
         report = report.heading("Streams");
         for line in self.change_lines() {

@@ -230,6 +230,7 @@ fn planted_losses_are_seen() {
     assert_eq!((effort.episodes, effort.anchors), (24, 720));
     assert_eq!(probed.controls.len(), 6);
     assert!(probed.to_html().contains("smeared") && probed.to_string().contains("harm"));
+    assert!(probed.to_string().contains("Rounded vectors"));
 }
 
 #[test]
@@ -259,6 +260,7 @@ fn lossless_codecs_are_never_flagged() {
             }
         }
         assert!(probed.to_string().contains("exactly 0"));
+        assert!(!probed.to_string().contains("Rounded vectors"));
     }
 }
 

@@ -4,8 +4,14 @@ use std::fmt;
 
 use super::interval::Interval;
 use super::judge::{one_percent, percent};
-use super::outcome::{Contrast, Control, Outcome, Probed, ProbedCandidate, Region, Verdict};
+use super::losses::BITS;
+use super::outcome::{
+    Changed, Contrast, Control, Outcome, Probed, ProbedCandidate, Region, Verdict,
+};
 use crate::html::to_quantity;
+
+/// Said when vectors are rounded: `docs/measurements/rounding.md` has the rollouts.
+const VECTORS: &str = "Rounded vectors: rollouts have not confirmed how the probe ranks them. Ask your own policy too (`kinograph.probe_policy`).";
 
 impl Probed {
     /// One sentence per candidate: the verdict on storing the data like this.
@@ -80,13 +86,27 @@ impl Probed {
         rows
     }
 
-    /// What the signs in [`Self::rows`] mean; `None` if there are none.
-    pub(super) fn legend(&self) -> Option<&'static str> {
+    /// How to read [`Self::rows`]: what a sign means, and which figures rollouts have not confirmed.
+    pub(super) fn legend(&self) -> Vec<&'static str> {
         let arms = self.candidates.iter().flat_map(|one| &one.arms);
         let candidates = arms.flat_map(|arm| &arm.outcomes);
         let mut all = candidates.chain(self.controls.iter().flat_map(|one| &one.outcomes));
         let has_limit = all.any(|one| matches!(one.verdict, Verdict::NoHarmAbove { .. }));
-        has_limit.then_some("≤ x: no harm larger than x was seen.")
+        let mut changes = self.candidates.iter().flat_map(|one| &one.changes);
+        let has_vector = changes.any(|change| !change.is_identical && self.is_vector(change));
+        [
+            (has_limit, "≤ x: no harm larger than x was seen."),
+            (has_vector, VECTORS),
+        ]
+        .into_iter()
+        .filter_map(|(applies, line)| applies.then_some(line))
+        .collect()
+    }
+
+    fn is_vector(&self, change: &Changed) -> bool {
+        self.controls
+            .iter()
+            .any(|control| control.stream == change.stream && control.name == BITS)
     }
 
     /// What candidates do to streams, and their bytes.
@@ -260,8 +280,8 @@ impl fmt::Display for Probed {
                 .map(|(cell, width)| format!("{cell:width$}"));
             writeln!(f, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
         }
-        if let Some(legend) = self.legend() {
-            writeln!(f, "{legend}")?;
+        for line in self.legend() {
+            writeln!(f, "{line}")?;
         }
         writeln!(f)?;
         for line in self.change_lines().iter().chain(&self.setting()) {

@@ -1,7 +1,10 @@
 //! One file per command; `../lib.rs` lists them and calls them.
 
 pub(crate) mod bench;
+pub(crate) mod cache;
 pub(crate) mod cat;
+pub(crate) mod commit;
+pub(crate) mod copy;
 pub(crate) mod doctor;
 pub(crate) mod export;
 pub(crate) mod gc;

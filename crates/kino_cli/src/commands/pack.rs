@@ -3,6 +3,7 @@
 mod auto;
 mod dry_run;
 mod mapping;
+mod parts;
 mod report;
 
 use std::path::PathBuf;
@@ -10,19 +11,22 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Result;
-use kino_dataset::{Dataset, WriterOptions, check_local, check_start};
+use kino_dataset::{Dataset, WriterOptions, check_start, check_writable};
 use kino_import::{Defect, ImportError, PackOptions, Source, Videos};
 use serde_json::{Value, json};
 
 use crate::Outcome;
 use crate::commands::plan::is_interrupted;
 use crate::output::{count, note, print, print_json};
+use crate::parts_args::{PartsArgs, print_portions};
 use crate::progress::watched;
 use crate::source_args::PackedSourceArgs;
 use crate::writing::{
-    EpisodeArgs, PlanArgs, ResourceArgs, StartArgs, interrupted, tell_defects, warn_of_unused_rules,
+    EpisodeArgs, PlanArgs, ResourceArgs, StartArgs, check_ray, interrupted, tell_defects,
+    warn_of_unused_rules,
 };
 use report::Summary;
+pub(crate) use report::table as streams_table;
 
 /// Pack a recording into a dataset.
 ///
@@ -44,7 +48,7 @@ pub(crate) struct Args {
     )]
     target: PathBuf,
     /// Write a draft of a mapping for SOURCE to TARGET, or to stdout, and pack nothing
-    #[arg(long, conflicts_with_all = ["mapping", "append", "resume", "dry_run", "json"])]
+    #[arg(long, conflicts_with_all = ["mapping", "append", "resume", "dry_run", "json", "part", "ray", "portions"])]
     suggest_mapping: bool,
     #[command(flatten)]
     source_options: PackedSourceArgs,
@@ -61,6 +65,8 @@ pub(crate) struct Args {
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
+    parts: PartsArgs,
+    #[command(flatten)]
     resources: ResourceArgs,
     /// Print the result as JSON
     #[arg(long)]
@@ -71,7 +77,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, videos: Option<Arc<dyn Videos>>) -> Result<Outcome> {
-    check_local(&args.target)?;
+    check_writable(&args.target)?;
+    check_ray(args.parts.ray.as_deref())?;
     let import = args
         .source_options
         .import(Some(args.resources.memory), videos);
@@ -101,11 +108,19 @@ pub(crate) fn run(args: &Args, videos: Option<Arc<dyn Videos>>) -> Result<Outcom
     }
     let writer = WriterOptions {
         settings: import.settings()?,
+        created: args.parts.created,
         ..args.resources.options(plan)
     };
     let options = args
         .new_episodes
         .options(writer, args.start.start(), None)?;
+    if args.parts.portions {
+        let portions = kino_import::count_portions(&source, &options)?;
+        return print_portions(portions, &args.target, args.json);
+    }
+    if let Some(part) = args.parts.part {
+        return parts::run(args, &source, options, part);
+    }
     if let Some(version) = finished_version(args, &source) {
         note(&format!(
             "{} already has every episode to pack, as version {version}; nothing to do",

@@ -7,16 +7,21 @@ use std::time::Instant;
 
 use anyhow::Result;
 use kino_dataset::{
-    Dataset, GenerationLoss, Repack, RepackOptions, RepackProgress, Repacked, check_local,
+    Dataset, GenerationLoss, PartOf, Repack, RepackOptions, RepackProgress, Repacked,
+    WriterOptions, check_writable,
 };
 
 use crate::Outcome;
 use crate::open_args::RootArg;
 use crate::output::{note, print, print_json};
+use crate::parts_args::{PartsArgs, made, print_portions};
 use crate::progress::watched;
 use crate::source_args::PartArgs;
-use crate::writing::{PlanArgs, ResourceArgs, StartArgs, interrupted, warn_of_unused_rules};
+use crate::writing::{
+    PlanArgs, ResourceArgs, StartArgs, check_ray, interrupted, warn_of_unused_rules,
+};
 use report::Summary;
+use serde_json::json;
 
 /// Copy a dataset, or store it with another plan.
 ///
@@ -34,7 +39,7 @@ pub(crate) struct Args {
     #[arg(required_unless_present_any = ["in_place", "dry_run"])]
     target: Option<PathBuf>,
     /// Make a new version of DATASET itself; the version before stays readable
-    #[arg(long, conflicts_with_all = ["target", "append", "overwrite", "version", "episodes"])]
+    #[arg(long, conflicts_with_all = ["target", "append", "overwrite", "version", "episodes", "part", "ray", "portions"])]
     in_place: bool,
     #[command(flatten)]
     plan: PlanArgs,
@@ -55,6 +60,8 @@ pub(crate) struct Args {
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
+    parts: PartsArgs,
+    #[command(flatten)]
     resources: ResourceArgs,
     /// Print the result as JSON
     #[arg(long)]
@@ -69,7 +76,8 @@ impl Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
-    check_local(args.target())?;
+    check_writable(args.target())?;
+    check_ray(args.parts.ray.as_deref())?;
     let dataset = args.root.open(&args.dataset, args.version)?;
     let plan = args.plan.read()?;
     let streams = dataset.manifest().streams.iter();
@@ -80,7 +88,10 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let repack = Repack::new(
         &dataset,
         RepackOptions {
-            writer: args.resources.options(plan),
+            writer: WriterOptions {
+                created: args.parts.created,
+                ..args.resources.options(plan)
+            },
             part: args.part.read(),
             generation_loss: if args.allow_generation_loss {
                 GenerationLoss::Allow
@@ -91,6 +102,12 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     )?;
     if args.dry_run {
         return report::dry_run(args, &repack);
+    }
+    if args.parts.portions {
+        return print_portions(repack.count_portions()?, args.target(), args.json);
+    }
+    if let Some(part) = args.parts.part {
+        return write_part(args, repack, part);
     }
     let begin = Instant::now();
     let repacked = write(args, repack)?;
@@ -117,6 +134,29 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
         print(&summary.to_text())?;
     }
     summary.warn();
+    Ok(Outcome::Done)
+}
+
+/// Writes the portions of one part.
+fn write_part(args: &Args, repack: Repack, part: PartOf) -> Result<Outcome> {
+    let done = watched("repack", |report| {
+        repack.run_part(args.target(), part, &mut |at: RepackProgress| {
+            report(at.into())
+        })
+    })?;
+    let Some(done) = done else {
+        note("interrupted: finished portions stay; run the same command again for the others");
+        return Ok(Outcome::Interrupted);
+    };
+    if args.json {
+        print_json(&json!({
+            "target": args.target().display().to_string(), "portions": done.portions, "made": done.made,
+            "found": done.found, "missing": done.missing,
+        }))?;
+    } else {
+        let counts = [done.portions, done.made, done.found, done.missing];
+        print(&made(args.target(), counts))?;
+    }
     Ok(Outcome::Done)
 }
 

@@ -15,9 +15,9 @@ use std::path::PathBuf;
 use kino_format::{EpisodeIndex, PageRecord, page_checksum};
 use kino_sync::Mutex;
 
-use crate::durable::write_beside;
 use crate::hash::Hash;
 use crate::store::Store;
+use kino_storage::write_beside;
 
 const MAGIC: &[u8; 4] = b"KCRC";
 
@@ -47,7 +47,7 @@ impl Checksums {
         let first = (!pages.is_empty()).then(|| index.page(pages.start));
         let is_unchecked = first.is_some_and(|page| !index.has_checksum(&page));
         let unchecked = is_unchecked.then(|| {
-            let path = store.root().join(key(shard, slot));
+            let path = store.work_folder().join(key(shard, slot));
             let known = read(&path, pages.len()).unwrap_or_else(|| vec![None; pages.len()]);
             let is_changed = false;
             let state = Mutex::new(State { known, is_changed });

@@ -104,7 +104,7 @@ impl Choice {
     }
 
     /// Keeps the codec that the stream already has, if it is one of those to try; whether it is.
-    pub(crate) fn keep(&mut self, known: &str) -> bool {
+    pub fn keep(&mut self, known: &str) -> bool {
         let is_known = |codec: &dyn Codec| codec.spec().to_string() == known;
         let rival = self.rivals.iter().position(|one| is_known(&*one.codec));
         if let Some(idx) = rival.filter(|_| !self.is_named) {

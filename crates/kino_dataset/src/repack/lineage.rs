@@ -7,7 +7,8 @@ use crate::commit::SourceRecord;
 use crate::dataset::Dataset;
 use crate::part::Part;
 use crate::plan::Plan;
-use crate::writer::{DatasetWriter, Start};
+use crate::writer::DatasetWriter;
+use crate::writer_options::{Start, WriterOptions};
 
 use super::Repack;
 
@@ -98,6 +99,25 @@ pub(super) fn is_made(repack: &Repack, made: &Dataset) -> bool {
         wanted["dataset"] = last["dataset"].clone();
         *last == wanted
     })
+}
+
+/// The writer's options: the choice is made, and events are found before the first stream is written.
+pub(super) fn writer_options(repack: &Repack) -> WriterOptions {
+    let options = &repack.options;
+    let mut settings = options.writer.clone();
+    let identity = identity(&repack.dataset, &options.part, &options.writer.plan);
+    settings.settings.extend(identity);
+    settings.plan = Plan::lossless();
+    settings
+}
+
+/// The attributes of a new dataset.
+pub(super) fn new_attributes(repack: &Repack) -> JsonMap {
+    let (dataset, options) = (&repack.dataset, &repack.options);
+    let made_from = made_from(dataset, &options.part, &options.writer.plan);
+    let mut attributes = attributes(dataset, made_from);
+    attributes.extend(options.writer.attributes.clone());
+    attributes
 }
 
 pub(super) fn message(dataset: &Dataset, start: Start) -> String {

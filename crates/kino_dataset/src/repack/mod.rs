@@ -18,6 +18,7 @@ mod events;
 mod found;
 mod generation_loss;
 mod lineage;
+mod parts;
 mod read;
 mod run;
 mod sample;
@@ -26,15 +27,19 @@ mod variants;
 use std::ops::ControlFlow;
 use std::path::Path;
 
+use kino_storage::Location;
+
 use crate::commit::Committed;
 use crate::dataset::Dataset;
 use crate::error::{DatasetError, Result, invalid};
+use crate::local::is_url;
 use crate::part::Part;
-use crate::writer::{Start, WriterOptions};
+use crate::writer_options::{Start, WriterOptions};
 
 pub use changes::{Action, StreamChange};
 pub(crate) use found::wanted_rows;
 pub use generation_loss::GenerationLoss;
+pub use parts::RepackedPart;
 pub use sample::SampleSizes;
 
 /// How to repack a dataset.
@@ -194,6 +199,9 @@ impl Repack {
 
 /// Whether two paths are one folder, as far as the system can tell.
 fn same_folder(a: &Path, b: &Path) -> bool {
+    if is_url(a) || is_url(b) {
+        return Location::parse(a).ok() == Location::parse(b).ok();
+    }
     match (a.canonicalize(), b.canonicalize()) {
         (Ok(a), Ok(b)) => a == b,
         _ => false,

@@ -1,27 +1,30 @@
 //! The repack itself: episodes in the order of the old shards, streams read ahead, written in order, committed once.
 
-use std::collections::BTreeSet;
-use std::ops::ControlFlow;
+use std::collections::{BTreeSet, HashMap};
+use std::ops::{ControlFlow, Range};
 use std::path::Path;
 use std::thread;
 
 use crate::commit::replaced_meanwhile;
 use crate::dataset::Dataset;
 use crate::episode::Episode;
+use crate::episode_info::EpisodeInfo;
 use crate::episode_writer::EpisodeWriter;
 use crate::error::{Result, invalid};
 use crate::plan::Plan;
+use crate::portions::cut_portions;
 use crate::read_ahead::{ReadAhead, ReadLimits};
 use crate::table::EpisodeRow;
-use crate::writer::{DatasetWriter, EpisodeInfo, Start, WriterOptions};
+use crate::writer::DatasetWriter;
+use crate::writer_options::{Start, WriterOptions};
 
 use super::changes::{Action, StreamChange};
-use super::lineage::{add_sources, attributes, identity, made_from, message};
+use super::lineage::{add_sources, made_from, message, new_attributes, writer_options};
 use super::read::{Piece, Reading, Written};
 use super::{Repack, RepackProgress, Repacked, events, found};
 
 /// What a progress callback is told, and what it answers.
-type Report<'a> = &'a mut dyn FnMut(RepackProgress) -> ControlFlow<()>;
+pub(super) type Report<'a> = &'a mut dyn FnMut(RepackProgress) -> ControlFlow<()>;
 
 /// The streams of a dataset being read.
 type Ahead<'a> = ReadAhead<'a, Result<Piece>>;
@@ -33,58 +36,46 @@ pub(super) fn run(
     start: Start,
     progress: Report<'_>,
 ) -> Result<Option<Repacked>> {
-    let Repack {
-        dataset,
-        options,
-        rows,
-        changes,
-    } = repack;
-    let plan = options.writer.plan.clone();
-    let mut settings = options.writer;
-    settings
-        .settings
-        .extend(identity(&dataset, &options.part, &plan));
-    // The choice is made, and events are found before the first stream is written.
-    settings.plan = Plan::lossless();
-    let made_from = made_from(&dataset, &options.part, &plan);
+    let plan = repack.options.writer.plan.clone();
+    let mut settings = writer_options(&repack);
     let is_new = match start {
         Start::New | Start::Overwrite => true,
         Start::Resume => !Dataset::is_at(target),
         Start::Append | Start::Replace => false,
     };
     if is_new {
-        let given = std::mem::take(&mut settings.attributes);
-        settings.attributes = attributes(&dataset, made_from.clone());
-        settings.attributes.extend(given);
+        settings.attributes = new_attributes(&repack);
     }
+    let Repack {
+        dataset,
+        options,
+        rows,
+        changes,
+    } = repack;
+    let shard_bytes = settings.shard_bytes;
     let limits = limits(&mut settings);
     let mut writer = DatasetWriter::open(target, start, settings)?;
     if !is_new && start != Start::Replace {
+        let made_from = made_from(&dataset, &options.part, &plan);
         add_sources(&dataset, made_from, &mut writer);
     }
     let is_part = rows.len() < dataset.len();
     let has_stats = tell_known(&dataset, &changes, &plan, is_part, &mut writer)?;
     let table = dataset.table().rows()?;
     let reading = Reading::new(&dataset, &changes, has_stats);
-    let mut work = Work {
-        reading: &reading,
-        plan: &plan,
-        table: &table,
-        start,
-        passed: 0,
-        skipped: 0,
-        at: RepackProgress {
-            episodes: (0, 0),
-            bytes: (0, 0),
-        },
-        progress,
-    };
+    let mut work = Work::new(&reading, &plan, &table, progress);
+    work.start = start;
     let wanted = found::on_disk(&dataset, &table, &work.changing(&rows)?);
+    for (portion, range) in (0..).zip(cut(&table, &wanted, shard_bytes)) {
+        let rows = wanted[range].iter();
+        work.portion_of.extend(rows.map(|&row| (row, portion)));
+    }
+    work.expect(&wanted);
     let resumed = writer.resumed().len() as u64;
     if work.episodes(&mut writer, &wanted, limits)?.is_break() {
         return Ok(None);
     }
-    let skipped = work.skipped;
+    let skipped = work.skipped.len() as u64;
     let committed = writer.commit(&message(&dataset, start))?;
     Ok(Some(Repacked {
         committed,
@@ -94,8 +85,16 @@ pub(super) fn run(
     }))
 }
 
+/// The portions of these rows, which are in the order of writing.
+pub(super) fn cut(table: &[EpisodeRow], wanted: &[usize], shard_bytes: u64) -> Vec<Range<usize>> {
+    let sizes = wanted
+        .iter()
+        .map(|&row| (table[row].raw_bytes, table[row].bytes));
+    cut_portions(&sizes.collect::<Vec<_>>(), shard_bytes)
+}
+
 /// A quarter of the memory is for frames read ahead, the rest for frames being encoded.
-fn limits(options: &mut WriterOptions) -> ReadLimits {
+pub(super) fn limits(options: &mut WriterOptions) -> ReadLimits {
     let threads = match options.threads {
         0 => thread::available_parallelism().map_or(1, usize::from),
         threads => threads,
@@ -107,7 +106,7 @@ fn limits(options: &mut WriterOptions) -> ReadLimits {
 
 /// Tells the writer what is known of streams that it does not decode, and of earlier losses. Returns whether the
 /// statistics of each stream are known.
-fn tell_known(
+pub(super) fn tell_known(
     dataset: &Dataset,
     changes: &[StreamChange],
     plan: &Plan,
@@ -167,20 +166,52 @@ fn tell_known(
 }
 
 /// A repack under way.
-struct Work<'a> {
+pub(super) struct Work<'a> {
     reading: &'a Reading<'a>,
     plan: &'a Plan,
     table: &'a [EpisodeRow],
     start: Start,
     /// Bytes of frames that need not be written: of resumed episodes.
     passed: u64,
-    /// Episodes without any of the streams that are taken.
-    skipped: u64,
+    /// The rows of episodes without any of the streams that are taken.
+    pub(super) skipped: Vec<usize>,
+    /// The portion of each row; 0 if it is not here.
+    portion_of: HashMap<usize, u64>,
     at: RepackProgress,
     progress: Report<'a>,
 }
 
-impl Work<'_> {
+impl<'a> Work<'a> {
+    /// A repack into a new dataset.
+    pub(super) fn new(
+        reading: &'a Reading<'a>,
+        plan: &'a Plan,
+        table: &'a [EpisodeRow],
+        progress: Report<'a>,
+    ) -> Self {
+        Self {
+            reading,
+            plan,
+            table,
+            start: Start::New,
+            passed: 0,
+            skipped: Vec::new(),
+            portion_of: HashMap::new(),
+            at: RepackProgress {
+                episodes: (0, 0),
+                bytes: (0, 0),
+            },
+            progress,
+        }
+    }
+
+    /// Counts what there is to do.
+    pub(super) fn expect(&mut self, rows: &[usize]) {
+        self.at.episodes.1 = rows.len() as u64;
+        let all = rows.iter().map(|&row| self.table[row].raw_bytes);
+        self.at.bytes.1 = all.fold(0, u64::saturating_add);
+    }
+
     /// The rows of the episodes that are written: all, or if they are replaced those with a stream that changes.
     fn changing(&self, rows: &[usize]) -> Result<Vec<usize>> {
         if self.start != Start::Replace {
@@ -206,7 +237,7 @@ impl Work<'_> {
     }
 
     /// Writes these episodes in this order, except for those that are resumed.
-    fn episodes(
+    pub(super) fn episodes(
         &mut self,
         writer: &mut DatasetWriter,
         wanted: &[usize],
@@ -214,9 +245,6 @@ impl Work<'_> {
     ) -> Result<ControlFlow<()>> {
         let resumed = writer.resumed().clone();
         let is_resumed = |row: usize| resumed.contains(&self.table[row].id);
-        self.at.episodes.1 = wanted.len() as u64;
-        let all = wanted.iter().map(|&row| self.table[row].raw_bytes);
-        self.at.bytes.1 = all.fold(0, u64::saturating_add);
         let reading = self.reading;
         let to_read: Vec<_> = wanted
             .iter()
@@ -270,7 +298,7 @@ impl Work<'_> {
             )));
         }
         if order.is_empty() {
-            self.skipped += 1;
+            self.skipped.push(row);
             return Ok(ControlFlow::Continue(()));
         }
         let mut out = writer.episode(self.info(&episode, &self.table[row])?)?;
@@ -335,6 +363,7 @@ impl Work<'_> {
             events,
             attributes: episode.read_attributes()?,
             labels: row.labels.clone(),
+            portion: self.portion_of.get(&episode.row()).copied().unwrap_or(0),
         })
     }
 

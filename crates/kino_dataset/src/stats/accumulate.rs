@@ -22,25 +22,25 @@ use super::quantiles::Summary;
 /// Collects the statistics of part of a stream (a block of frames); parts merge in order.
 #[derive(Debug)]
 pub(crate) struct StatsPart {
-    dtype: Dtype,
-    frame_bytes: usize,
-    frames: u64,
-    values: Values,
+    pub(super) dtype: Dtype,
+    pub(super) frame_bytes: usize,
+    pub(super) frames: u64,
+    pub(super) values: Values,
     /// The values of one channel of one block; kept for its allocation.
-    scratch: Vec<f64>,
+    pub(super) scratch: Vec<f64>,
 }
 
 #[derive(Debug)]
-enum Values {
+pub(super) enum Values {
     Bytes(Histogram),
     Pairs(Histogram16),
     Wide(Vec<Channel>),
 }
 
 #[derive(Debug)]
-struct Channel {
-    moments: Moments,
-    summary: Summary,
+pub(super) struct Channel {
+    pub(super) moments: Moments,
+    pub(super) summary: Summary,
 }
 
 impl StatsPart {
@@ -162,6 +162,26 @@ impl Default for Moments {
 }
 
 impl Moments {
+    /// Everything, floats as their bits.
+    pub(super) fn to_bits(&self) -> [u64; 6] {
+        let floats = [self.mean, self.m2, self.min, self.max].map(f64::to_bits);
+        let [mean, m2, min, max] = floats;
+        [self.count, self.nonfinite, mean, m2, min, max]
+    }
+
+    /// The same back.
+    pub(super) fn from_bits([count, nonfinite, mean, m2, min, max]: [u64; 6]) -> Self {
+        let [mean, m2, min, max] = [mean, m2, min, max].map(f64::from_bits);
+        Self {
+            count,
+            nonfinite,
+            mean,
+            m2,
+            min,
+            max,
+        }
+    }
+
     /// Two passes over finite values.
     /// Each sum runs in eight lanes, because in one lane every addition waits for the previous one; for frames of
     /// equal `f32` pixels, which sort in no time, this and the shortcuts in `Channel::add` and `every` raised the

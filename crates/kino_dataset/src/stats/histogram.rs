@@ -34,6 +34,26 @@ impl Histogram {
         }
     }
 
+    /// Per channel, every byte that occurs, with its count.
+    pub(super) fn to_counts(&self) -> Vec<Vec<(u16, u64)>> {
+        let of_channel = |counts: &[u64; 256]| {
+            let pairs = (0_u16..).zip(counts.iter().copied());
+            pairs.filter(|(_, count)| *count > 0).collect()
+        };
+        self.counts.iter().map(of_channel).collect()
+    }
+
+    /// The same back; `None` if a value is not a byte.
+    pub(super) fn from_counts(dtype: Dtype, counts: &[Vec<(u16, u64)>]) -> Option<Self> {
+        let mut histogram = Self::new(counts.len(), dtype);
+        for (channel, counts) in histogram.counts.iter_mut().zip(counts) {
+            for &(value, count) in counts {
+                *channel.get_mut(usize::from(value))? = count;
+            }
+        }
+        Some(histogram)
+    }
+
     /// Adds bytes; the first is in channel 0.
     ///
     /// One count per byte is the whole algorithm. But neighbouring pixels are similar, and a second increment of the

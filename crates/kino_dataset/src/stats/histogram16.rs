@@ -28,6 +28,26 @@ impl Histogram16 {
         }
     }
 
+    /// Per channel, every pattern that occurs, with its count.
+    pub(super) fn to_counts(&self) -> Vec<Vec<(u16, u64)>> {
+        let of_channel = |counts: &Vec<u64>| {
+            let pairs = (0..=u16::MAX).zip(counts.iter().copied());
+            pairs.filter(|(_, count)| *count > 0).collect()
+        };
+        self.counts.iter().map(of_channel).collect()
+    }
+
+    /// The same back.
+    pub(super) fn from_counts(dtype: Dtype, counts: &[Vec<(u16, u64)>]) -> Self {
+        let mut histogram = Self::new(counts.len(), dtype);
+        for (channel, counts) in histogram.counts.iter_mut().zip(counts) {
+            for &(value, count) in counts {
+                channel[usize::from(value)] = count;
+            }
+        }
+        histogram
+    }
+
     /// Adds little-endian values; the first is in channel 0.
     pub(super) fn add(&mut self, bytes: &[u8]) {
         let (values, _) = bytes.as_chunks::<2>();

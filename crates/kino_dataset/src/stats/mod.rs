@@ -20,6 +20,7 @@
 
 mod accumulate;
 mod check;
+mod exact;
 mod histogram;
 mod histogram16;
 mod json;
@@ -35,6 +36,7 @@ use serde::{Deserialize, Serialize};
 
 use accumulate::Moments;
 pub(crate) use accumulate::StatsPart;
+pub(crate) use exact::ExactStats;
 use quantiles::NAMED;
 pub(crate) use recount::Recount;
 

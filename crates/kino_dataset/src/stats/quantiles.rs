@@ -38,27 +38,27 @@ const GRID: [f64; 33] = [
 ];
 
 /// Values per channel that are kept exactly, in streams with few channels.
-const EXACT: usize = 1 << 14;
+pub(super) const EXACT: usize = 1 << 14;
 
 /// Values that are kept exactly in all channels of a stream together.
 const EXACT_IN_ALL: usize = 1 << 20;
 
 /// The fewest values per channel that are kept exactly.
-const EXACT_AT_LEAST: usize = 1 << 10;
+pub(super) const EXACT_AT_LEAST: usize = 1 << 10;
 
 /// A summary of the values of one channel.
 #[derive(Debug)]
 pub(super) struct Summary {
-    levels: Vec<Level>,
-    capacity: usize,
+    pub(super) levels: Vec<Level>,
+    pub(super) capacity: usize,
 }
 
 #[derive(Debug, Default)]
-struct Level {
+pub(super) struct Level {
     /// See `to_key`.
-    keys: Vec<u64>,
+    pub(super) keys: Vec<u64>,
     /// Whether the next halving keeps the second of each pair.
-    second: bool,
+    pub(super) second: bool,
 }
 
 impl Summary {

@@ -27,7 +27,8 @@ impl Check<'_> {
         if let Some((tally, stats)) = known {
             recounts = begin(tally, stats);
         }
-        for row in 0..self.dataset.len() {
+        let rows: Vec<usize> = self.own_rows().collect();
+        for row in rows {
             if self.is_stopped {
                 return;
             }

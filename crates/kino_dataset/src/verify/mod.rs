@@ -30,7 +30,9 @@ use std::path::Path;
 
 use crate::dataset::{Dataset, read_stats};
 use crate::error::{DatasetError, RELINK, Result};
+use crate::hash::Hash;
 use crate::links::Links;
+use crate::portions::PartOf;
 use crate::store::{FileKind, Store, version_key};
 
 /// Files are hashed, and frames decoded, in chunks of this size.
@@ -100,8 +102,56 @@ pub fn verify_dataset(
     level: Level,
     progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
 ) -> Result<Option<Verified>> {
+    check(dataset, level, None, progress)
+}
+
+/// One part of the same, for as many processes as there are parts: each reads the bytes of its share of the shards, and
+/// decodes their episodes. The first part also compares manifest, table and statistics with the indexes of all shards, and
+/// checks linked files. Only the comparison of statistics with decoded frames is left out, for which one process would
+/// have to see all of them.
+pub fn verify_part(
+    dataset: &Dataset,
+    level: Level,
+    part: PartOf,
+    progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
+) -> Result<Option<Verified>> {
+    check(dataset, level, Some(part), progress)
+}
+
+impl Verified {
+    /// Adds what another part has found.
+    pub fn merge(&mut self, other: Self) {
+        self.files += other.files;
+        self.bytes += other.bytes;
+        self.episodes += other.episodes;
+        self.frames += other.frames;
+        let lists = [
+            (&mut self.damage, other.damage),
+            (&mut self.unreadable, other.unreadable),
+            (&mut self.undecodable, other.undecodable),
+        ];
+        for (known, more) in lists {
+            for one in more {
+                if !known.contains(&one) {
+                    known.push(one);
+                }
+            }
+        }
+    }
+}
+
+fn check(
+    dataset: &Dataset,
+    level: Level,
+    part: Option<PartOf>,
+    progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
+) -> Result<Option<Verified>> {
     let manifest = dataset.manifest();
-    let shard_bytes: u64 = manifest.shards.iter().map(|shard| shard.bytes).sum();
+    let own = manifest.shards.iter().enumerate();
+    let own = own.filter(|(idx, _)| part.is_none_or(|part| part.has(*idx)));
+    let own: HashMap<Hash, u64> = own.map(|(_, shard)| (shard.blake3, shard.bytes)).collect();
+    let is_first = part.is_none_or(PartOf::is_first);
+    let shard_bytes: u64 = own.values().sum();
     let linked = manifest.streams.iter().map(|stream| stream.linked_bytes);
     let linked_bytes = linked.fold(0, u64::saturating_add);
     let files_bytes = manifest.links.as_ref().map_or(0, Links::total_bytes);
@@ -110,6 +160,8 @@ pub fn verify_dataset(
         found: Verified::default(),
         dataset,
         progress,
+        own,
+        is_part: part.is_some(),
         done: 0,
         total: match level {
             Level::Bytes => shard_bytes.saturating_add(linked_bytes),
@@ -120,17 +172,29 @@ pub fn verify_dataset(
         },
         is_stopped: false,
     };
-    check.found.files = 3 + manifest.shards.len() as u64;
-    check.found.bytes = manifest.episodes.bytes + manifest.stats.bytes;
-    check.found.episodes = dataset.len() as u64;
-    let stats = read_stats(dataset.store(), manifest);
-    let stats = stats.map_err(|error| check.report(error)).ok();
+    check.found.files = check.own.len() as u64;
+    check.found.episodes = check.own_rows().count() as u64;
     let mut shards = HashMap::new();
     for shard in &manifest.shards {
-        if let Some(open) = check.shard(shard) {
-            shards.insert(shard.blake3, open);
-        }
+        let open = if check.own.contains_key(&shard.blake3) {
+            check.shard(shard)
+        } else if is_first {
+            check.index(shard)
+        } else {
+            None
+        };
+        shards.extend(open.map(|open| (shard.blake3, open)));
     }
+    if !is_first {
+        if level == Level::Decode {
+            check.frames(None);
+        }
+        return Ok((!check.is_stopped).then_some(check.found));
+    }
+    check.found.files += 3;
+    check.found.bytes += manifest.episodes.bytes + manifest.stats.bytes;
+    let stats = read_stats(dataset.store(), manifest);
+    let stats = stats.map_err(|error| check.report(error)).ok();
     let tally = check.rows(&shards);
     drop(shards);
     if let Some(tally) = &tally {
@@ -141,7 +205,8 @@ pub fn verify_dataset(
     }
     check.links(level);
     if level == Level::Decode {
-        check.frames(tally.as_ref().zip(stats.as_ref()));
+        let known = tally.as_ref().zip(stats.as_ref());
+        check.frames(known.filter(|_| !check.is_part));
     }
     Ok((!check.is_stopped).then_some(check.found))
 }
@@ -151,6 +216,10 @@ struct Check<'a> {
     dataset: &'a Dataset,
     found: Verified,
     progress: &'a mut dyn FnMut(u64, u64) -> ControlFlow<()>,
+    /// The shards whose bytes are read, with their lengths.
+    own: HashMap<Hash, u64>,
+    /// Whether other processes read the others.
+    is_part: bool,
     /// Bytes done, and in total.
     done: u64,
     total: u64,
@@ -159,6 +228,16 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
+    /// The rows of episodes in shards whose bytes are read.
+    fn own_rows(&self) -> impl Iterator<Item = usize> {
+        let table = self.dataset.table();
+        let own = |row: &usize| {
+            let shard = table.shard(*row);
+            !self.is_part || shard.is_some_and(|shard| self.own.contains_key(&Hash::from(*shard)))
+        };
+        (0..self.dataset.len()).filter(own)
+    }
+
     /// Reports progress.
     fn advance(&mut self, bytes: u64) {
         if !self.is_stopped {

@@ -53,6 +53,15 @@ impl Check<'_> {
         Some(Checked { shard, is_whole })
     }
 
+    /// Opens a shard whose bytes another process reads.
+    pub(super) fn index(&mut self, listed: &ShardRef) -> Option<Checked> {
+        let key = FileKind::Shard.key(&listed.blake3);
+        let shard = open_shard(self.store, &key, listed.bytes);
+        let shard = shard.map_err(|error| self.report(error)).ok()?;
+        let is_whole = true;
+        Some(Checked { shard, is_whole })
+    }
+
     /// The hash of the file, and whether every episode has the hash in the directory.
     fn hash(&mut self, key: &str, len: u64, shard: &Shard) -> Result<(Hash, bool)> {
         let mut hasher = blake3::Hasher::new();

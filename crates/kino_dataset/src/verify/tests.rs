@@ -9,6 +9,7 @@ use proptest::prelude::*;
 
 use super::{Level, verify, verify_while};
 use crate::dataset::{Dataset, read_head};
+use crate::episode_info::EpisodeInfo;
 use crate::error::ErrorKind;
 use crate::hash::Hash;
 use crate::manifest::Manifest;
@@ -19,7 +20,8 @@ use crate::store::{FileKind, Store, version_key};
 use crate::stream_info::{SharedFrames, StreamInfo, Times};
 use crate::table::{EpisodeRow, write_table};
 use crate::window::{CountSource, Request, Samples};
-use crate::writer::{DatasetWriter, EpisodeInfo, Start, WriterOptions};
+use crate::writer::DatasetWriter;
+use crate::writer_options::{Start, WriterOptions};
 
 fn info(name: &str, frames: u64, dtype: Dtype, shape: &[usize]) -> StreamInfo {
     StreamInfo {

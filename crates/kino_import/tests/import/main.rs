@@ -25,6 +25,7 @@ mod mp4;
 mod oracle;
 mod pack;
 mod part;
+mod parts;
 mod pointers;
 mod rlds;
 mod tars;

@@ -1,136 +1,71 @@
 //! The engine: produces batches in order, ahead of the training loop, on its own threads.
 //!
 //! ```text
-//! scheduler ──▶ reads ──▶ kino-read threads ──▶ work ──▶ kino-decode threads ──▶ ready ──▶ next()
-//!  order, windows      one span each                   one page or sample each     in order
-//!     └── scout: counts upcoming uses, so that the cache knows what to keep
+//! planner ──▶ reads ──▶ kino-read ──▶ pages ──▶ kino-decode ──▶ frames ──▶ kino-decode ──▶ batches ──▶ next()
+//!  order                 one span each           one page each   (store)    one sample each (assembler)  in order
 //! ```
 //!
-//! Decode threads never wait for storage, and read threads never decode. The scheduler limits the number of batches in
+//! Three owners, each a folder with its own locks behind its own methods (`threads/mod.rs` draws what they tell each other):
+//!
+//! | owner | has | is told |
+//! |---|---|---|
+//! | the *planner* | which samples and pages come next, what stays in memory | a batch was taken, a sample could not be read, there is room |
+//! | the *frame store* | decoded frames, their budget, the slots that wait for a page | uses ahead, bytes read, pages decoded, samples done |
+//! | the *assembler* | the slots and the memory of batches, those that are ready | a batch is planned, pages came, a sample is done |
+//!
+//! Decode threads never wait for storage, and read threads never decode. The assembler limits the number of batches in
 //! flight; those batches and the memory budget bound everything else.
 //!
-//! | file | holds |
+//! | folder | holds |
 //! |---|---|
-//! | `scheduler.rs`, `scout.rs`, `episodes.rs`, `replace.rs`, `start.rs` | the samples and pages that come next |
-//! | `controller.rs`, `threads.rs`, `cpu.rs` | how many batches ahead, how many threads, how much CPU time |
-//! | `episode_frames.rs`, `pages.rs`, `frame_cache.rs` | decoded frames |
-//! | `residency.rs`, `fixed_set.rs`, `partial.rs`, `caching.rs` | which of them stay, and for how long |
-//! | `stored_tier.rs` | stored pages that stay in memory |
-//! | `collate.rs`, `fields.rs` | a batch in preparation |
-//! | `image.rs`, `crop.rs`, `random_jpeg.rs`, `convert.rs`, and `resize.rs` of `kino_dataset` | conversion of images and other values |
-//! | `buffers.rs`, `page_buffer.rs` | memory that is reused |
-//! | `quality.rs` | how well a shuffle mixes, and what it costs |
-//! | `in_flight.rs` | limit on bytes that are read but not yet decoded |
-//! | `options.rs`, `check.rs` | the options, and their validation before any thread starts |
-//! | `shared.rs`, `tasks.rs`, `worker.rs` | the task queues, and the threads that serve them |
-//! | `meter/`, `watch.rs` | where the time goes |
-//! | `trial.rs` | runs with a stage disabled, to measure what it costs |
+//! | `planner/`, `store/`, `assembler/` | the three owners |
+//! | `threads/` | the threads and their task queues, how many run, and how much CPU time they use |
+//! | `image/` | what becomes of images and other values on the way: crop, flip, jitter, dtype, layout |
+//! | `meter/` | where the time goes |
+//! | `options.rs` | the options, and their validation before any thread starts |
 
-mod ahead;
-mod augment;
-mod buffers;
-mod caching;
-mod check;
-mod collate;
-mod color_jitter;
-mod controller;
-mod convert;
-mod cpu;
-mod crop;
-mod delivery;
-mod direct;
-mod elements;
-mod episode_frames;
-mod episodes;
-mod fields;
-mod fixed_set;
-mod flip;
-mod frame_cache;
-mod gather;
+mod assembler;
 mod image;
-mod in_flight;
 mod meter;
 mod options;
-mod page_buffer;
-mod pages;
-mod partial;
-mod quality;
-mod random_jpeg;
-mod replace;
-mod residency;
-mod resized_crop;
-mod scheduler;
-mod scout;
-mod shared;
-mod start;
-mod stored_tier;
-mod tasks;
+mod planner;
+mod store;
 mod threads;
-mod trial;
-mod urgency;
-mod watch;
-mod whole_episodes;
-mod worker;
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use kino_dataset::Samples;
-use kino_sync::{Condvar, Mutex};
 
-pub use buffers::{Pin, PinMemory};
-pub use caching::decoded_bytes;
-pub use color_jitter::ColorJitter;
-pub use controller::MAX_PREFETCH;
-pub use cpu::CpuShare;
-pub use delivery::{Delivery, FrameOptions};
-pub use fields::ArrayInfo;
-pub use image::{ImageDtype, ImageOptions, Layout, Normal, PerKey};
+pub use assembler::{ArrayInfo, MAX_PREFETCH, Pin, PinMemory};
+pub use image::{
+    ColorJitter, Delivery, FrameOptions, ImageDtype, ImageOptions, Layout, Normal, PerKey,
+    RandomJpeg, RandomResizedCrop, Subsampling,
+};
 pub use kino_dataset::{ResizeMode, Size};
-pub use meter::{Moment, Report, Stage, TraceLog, WaitReport, Waits};
+pub use meter::{Moment, Report, Stage, TraceLog, WaitReport, Waits, Watch};
 pub use options::{LoaderOptions, OnError, Run, VectorDtype};
-pub use quality::{Ranks, ShuffleQuality, available_memory, group_bytes};
-pub use random_jpeg::{RandomJpeg, Subsampling};
-pub use resized_crop::RandomResizedCrop;
-pub use stored_tier::{TierRoom, TierTimes};
-pub use trial::Trial;
-pub use watch::Watch;
+pub use planner::{
+    Ranks, ShuffleQuality, TierRoom, TierTimes, available_memory, decoded_bytes, group_bytes,
+};
+pub use threads::{CpuShare, Trial};
 
-use buffers::Filled;
-use controller::Controller;
-use cpu::Limit;
-use episodes::Opening;
-use fields::Fields;
-use frame_cache::FrameCache;
-use in_flight::InFlightLimit;
+use assembler::{Assembler, Fields, Filled, Waited};
 use meter::Meter;
-use page_buffer::PageShelf;
-use scheduler::Scheduler;
-use shared::{Alarm, Flight, Shared, Waited};
-use stored_tier::StoredTier;
-use tasks::Tasks;
-use threads::ThreadCounts;
-use whole_episodes::WholeEpisodes;
+use options::{check_options, check_windows, no_windows};
+use planner::{Inbox, Opening, Planner, WholeEpisodes};
+use store::FrameStore;
+use threads::{Alarm, Crew, Engine, Stages, decode_all, read_all};
 
 use crate::error::{Result, invalid};
 use crate::order::{LengthOrder, Order, SampleRef};
 
-/// Unused page buffers are kept up to the budget divided by this, on top of the budget.
-const SHELF_SHARE: u64 = 16;
-
-/// Stored bytes waiting to be decoded take up to the budget divided by this, on top of the budget…
-const IN_FLIGHT_SHARE: u64 = 32;
-
-/// … but at least this many if the budget is small: a few spans, so that decoders do not wait for the next read.
-const IN_FLIGHT_BYTES: u64 = 4 << 20;
-
 /// Prepares batches ahead of the training loop. Dropping it stops its threads.
 #[derive(Debug)]
 pub struct Loader {
-    shared: Arc<Shared>,
+    engine: Arc<Engine>,
     threads: Vec<JoinHandle<()>>,
     next: u64,
     end: Option<u64>,
@@ -234,7 +169,7 @@ impl Loader {
         windows: Vec<Samples>,
         options: LoaderOptions,
     ) -> Result<Self> {
-        check::check_options(&options)?;
+        check_options(&options)?;
         let whole = WholeEpisodes::new(lengths, &order, &windows, &options)?;
         Self::launch(order, Some(whole), vec![windows], options)
     }
@@ -245,73 +180,50 @@ impl Loader {
         windows: Vec<Vec<Samples>>,
         options: LoaderOptions,
     ) -> Result<Self> {
-        check::check_options(&options)?;
-        check::check_windows(&order, &windows, &options.images)?;
+        check_options(&options)?;
+        let options = options.for_storage(&windows);
+        check_windows(&order, &windows, &options.images)?;
         let seed = whole
             .as_ref()
             .map_or(order.settings().seed, WholeEpisodes::seed);
-        let scheduler = Scheduler::new(order, whole, &windows, &options)?;
-        let (next, end) = scheduler.batches();
+        let planner = Planner::new(order, whole, &windows, &options)?;
+        let (next, end) = planner.batches();
         let first = windows.first().and_then(|variants| variants.first());
-        let first = first.ok_or_else(check::no_windows)?;
-        let thread_counts = ThreadCounts::new(options.decode_threads(), options.run.readers);
-        let ahead = controller::most_bytes(options.memory_bytes());
-        let controller = Controller::new(options.prefetch, ahead);
-        let shared = Arc::new(Shared {
-            fields: Fields::new(first, &options, seed)?,
-            block_of: scheduler.block_of(),
-            windows,
-            work: Tasks::new(thread_counts.active().0),
-            reads: Tasks::new(thread_counts.active().1),
-            cache: Mutex::new(FrameCache::new(scheduler.budget())),
-            tier: StoredTier::default(),
-            flight: Mutex::new(Flight::new(controller)),
-            ready: Condvar::new(),
-            room: Condvar::new(),
-            waits_for_room: AtomicBool::new(false),
-            on_error: options.on_error,
-            trial: options.run.trial,
-            meter: Meter::new(),
-            shelf: Arc::default(),
-            pages: PageShelf::new(to_usize(options.memory_bytes() / SHELF_SHARE)),
-            in_flight: InFlightLimit::new(
-                (options.memory_bytes() / IN_FLIGHT_SHARE).max(IN_FLIGHT_BYTES),
-            ),
-            opening: Opening::default(),
-            thread_counts: Mutex::new(thread_counts),
-            cpu: Limit::new(options.cpu, options.decode_threads()),
-            running: AtomicUsize::new(0),
-            stopped: AtomicBool::new(false),
+        let fields = Fields::new(first.ok_or_else(no_windows)?, &options, seed)?;
+        let windows: Arc<[Vec<Samples>]> = windows.into();
+        let block_of = planner.block_of();
+        let engine = Arc::new(Engine {
+            inbox: Inbox::default(),
+            opening: Opening::new(Arc::clone(&windows)),
+            store: FrameStore::new(planner.budget()),
+            assembler: Assembler::new(windows, fields, block_of, &options),
+            crew: Crew::new(&options),
+            stages: Stages::new(&options.run),
         });
-        if options.run.is_traced {
-            shared.meter.start_trace();
-        }
         let mut loader = Self {
-            shared,
+            engine,
             threads: Vec::new(),
             next,
             end,
             handed: None,
             waited: Duration::ZERO,
         };
-        loader.spawn("kino-schedule", {
-            let shared = Arc::clone(&loader.shared);
-            move || scheduler.run(&shared)
-        })?;
+        let engine = Arc::clone(&loader.engine);
+        loader.spawn("kino-schedule", move || planner.run(&engine))?;
         for thread in 0..options.run.readers {
-            let shared = Arc::clone(&loader.shared);
-            loader.spawn("kino-read", move || worker::read(&shared, thread))?;
+            let engine = Arc::clone(&loader.engine);
+            loader.spawn("kino-read", move || read_all(&engine, thread))?;
         }
         for thread in 0..options.decode_threads() {
-            let shared = Arc::clone(&loader.shared);
-            loader.spawn("kino-decode", move || worker::work(&shared, thread))?;
+            let engine = Arc::clone(&loader.engine);
+            loader.spawn("kino-decode", move || decode_all(&engine, thread))?;
         }
         Ok(loader)
     }
 
     fn spawn(&mut self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<()> {
         let alarm = Alarm {
-            shared: Arc::clone(&self.shared),
+            engine: Arc::clone(&self.engine),
             name: name.to_owned(),
         };
         let thread = std::thread::Builder::new().name(name.to_owned());
@@ -346,13 +258,12 @@ impl Loader {
             return Ok(Next::End);
         }
         if let Some(handed) = self.handed.take() {
-            self.shared.flight().controller.taken(handed.elapsed());
-            self.shared.tune();
+            self.engine.assembler.taken(handed.elapsed());
+            self.engine.crew.tune(self.engine.meter());
         }
-        let (found, took) = self
-            .shared
-            .meter
-            .measure(Stage::Wait, || (self.shared.wait_for(self.next, time), 0));
+        let engine = &self.engine;
+        let wait = || (engine.wait_for(self.next, time), 0);
+        let (found, took) = engine.meter().measure(Stage::Wait, wait);
         self.waited += took;
         let done = match found {
             Waited::Done(done) => done,
@@ -364,16 +275,17 @@ impl Loader {
         self.handed = Some(Instant::now());
         let waited = std::mem::take(&mut self.waited);
         let batch = done?;
-        self.shared.meter.handed(waited, || self.shared.moment());
-        Meter::add(&self.shared.meter.batches, 1);
-        Meter::add(&self.shared.meter.samples, batch.samples.len());
-        Meter::add(&self.shared.meter.substituted, batch.substituted);
+        let meter = self.engine.meter();
+        meter.handed(waited, || self.engine.moment());
+        Meter::add(&meter.batches, 1);
+        Meter::add(&meter.samples, batch.samples.len());
+        Meter::add(&meter.substituted, batch.substituted);
         Ok(Next::Batch(batch))
     }
 
     /// Page-locks the memory of batches from now on: they go to a device.
     pub fn pin_batches(&self, pinning: Arc<dyn PinMemory>) {
-        self.shared.shelf.pin_with(pinning);
+        self.engine.assembler.pin_with(pinning);
     }
 
     /// What the loader has done so far.
@@ -383,18 +295,18 @@ impl Loader {
 
     /// A handle for observing the loader from another thread, even while the training loop waits for a batch.
     pub fn watch(&self) -> Watch {
-        Watch::new(&self.shared)
+        Watch::new(&self.engine)
     }
 }
 
 impl Drop for Loader {
     fn drop(&mut self) {
-        self.shared.stop();
+        self.engine.stop();
         for thread in self.threads.drain(..) {
             // A thread that panicked was reported by its `Alarm` already.
             drop(thread.join());
         }
-        self.shared.clear();
+        self.engine.clear();
     }
 }
 

@@ -343,6 +343,17 @@ mod tests {
         }
     }
 
+    /// For frames that two samples need, in one lane.
+    fn dealt_from_strata(batch_size: u32) -> AutoShuffle {
+        AutoShuffle {
+            batch_size,
+            lanes: 1,
+            deal: Deal::Strata,
+            decodes: decodes(2.0),
+            unit: Unit::Episodes,
+        }
+    }
+
     fn measured(source: &Source, batch: u32, shuffle: Shuffle) -> Mixing {
         measured_with(source, batch, shuffle, Deal::Strata)
     }
@@ -422,13 +433,7 @@ mod tests {
             (256, 4000, 0.3),
         ] {
             let source = source(episodes, 80, spread);
-            let auto = AutoShuffle {
-                batch_size: batch,
-                lanes: 1,
-                deal: Deal::Strata,
-                decodes: decodes(2.0),
-                unit: Unit::Episodes,
-            };
+            let auto = dealt_from_strata(batch);
             let shuffle = auto.choose(&[(source.clone(), 1.0)]).unwrap();
             let Shuffle::Groups {
                 size: GroupSize::Episodes(size),
@@ -458,13 +463,7 @@ mod tests {
             (256, 4000, 0.3),
         ] {
             let source = source(episodes, 80, spread);
-            let strata = AutoShuffle {
-                batch_size: batch,
-                lanes: 1,
-                deal: Deal::Strata,
-                decodes: decodes(2.0),
-                unit: Unit::Episodes,
-            };
+            let strata = dealt_from_strata(batch);
             let parts = AutoShuffle {
                 deal: Deal::Parts,
                 ..strata

@@ -30,7 +30,8 @@ impl clap::Args for AutoArgs {
             .action(ArgAction::SetTrue)
             .requires("step")
             .conflicts_with_all([
-                "plan", "lossless", "resume", "append", "dry_run", "suggest_mapping",
+                "plan", "lossless", "resume", "append", "dry_run", "suggest_mapping", "part", "ray",
+                "portions",
             ])
             .help("Choose the codecs first, as `kinograph plan` does for a step of --step-ms (--help has all its options), and write the plan to TARGET.plan.toml; JPEG of --quality may be chosen too");
         let plan = PlannerArgs::augment_args(WorkloadArgs::augment_args(Command::new("plan")));

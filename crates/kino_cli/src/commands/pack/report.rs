@@ -173,7 +173,7 @@ impl Summary<'_> {
     }
 }
 
-fn table(streams: &[StreamUsage]) -> String {
+pub(crate) fn table(streams: &[StreamUsage]) -> String {
     let mut table = Table::new(&[
         ("stream", Align::Left),
         ("type", Align::Left),

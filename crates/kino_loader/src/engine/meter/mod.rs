@@ -14,13 +14,13 @@
 //! | `waits.rs` | a histogram of how long the loop waited |
 //! | `timeline.rs` | the run over time |
 //! | `trace.rs` | the tasks of each thread, if requested |
-//! | `process.rs` | the memory of the process |
+//! | `watch.rs` | the same from another thread, at any time |
 
-mod process;
 mod report;
 mod timeline;
 mod trace;
 mod waits;
+mod watch;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -33,6 +33,7 @@ use report::StageReport;
 pub use timeline::Moment;
 pub use trace::TraceLog;
 pub use waits::{WaitReport, Waits};
+pub use watch::Watch;
 
 use timeline::Timeline;
 use trace::Trace;
@@ -200,7 +201,7 @@ impl Meter {
             .fetch_add(stored_bytes, Ordering::Relaxed);
     }
 
-    /// A sample was scheduled; `has_all` if it did not wait for any page.
+    /// A sample was planned; `has_all` if it did not wait for any page.
     pub(crate) fn looked_up(&self, has_all: bool) {
         let counter = if has_all {
             &self.cache_hits
@@ -251,7 +252,7 @@ impl Meter {
             }
         });
         let timeline = self.timeline.lock();
-        let process = process::resident_bytes();
+        let process = report::resident_bytes();
         Report {
             elapsed_s: self.started.elapsed().as_secs_f64(),
             stages: stages.to_vec(),

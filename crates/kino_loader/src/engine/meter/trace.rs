@@ -24,7 +24,7 @@ const EVENTS: usize = 1 << 18;
 /// A task or wait of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct TraceEvent {
-    /// A stage, or `room` if the scheduler waited for room in the cache.
+    /// A stage, or `room` if the planner waited for room in the cache.
     pub name: &'static str,
     /// The thread, a key of [`TraceLog::threads`].
     pub thread: u32,
