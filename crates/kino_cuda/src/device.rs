@@ -161,11 +161,6 @@ impl DeviceMemory {
         self.memory.0
     }
 
-    /// Its handle.
-    pub(crate) fn raw(&self) -> RawMemory {
-        self.memory
-    }
-
     /// Its size.
     pub fn bytes(&self) -> usize {
         self.bytes

@@ -31,7 +31,7 @@ pub enum CudaError {
     },
     /// There is no nvJPEG that can be used.
     #[error(
-        "cannot load nvJPEG: {what}; install it (`pip install nvidia-nvjpeg`, or the CUDA toolkit), set KINOGRAPH_NVJPEG_LIBRARY \
+        "cannot load nvJPEG: {what}; install it (`pip install nvidia-nvjpeg`, for CUDA 12 nvidia-nvjpeg-cu12, or the CUDA toolkit), set KINOGRAPH_NVJPEG_LIBRARY \
          to its libnvjpeg.so, or decode on the CPU"
     )]
     NoJpeg {

@@ -20,7 +20,7 @@ use kino_sync::Mutex;
 use libloading::Library;
 
 use crate::error::{CudaError, Result};
-use crate::ffi::{RawMemory, StreamHandle};
+use crate::ffi::StreamHandle;
 
 /// The variable that names the library.
 const VARIABLE: &str = "KINOGRAPH_NVJPEG_LIBRARY";
@@ -37,7 +37,7 @@ const COMPONENTS: usize = 4;
 
 type Code = c_int;
 
-/// What decodes.
+/// The part of the GPU that decodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Engine {
     /// The decoder in hardware of A100, H100 and their successors.
@@ -95,8 +95,8 @@ functions! {
     decode = b"nvjpegDecodeBatched\0": fn(usize, usize, *const *const u8, *const usize, *const RawImage, StreamHandle);
 }
 
-/// The loaded library.
-pub(crate) struct Nvjpeg {
+/// nvJPEG, loaded.
+pub struct Nvjpeg {
     functions: Functions,
     /// Owns the code of `functions`.
     _library: Library,
@@ -108,7 +108,7 @@ impl std::fmt::Debug for Nvjpeg {
     }
 }
 
-static OPENED: Mutex<Option<&'static Nvjpeg>> = Mutex::new(None);
+static FOUND: Mutex<Option<&'static Nvjpeg>> = Mutex::new(None);
 
 /// A decoder of batches: the library's handle and its state.
 #[derive(Debug)]
@@ -116,51 +116,53 @@ pub(crate) struct RawDecoder {
     library: &'static Nvjpeg,
     handle: usize,
     state: usize,
-    /// How many images it is prepared for.
+    /// How many images the state is prepared for; 0 if it is not.
     images: usize,
 }
 
-/// Where an image goes: an address with room for `height` rows of `pitch` bytes.
+/// Where an image goes: an address on the device with room for its rows of `pitch` bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ImagePlace {
-    pub(crate) memory: RawMemory,
-    pub(crate) offset: u64,
+    pub(crate) address: u64,
     pub(crate) pitch: usize,
 }
 
-/// Opens the library on the first call; `folders` are where else it may be.
-pub(crate) fn open(folders: &[PathBuf]) -> Result<&'static Nvjpeg> {
-    let mut opened = OPENED.lock();
-    if let Some(library) = *opened {
-        return Ok(library);
-    }
-    let paths = match env::var_os(VARIABLE) {
-        Some(path) => vec![PathBuf::from(path)],
-        None => {
-            let inside = folders
-                .iter()
-                .flat_map(|folder| NAMES.map(|name| folder.join(name)));
-            inside.chain(NAMES.map(PathBuf::from)).collect()
-        }
-    };
-    let mut tried = Vec::new();
-    for path in paths {
-        match Nvjpeg::open(&path) {
-            Ok(library) => {
-                let library: &'static Nvjpeg = Box::leak(Box::new(library));
-                *opened = Some(library);
-                return Ok(library);
-            }
-            Err(what) => tried.push(what),
-        }
-    }
-    Err(CudaError::NoJpeg {
-        what: tried.join("; "),
-    })
-}
-
 impl Nvjpeg {
-    fn open(path: &Path) -> Result<Self, String> {
+    /// The library, which is looked for on the first call; `folders` are where else it may be.
+    pub fn find(folders: &[PathBuf]) -> Result<&'static Self> {
+        let mut found = FOUND.lock();
+        if let Some(library) = *found {
+            return Ok(library);
+        }
+        let paths = match env::var_os(VARIABLE) {
+            Some(path) => vec![PathBuf::from(path)],
+            None => {
+                let inside = folders
+                    .iter()
+                    .flat_map(|folder| NAMES.map(|name| folder.join(name)));
+                inside.chain(NAMES.map(PathBuf::from)).collect()
+            }
+        };
+        let library = Self::open(&paths)?;
+        *found = Some(library);
+        Ok(library)
+    }
+
+    /// The first of these files that can be loaded.
+    pub fn open(paths: &[PathBuf]) -> Result<&'static Self> {
+        let mut tried = Vec::new();
+        for path in paths {
+            match Self::load(path) {
+                Ok(library) => return Ok(Box::leak(Box::new(library))),
+                Err(what) => tried.push(what),
+            }
+        }
+        Err(CudaError::NoJpeg {
+            what: tried.join("; "),
+        })
+    }
+
+    fn load(path: &Path) -> Result<Self, String> {
         let said = |error: libloading::Error| format!("{}: {error}", path.display());
         // SAFETY: loading runs the initialisers of NVIDIA's library, or of what the user named in its place.
         let library = unsafe { Library::new(path) }.map_err(said)?;
@@ -171,7 +173,7 @@ impl Nvjpeg {
     }
 
     /// Its version, such as `13.0.2`.
-    pub(crate) fn version(&self) -> String {
+    pub fn version(&self) -> String {
         let part = |number| {
             let mut value = 0;
             // SAFETY: it writes an `int` to a local variable.
@@ -222,7 +224,7 @@ impl RawDecoder {
         let (mut components, mut subsampling) = (0, 0);
         let mut widths = [0; COMPONENTS];
         let mut heights = [0; COMPONENTS];
-        // SAFETY: the bytes are borrowed for the call; the arrays have as many elements as the function writes.
+        // SAFETY: the bytes are borrowed for the call, and so are the arrays, of as many elements as the function writes.
         let code = unsafe {
             (self.library.functions.info)(
                 self.handle,
@@ -235,36 +237,30 @@ impl RawDecoder {
             )
         };
         self.library.check("nvjpegGetImageInfo", code)?;
+        // A negative size is not that of any place.
         let [width, height] =
             [widths[0], heights[0]].map(|size| usize::try_from(size).unwrap_or(0));
         Ok((height, width))
     }
 
-    /// Starts decoding images to where they belong. The files must stay until the stream has come past it.
+    /// Starts decoding files to their places, where each fits: the caller checked its [`size`](Self::size). Files and places must
+    /// stay until the stream was waited for, also after an error.
     ///
-    /// The engine in hardware does not keep the stream's order: nothing else may use the places from this call until the
-    /// stream was waited for.
+    /// The engine in hardware does not keep the stream's order: nothing else may use the places from this call until then.
     pub(crate) fn decode(
         &mut self,
-        files: &[&[u8]],
-        places: &[ImagePlace],
+        frames: &[(&[u8], ImagePlace)],
         stream: StreamHandle,
     ) -> Result<()> {
-        if self.images != files.len() {
-            let count = c_int::try_from(files.len()).unwrap_or(c_int::MAX);
-            // SAFETY: both handles exist.
-            let code = unsafe {
-                (self.library.functions.initialize)(self.handle, self.state, count, 1, INTERLEAVED)
-            };
-            self.library.check("nvjpegDecodeBatchedInitialize", code)?;
-            self.images = files.len();
+        if frames.is_empty() {
+            return Ok(());
         }
-        let starts: Vec<*const u8> = files.iter().map(|file| file.as_ptr()).collect();
-        let lengths: Vec<usize> = files.iter().map(|file| file.len()).collect();
-        let images: Vec<RawImage> = places.iter().map(RawImage::new).collect();
-        debug_assert_eq!(starts.len(), images.len(), "each file has a place");
-        // SAFETY: all three arrays have `images` elements; the caller checked that each image fits into its place, and keeps
-        // files and places until the stream was waited for.
+        self.prepare(frames.len())?;
+        let starts: Vec<*const u8> = frames.iter().map(|(file, _)| file.as_ptr()).collect();
+        let lengths: Vec<usize> = frames.iter().map(|(file, _)| file.len()).collect();
+        let images: Vec<RawImage> = frames.iter().map(|(_, place)| place.into()).collect();
+        // SAFETY: the state is prepared for as many images as each of the arrays has elements, one per frame; the caller checked
+        // that each image fits into its place, and keeps files and places until the stream was waited for.
         let code = unsafe {
             (self.library.functions.decode)(
                 self.handle,
@@ -275,7 +271,30 @@ impl RawDecoder {
                 stream,
             )
         };
-        self.library.check("nvjpegDecodeBatched", code)
+        let decoded = self.library.check("nvjpegDecodeBatched", code);
+        if decoded.is_err() {
+            // What an error leaves of the state is not documented.
+            self.images = 0;
+        }
+        decoded
+    }
+
+    /// Prepares the state for this many images.
+    fn prepare(&mut self, images: usize) -> Result<()> {
+        if self.images == images {
+            return Ok(());
+        }
+        let count = c_int::try_from(images).map_err(|_| CudaError::JpegSize {
+            what: format!("{images} frames are too many for one batch"),
+        })?;
+        self.images = 0;
+        // SAFETY: both handles exist.
+        let code = unsafe {
+            (self.library.functions.initialize)(self.handle, self.state, count, 1, INTERLEAVED)
+        };
+        self.library.check("nvjpegDecodeBatchedInitialize", code)?;
+        self.images = images;
+        Ok(())
     }
 
     /// Gives everything back; the context of its device is current.
@@ -293,15 +312,13 @@ impl RawDecoder {
     }
 }
 
-impl RawImage {
-    fn new(place: &ImagePlace) -> Self {
-        let mut image = Self {
-            channel: [0; COMPONENTS],
-            pitch: [0; COMPONENTS],
-        };
-        image.channel[0] = place.memory.0 + place.offset;
-        image.pitch[0] = place.pitch;
-        image
+impl From<&ImagePlace> for RawImage {
+    /// An interleaved image is all in the first channel.
+    fn from(place: &ImagePlace) -> Self {
+        Self {
+            channel: [place.address, 0, 0, 0],
+            pitch: [place.pitch, 0, 0, 0],
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use std::any::Any;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use kino_cuda::{Device, Engine, JpegDecoder, JpegSlots, StreamHandle};
+use kino_cuda::{Device, Engine, JpegDecoder, JpegSlots, Nvjpeg, StreamHandle};
 use kino_sync::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -21,6 +21,7 @@ use crate::errors::{cuda_to_py, invalid};
 #[pyclass(frozen, module = "kinograph._core")]
 pub(crate) struct CudaJpeg {
     inner: Mutex<(JpegDecoder, JpegSlots)>,
+    library: &'static Nvjpeg,
     place: DlDevice,
 }
 
@@ -31,15 +32,17 @@ impl CudaJpeg {
     #[pyo3(signature = (ordinal, folders, engine=None))]
     fn new(ordinal: u32, folders: Vec<PathBuf>, engine: Option<&str>) -> PyResult<Self> {
         let device = Device::open(ordinal).map_err(cuda_to_py)?;
+        let library = Nvjpeg::find(&folders).map_err(cuda_to_py)?;
         let decoder = match engine {
-            None => JpegDecoder::open(&device, &folders),
-            Some("hardware") => JpegDecoder::with_engine(&device, &folders, Engine::Hardware),
-            Some("default") => JpegDecoder::with_engine(&device, &folders, Engine::Default),
+            None => JpegDecoder::open(&device, library),
+            Some("hardware") => JpegDecoder::with_engine(&device, library, Engine::Hardware),
+            Some("default") => JpegDecoder::with_engine(&device, library, Engine::Default),
             Some(other) => return Err(invalid(format!("nvJPEG has no engine `{other}`"))),
         };
         let slots = JpegSlots::new(&device);
         Ok(Self {
             inner: Mutex::new((decoder.map_err(cuda_to_py)?, slots)),
+            library,
             place: DlDevice {
                 kind: 2,
                 id: i32::try_from(ordinal).unwrap_or_default(),
@@ -49,11 +52,8 @@ impl CudaJpeg {
 
     /// The engine and the version of nvJPEG.
     fn describe(&self) -> (String, String) {
-        let inner = self.inner.lock();
-        (
-            format!("{:?}", inner.0.engine()),
-            inner.0.version().to_owned(),
-        )
+        let engine = self.inner.lock().0.engine();
+        (format!("{engine:?}"), self.library.version())
     }
 
     /// Decodes frames of one size: a capsule of uint8 [frames, height, width, 3], for what is asked of `stream` from now on.
