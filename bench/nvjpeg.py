@@ -5,6 +5,8 @@
     stream bug   1,000 times: memory of torch's allocator that is freed while a late kernel still reads it, and a slot of ours that is
                  dropped while a late kernel still reads it, with a decode behind each. nvJPEG's engine in hardware does not keep
                  a stream's order, so a decoder that relies on it overwrites both (134 of 200 in a published reproduction).
+    bare         40 times: nvJPEG called without our decoder, into memory that a late kernel of the same stream still reads, with
+                 and without a wait of the host before it
 
 Writes bench/results/nvjpeg.csv. `--folder` is where libnvjpeg.so is, if the system does not find it.
 """
@@ -13,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import ctypes
 import pathlib
 import time
 from typing import Any
@@ -26,10 +29,20 @@ import kinograph
 from kinograph import _core
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-FRAMES, BATCH, ITERATIONS = 16, 128, 1000
+FRAMES, BATCH, ITERATIONS, BARE = 16, 128, 1000, 40
+INTERLEAVED = 5
+BACKENDS = {"hardware": 3, "default": 0}
 
 
-def frames_of(folder: pathlib.Path, sub: str, size: tuple[int, int]) -> tuple[list[bytes], np.ndarray]:
+class Image(ctypes.Structure):
+    """`nvjpegImage_t`."""
+
+    _fields_ = (("channel", ctypes.c_void_p * 4), ("pitch", ctypes.c_size_t * 4))
+
+
+def frames_of(
+    folder: pathlib.Path, sub: str, size: tuple[int, int]
+) -> tuple[list[bytes], np.ndarray]:
     """Return JPEG files, as a dataset stores them, and what the CPU makes of them."""
     target = folder / f"nvjpeg_{sub}_{size[0]}.kino"
     if not target.exists():
@@ -37,7 +50,8 @@ def frames_of(folder: pathlib.Path, sub: str, size: tuple[int, int]) -> tuple[li
         with kinograph.Writer(target, plan=plan) as writer:
             writer.add_episode({"x": images(np.random.default_rng(1), FRAMES, *size)}, rate_hz=10.0)
     shard = b"".join(path.read_bytes() for path in sorted(target.rglob("*.kshard")))
-    files, at = [], 0
+    files: list[bytes] = []
+    at = 0
     while len(files) < FRAMES:
         start = shard.index(b"\xff\xd8\xff", at)
         at = shard.index(b"\xff\xd9", start) + 2
@@ -94,6 +108,59 @@ def corrupted(decoder: _core.CudaJpeg, files: list[bytes], wanted: np.ndarray) -
     }
 
 
+def library(folders: list[str]) -> ctypes.CDLL:
+    """Load nvJPEG as the decoder does."""
+    names = ("libnvjpeg.so.13", "libnvjpeg.so.12")
+    for path in [*(f"{folder}/{name}" for folder in folders for name in names), *names]:
+        try:
+            return ctypes.CDLL(path)
+        except OSError:
+            continue
+    raise SystemExit("nvJPEG was not found; say with --folder where it is")
+
+
+def overwritten(
+    lib: ctypes.CDLL, engine: str, files: list[bytes], wanted: np.ndarray
+) -> dict[str, int]:
+    """Count how often the bare library overwrites what its stream has still to read, without and with a wait before it."""
+    handle, state, stream = ctypes.c_void_p(), ctypes.c_void_p(), torch.cuda.Stream()
+    count, row = len(files), wanted.shape[2] * 3
+
+    def check(code: int) -> None:
+        if code:
+            raise SystemExit(f"nvJPEG failed with error {code}")
+
+    check(lib.nvjpegCreateEx(BACKENDS[engine], None, None, 0, ctypes.byref(handle)))
+    check(lib.nvjpegJpegStateCreate(handle, ctypes.byref(state)))
+    check(lib.nvjpegDecodeBatchedInitialize(handle, state, count, 1, INTERLEAVED))
+    starts = (ctypes.c_char_p * count)(*files)
+    lengths = (ctypes.c_size_t * count)(*map(len, files))
+    busy, found = torch.randn(4096, 4096, device="cuda"), {}
+    for name, waits in (("no_wait_corrupted", False), ("wait_corrupted", True)):
+        bad = 0
+        for _ in range(BARE):
+            out = torch.full(wanted.shape, 1, dtype=torch.uint8, device="cuda")
+            torch.cuda.synchronize()
+            with torch.cuda.stream(stream):
+                for _ in range(4):
+                    busy = (busy @ busy).clamp(-1, 1)
+                # Asked of the stream before the decode, so it must still see ones.
+                seen = out.clone()
+            if waits:
+                stream.synchronize()
+            places = (Image * count)()
+            for place, image in zip(places, out, strict=True):
+                place.channel[0], place.pitch[0] = image.data_ptr(), row
+            handles = (handle, state, starts, lengths, places)
+            check(lib.nvjpegDecodeBatched(*handles, ctypes.c_void_p(stream.cuda_stream)))
+            torch.cuda.synchronize()
+            bad += int((seen != 1).any())
+        found[name] = bad
+    lib.nvjpegJpegStateDestroy(state)
+    lib.nvjpegDestroy(handle)
+    return {"bare_iterations": BARE} | found
+
+
 def main() -> None:
     """Measure both engines."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -104,16 +171,22 @@ def main() -> None:
     )
     given = parser.parse_args()
     given.data.mkdir(parents=True, exist_ok=True)
-    rows = []
-    for engine in ("hardware", "default"):
+    rows, lib = [], library(given.folder)
+    for engine in BACKENDS:
         decoder = _core.CudaJpeg(0, given.folder, engine)
         for sub in ("444", "420", "422"):
             for size in ((480, 640), (224, 224), (84, 84)):
                 files, wanted = frames_of(given.data, sub, size)
-                row = {"engine": engine, "subsampling": sub, "size": f"{size[0]}x{size[1]}"}
+                row: dict[str, Any] = {
+                    "engine": engine,
+                    "subsampling": sub,
+                    "size": f"{size[0]}x{size[1]}",
+                }
                 row |= measure(decoder, files, wanted)
                 if size == (84, 84):
                     row |= corrupted(decoder, files, wanted)
+                if size == (480, 640):
+                    row |= overwritten(lib, engine, files * 4, np.tile(wanted, (4, 1, 1, 1)))
                 rows.append(row)
                 print(row, flush=True)
     names = list(dict.fromkeys(name for row in rows for name in row))

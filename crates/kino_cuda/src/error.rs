@@ -31,8 +31,8 @@ pub enum CudaError {
     },
     /// There is no nvJPEG that can be used.
     #[error(
-        "cannot load nvJPEG: {what}; install it (`pip install nvidia-nvjpeg`, for CUDA 12 nvidia-nvjpeg-cu12, or the CUDA toolkit), set KINOGRAPH_NVJPEG_LIBRARY \
-         to its libnvjpeg.so, or decode on the CPU"
+        "cannot load nvJPEG: {what}; install it (`pip install nvidia-nvjpeg`, for CUDA 12 nvidia-nvjpeg-cu12, or the CUDA \
+         toolkit), set KINOGRAPH_NVJPEG_LIBRARY to its libnvjpeg.so, or decode on the CPU"
     )]
     NoJpeg {
         /// What was tried.

@@ -31,6 +31,8 @@ struct Rig {
     decoder: JpegDecoder,
     device: Arc<Device>,
     stream: StreamHandle,
+    /// Files that nothing may read any more.
+    gone: Vec<Vec<Vec<u8>>>,
     jpeg: FakeJpeg,
     fake: Fake,
 }
@@ -80,6 +82,7 @@ impl Rig {
             decoder: JpegDecoder::open(&device, jpeg.open()).unwrap(),
             device,
             stream: fake.stream(),
+            gone: Vec::new(),
             jpeg,
             fake,
         }
@@ -93,6 +96,7 @@ impl Rig {
             .decode(&mut self.decoder, &borrowed, size, self.stream);
         // Who still reads them finds another image.
         files.iter_mut().for_each(|file| file[3] ^= 0x55);
+        self.gone.push(files);
         lease
     }
 
@@ -137,8 +141,10 @@ fn files(seeds: &[u8], (height, width): (usize, usize)) -> Vec<Vec<u8>> {
 
 /// The pixels of those frames.
 fn pixels(seeds: &[u8], (height, width): (usize, usize)) -> Vec<u8> {
-    let frame =
-        |&seed| (0..height * width * 3).map(move |idx| ((usize::from(seed) + idx) % 251) as u8);
+    let frame = |&seed| {
+        (0..height * width * 3)
+            .map(move |idx| u8::try_from((usize::from(seed) + idx) % 251).unwrap())
+    };
     seeds.iter().flat_map(frame).collect()
 }
 
@@ -248,9 +254,10 @@ fn sizes_that_cannot_be_are_errors() {
         (1, usize::MAX),
         (1, usize::MAX / 3),
         (half, 1),
-        // What a product that wraps around would make small.
-        (1 << 32, 1 << 32),
-        (1 << 62, 4),
+        // The bytes of a row, of a frame, of all frames: small, but not zero, if the product wraps around.
+        (1, usize::MAX / 3 + 1),
+        (usize::MAX / 3 + 1, 1),
+        (1, (1 << 62) / 3 + 1),
         (0, usize::MAX),
         (0, 5),
         (6, 0),
@@ -261,7 +268,7 @@ fn sizes_that_cannot_be_are_errors() {
     }
     rig.fake.set(b"fake_limit\0", 1000);
     let error = rig.decode(&files, (1 << 15, 1 << 15)).unwrap_err();
-    let bytes = 4 * 3 << 30;
+    let bytes = 12 << 30;
     assert!(
         matches!(error, CudaError::OutOfMemory { bytes: found, .. } if found == bytes),
         "{error:?}"
