@@ -9,6 +9,7 @@ import numpy.typing as npt
 __all__ = [
     "VERSION",
     "BatchMemory",
+    "CudaJpeg",
     "CudaSender",
     "Dataset",
     "Episode",
@@ -194,6 +195,12 @@ class Loader:
 @final
 class FixedBatches:
     def __new__(cls) -> FixedBatches: ...
+
+@final
+class CudaJpeg:
+    def __new__(cls, ordinal: int, folders: list[str], engine: str | None = None) -> CudaJpeg: ...
+    def describe(self) -> tuple[str, str]: ...
+    def decode(self, files: list[bytes], size: tuple[int, int], stream: int) -> Any: ...
 
 @final
 class CudaSender:

@@ -123,12 +123,12 @@ impl Device {
         self.within(|driver| driver.copy_on_device(to.memory, from.memory, bytes, stream))
     }
 
-    fn within<T>(&self, work: impl FnOnce(&Driver) -> Result<T>) -> Result<T> {
+    pub(crate) fn within<T>(&self, work: impl FnOnce(&Driver) -> Result<T>) -> Result<T> {
         self.driver.within(self.context, || work(self.driver))
     }
 
     /// Runs what gives something back to the driver; errors mean that the driver is gone, and everything with it.
-    fn give_back(&self, work: impl FnOnce(&Driver)) {
+    pub(crate) fn give_back(&self, work: impl FnOnce(&Driver)) {
         if process::id() != self.process {
             return;
         }

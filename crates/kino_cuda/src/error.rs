@@ -29,6 +29,31 @@ pub enum CudaError {
         /// How many of them the user references.
         held: usize,
     },
+    /// There is no nvJPEG that can be used.
+    #[error(
+        "cannot load nvJPEG: {what}; install it (`pip install nvidia-nvjpeg`, for CUDA 12 nvidia-nvjpeg-cu12, or the CUDA \
+         toolkit), set KINOGRAPH_NVJPEG_LIBRARY to its libnvjpeg.so, or decode on the CPU"
+    )]
+    NoJpeg {
+        /// What was tried.
+        what: String,
+    },
+    /// A call of nvJPEG failed.
+    #[error(
+        "{call} failed: {name}; decode on the CPU, which names the damaged frame if there is one"
+    )]
+    Jpeg {
+        /// The function of nvJPEG.
+        call: &'static str,
+        /// The name of the error.
+        name: String,
+    },
+    /// A frame has not the size of its place.
+    #[error("cannot decode JPEG on the device: {what}; run `kinograph verify` on the dataset")]
+    JpegSize {
+        /// What does not fit.
+        what: String,
+    },
     /// A call of the driver failed.
     #[error("{call} failed: {name} ({what}); {advice}")]
     Call {

@@ -8,10 +8,11 @@
 //!
 //! | file | |
 //! |---|---|
-//! | `ffi.rs` | the functions of the driver that are called; all `unsafe` code |
+//! | `ffi.rs` | the functions of the driver that are called; all `unsafe` code but that of `nvjpeg.rs` |
 //! | `library.rs` | finds and opens the driver |
 //! | `device.rs` | a device, its memory, streams and events; page-locked host memory |
 //! | `ring.rs` | which slot of device memory the next batch gets |
+//! | `jpeg.rs`, `nvjpeg.rs` | decodes JPEG frames into memory that we own, which the loader does not use yet; the functions of nvJPEG that are called |
 //! | `sender.rs`, `source.rs` | the thread that copies, and what the training loop calls; what goes in and comes out |
 //!
 //! The context is the device's primary one, which PyTorch and the CUDA runtime use too, so pointers and streams are the same.
@@ -19,7 +20,9 @@
 mod device;
 mod error;
 mod ffi;
+mod jpeg;
 mod library;
+mod nvjpeg;
 mod ring;
 mod sender;
 mod source;
@@ -27,6 +30,8 @@ mod source;
 pub use device::{Device, DeviceMemory, Pinned};
 pub use error::{CudaError, Result};
 pub use ffi::StreamHandle;
+pub use jpeg::{JpegDecoder, JpegSlots};
+pub use nvjpeg::{Engine, Nvjpeg};
 pub use ring::Lease;
 pub use sender::Sender;
 pub use source::{Arrived, Fetched, HostBatch, SendError, SendReport, Source, Taken};

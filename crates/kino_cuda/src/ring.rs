@@ -51,6 +51,11 @@ impl Slot {
         self.released.is_past()
     }
 
+    /// Sleeps until the GPU has done everything that used the batch.
+    pub(crate) fn synchronize_released(&self) -> Result<()> {
+        self.released.synchronize()
+    }
+
     /// Makes a stream wait until the GPU has done everything that used the batch.
     pub(crate) fn wait_released(&self, device: &Device, stream: StreamHandle) -> Result<()> {
         device.wait(stream, &self.released)

@@ -13,7 +13,7 @@
 #include <string.h>
 
 enum { SUCCESS = 0, INVALID = 1, OUT_OF_MEMORY = 2, INVALID_CONTEXT = 201, NOT_READY = 600, REGISTERED = 712, NOT_REGISTERED = 713 };
-enum { COPY, READ, RECORD, WAIT };
+enum { COPY, READ, RECORD, WAIT, CALL };
 /* A pending event is asked about this often before the work in front of it is done: a poll comes to an end. */
 enum { PATIENCE = 3 };
 
@@ -22,6 +22,7 @@ typedef struct Op {
     int what;
     void *to; const void *from; size_t bytes;
     Event *event; uint64_t turn;
+    void (*call)(void *);
     struct Op *next;
 } Op;
 typedef struct Stream { Op *first, *last; } Stream;
@@ -78,6 +79,7 @@ static void step(Stream *stream) {
                  *(uint64_t *)op->to = sum; break; }
     case RECORD: op->event->done = op->turn; break;
     case WAIT: reach(op->event, op->turn); break;
+    case CALL: op->call(op->to); break;
     }
     free(op);
 }
@@ -248,6 +250,19 @@ void fake_read(void *stream, uint64_t memory, size_t bytes, uint64_t *sum) {
     pthread_mutex_lock(&lock);
     push(stream, (Op){.what = READ, .to = sum, .from = (void *)(uintptr_t)memory, .bytes = bytes});
     pthread_mutex_unlock(&lock);
+}
+/* Work of another library: done when the stream comes to it, with the driver locked. */
+void fake_call(void *stream, void (*call)(void *), void *with) {
+    pthread_mutex_lock(&lock);
+    push(stream, (Op){.what = CALL, .to = with, .call = call});
+    pthread_mutex_unlock(&lock);
+}
+/* Whether another library may use device memory now. */
+int fake_may_use(uint64_t memory, size_t bytes) {
+    ENTER;
+    int inside = is_in(allocated, memory, bytes);
+    if (!inside) ++*count("outside memory");
+    return leave(inside ? SUCCESS : INVALID);
 }
 /* Who waits for an event waits until this is called with 0: nothing happens by itself. */
 void fake_hold(size_t hold) { pthread_mutex_lock(&lock); is_held = hold != 0; pthread_cond_broadcast(&let_go); pthread_mutex_unlock(&lock); }

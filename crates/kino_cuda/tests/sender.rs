@@ -6,145 +6,30 @@
 //!
 //! The driver is `fake_cuda.c`, compiled by the C compiler. Each test has a copy of its own, with its own counters.
 #![allow(
-    unsafe_code,
-    reason = "calls the fake driver's functions for tests; their types are those in fake_cuda.c"
-)]
-#![allow(
     clippy::unwrap_used,
     clippy::panic,
     reason = "a test fails by panicking"
 )]
 
-use std::ffi::{CString, c_char, c_long, c_void};
-use std::path::PathBuf;
-use std::process::Command;
+mod fake;
+
 use std::sync::Arc;
 use std::time::Duration;
+
+use fake::{Fake, sum_of};
 
 use kino_cuda::{
     CudaError, Device, Fetched, HostBatch, Pinned, SendError, Sender, Source, StreamHandle, Taken,
 };
 use kino_sync::Mutex;
-use libloading::Library;
-use tempfile::TempDir;
 
 const LONG: Duration = Duration::from_secs(60);
-
-/// A fake driver of a test's own.
-struct Fake {
-    path: PathBuf,
-    library: Library,
-    _folder: TempDir,
-}
-
-impl Fake {
-    fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("libfake_cuda.so");
-        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fake_cuda.c");
-        let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
-        let built = Command::new(compiler)
-            .args(["-std=gnu11", "-O1", "-shared", "-fPIC", "-pthread", "-o"])
-            .args([path.as_os_str(), source.as_ref()])
-            .status()
-            .unwrap();
-        assert!(built.success());
-        // SAFETY: the library that was just built; it has no initialisers.
-        let library = unsafe { Library::new(&path) }.unwrap();
-        Self {
-            path,
-            library,
-            _folder: folder,
-        }
-    }
-
-    fn device(&self) -> Arc<Device> {
-        Device::open_with(&self.path, 0).unwrap()
-    }
-
-    fn count(&self, what: &str) -> i64 {
-        let what = CString::new(what).unwrap();
-        // SAFETY: `long fake_count(const char *)`.
-        unsafe {
-            let count = self
-                .library
-                .get::<unsafe extern "C" fn(*const c_char) -> c_long>(b"fake_count\0");
-            count.unwrap()(what.as_ptr())
-        }
-    }
-
-    fn set(&self, name: &[u8], value: usize) {
-        // SAFETY: `void fake_limit(size_t)`, `void fake_register_limit(size_t)`, `void fake_hold(size_t)`.
-        unsafe {
-            self.library
-                .get::<unsafe extern "C" fn(usize)>(name)
-                .unwrap()(value);
-        }
-    }
-
-    fn stream(&self) -> StreamHandle {
-        // SAFETY: `void *fake_stream(void)`; the stream exists for as long as the library.
-        unsafe {
-            let make = self
-                .library
-                .get::<unsafe extern "C" fn() -> usize>(b"fake_stream\0");
-            StreamHandle::from_handle(make.unwrap()())
-        }
-    }
-
-    /// A kernel that reads the device's memory once the stream has come to it.
-    fn read(&self, stream: StreamHandle, address: u64, bytes: usize, sum: &mut u64) {
-        // SAFETY: `void fake_read(void *, uint64_t, size_t, uint64_t *)`; the test keeps `sum` until `synchronize`.
-        unsafe {
-            let read = self
-                .library
-                .get::<unsafe extern "C" fn(StreamHandle, u64, usize, *mut u64)>(b"fake_read\0");
-            read.unwrap()(stream, address, bytes, sum);
-        }
-    }
-
-    fn synchronize(&self) {
-        // SAFETY: `void fake_synchronize(void)`.
-        unsafe {
-            self.library
-                .get::<unsafe extern "C" fn() -> *mut c_void>(b"fake_synchronize\0")
-                .unwrap()();
-        }
-    }
-
-    /// Does what was asked of one stream, and what that waits for.
-    fn run(&self, stream: StreamHandle) {
-        // SAFETY: `void fake_run(Stream *)`, with a stream of this driver.
-        unsafe {
-            self.library
-                .get::<unsafe extern "C" fn(StreamHandle)>(b"fake_run\0")
-                .unwrap()(stream);
-        }
-    }
-
-    /// Misuse that the driver noticed.
-    fn misuse(&self) -> [i64; 3] {
-        [
-            "unregistered while copied",
-            "without context",
-            "outside memory",
-        ]
-        .map(|what| self.count(what))
-    }
-}
 
 /// The bytes of a batch.
 fn bytes_of(number: u64, len: usize) -> Vec<u8> {
     (0..len as u64)
         .map(|idx| ((number + idx) % 251) as u8)
         .collect()
-}
-
-/// What `fake_read` makes of bytes.
-fn sum_of(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0, |sum, &byte| {
-        u64::wrapping_add(u64::wrapping_mul(sum, 31), u64::from(byte))
-    })
 }
 
 /// Memory that is page-locked, if it could be.

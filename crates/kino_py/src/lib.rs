@@ -35,6 +35,7 @@ mod export;
 mod foreign;
 mod gc;
 mod idle;
+mod jpeg;
 mod lengths;
 mod loader;
 mod order;
@@ -73,6 +74,8 @@ mod _core {
     use crate::gc::gc;
     #[pymodule_export]
     use crate::idle::idle;
+    #[pymodule_export]
+    use crate::jpeg::CudaJpeg;
     #[pymodule_export]
     use crate::lengths::LengthOrder;
     #[pymodule_export]

@@ -1,0 +1,102 @@
+/* nvJPEG without a GPU, for tests: its engine starts at once and ends as late as it may, as the one in hardware does.
+ *
+ *     nvjpegDecodeBatched ──▶ at once, whatever the stream has still to do: the place of each image is overwritten
+ *                         ──▶ once the stream comes to it (fake_cuda.c): the file is read, its pixels are written
+ *
+ * So a place that is still read, pixels that are used too early and files that are gone too early are seen. A file is
+ *
+ *     | "KJ" | what, u8 | seed, u8 | height, i32 | width, i32 |     what: 'P' pixels, 'E' cannot be decoded
+ *
+ * and byte k of its pixels is (seed + k) mod 251.
+ */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SUCCESS = 0, NOT_INITIALIZED = 1, INVALID = 2, BAD_JPEG = 3, EXECUTION_FAILED = 6, ARCH_MISMATCH = 7 };
+enum { HARDWARE = 3, INTERLEAVED = 5, LENGTH = 12 };
+
+typedef struct State { int images; } State;
+typedef struct Image { uint8_t *channel[4]; size_t pitch[4]; } Image;
+typedef struct Work { const uint8_t *file; Image image; } Work;
+
+/* Of fake_cuda.c. */
+void fake_call(void *stream, void (*call)(void *), void *with);
+int fake_may_use(uint64_t memory, size_t bytes);
+
+static long live, pending, misuse, initialized;
+static int is_without_hardware;
+
+static int32_t number_at(const uint8_t *from) { int32_t number; memcpy(&number, from, sizeof number); return number; }
+
+int nvjpegGetProperty(int part, int *value) { *value = part == 0 ? 13 : part; return SUCCESS; }
+int nvjpegCreateEx(int backend, const void *device, const void *host, unsigned flags, void **handle) {
+    if (device || host || !flags) return INVALID;
+    if (backend == HARDWARE && is_without_hardware) return ARCH_MISMATCH;
+    live++;
+    *handle = malloc(1);
+    return SUCCESS;
+}
+int nvjpegDestroy(void *handle) { live--; free(handle); return SUCCESS; }
+int nvjpegJpegStateCreate(void *handle, State **state) {
+    (void)handle;
+    live++;
+    *state = calloc(1, sizeof **state);
+    return SUCCESS;
+}
+int nvjpegJpegStateDestroy(State *state) { live--; misuse += pending != 0; free(state); return SUCCESS; }
+int nvjpegGetImageInfo(void *handle, const uint8_t *file, size_t bytes, int *components, int *sampling, int *widths, int *heights) {
+    (void)handle;
+    if (bytes < LENGTH || memcmp(file, "KJ", 2)) return BAD_JPEG;
+    *components = 3;
+    *sampling = 0;
+    for (int k = 0; k < 4; k++) { heights[k] = number_at(file + 4) >> (k > 0); widths[k] = number_at(file + 8) >> (k > 0); }
+    return SUCCESS;
+}
+int nvjpegDecodeBatchedInitialize(void *handle, State *state, int images, int threads, int format) {
+    (void)handle;
+    if (images < 1 || threads < 1 || format != INTERLEAVED) return INVALID;
+    state->images = images;
+    initialized++;
+    return SUCCESS;
+}
+static void write_pixels(void *with) {
+    Work *work = with;
+    size_t row = (size_t)number_at(work->file + 8) * 3;
+    for (size_t y = 0; y < (size_t)number_at(work->file + 4); y++)
+        for (size_t x = 0; x < row; x++)
+            work->image.channel[0][y * work->image.pitch[0] + x] = (uint8_t)((work->file[3] + y * row + x) % 251);
+    pending--;
+    free(work);
+}
+int nvjpegDecodeBatched(void *handle, State *state, const uint8_t *const *files, const size_t *lengths, const Image *images, void *stream) {
+    (void)handle;
+    int count = state->images;
+    if (!count) return NOT_INITIALIZED;
+    for (int k = 0; k < count; k++) {
+        if (lengths[k] < LENGTH || files[k][2] == 'E') {
+            /* What was started goes on; the state has to be initialized again. */
+            state->images = 0;
+            return EXECUTION_FAILED;
+        }
+        size_t height = (size_t)number_at(files[k] + 4), row = (size_t)number_at(files[k] + 8) * 3;
+        size_t bytes = (height - 1) * images[k].pitch[0] + row;
+        if (images[k].pitch[0] < row || fake_may_use((uintptr_t)images[k].channel[0], bytes)) return INVALID;
+        memset(images[k].channel[0], 0xC3, bytes);
+        Work *work = malloc(sizeof *work);
+        *work = (Work){files[k], images[k]};
+        pending++;
+        fake_call(stream, write_pixels, work);
+    }
+    return SUCCESS;
+}
+
+/* For the tests. */
+void fake_jpeg_without_hardware(void) { is_without_hardware = 1; }
+/* Handles and states that were not destroyed. */
+long fake_jpeg_live(void) { return live; }
+/* Images that are still being decoded. */
+long fake_jpeg_pending(void) { return pending; }
+/* States that were destroyed while they decoded. */
+long fake_jpeg_misuse(void) { return misuse; }
+long fake_jpeg_initialized(void) { return initialized; }
