@@ -20,6 +20,7 @@ use std::ptr;
 use libloading::Library;
 
 use crate::error::{CudaError, Result};
+use crate::functions::functions;
 
 /// A `CUcontext`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,27 +68,6 @@ const EVENT_DISABLE_TIMING: c_uint = 2;
 const REGISTER_PORTABLE: c_uint = 1;
 /// `CU_STREAM_CAPTURE_MODE_RELAXED`: calls of this thread neither fail nor end a capture in another one.
 const CAPTURE_RELAXED: c_int = 2;
-
-/// Declares the struct of functions and how it is filled from a library.
-macro_rules! functions {
-    ($($field:ident = $name:literal: fn($($arg:ty),*);)*) => {
-        struct Functions {
-            $($field: unsafe extern "C" fn($($arg),*) -> Code,)*
-        }
-
-        impl Functions {
-            fn find(library: &Library) -> Result<Self, libloading::Error> {
-                Ok(Self {
-                    $(
-                        // SAFETY: the type is the signature of the function of this name in `cuda.h`; it is called only
-                        // while the library is loaded, because `Driver` owns both.
-                        $field: unsafe { *library.get::<unsafe extern "C" fn($($arg),*) -> Code>($name)? },
-                    )*
-                })
-            }
-        }
-    };
-}
 
 functions! {
     init = b"cuInit\0": fn(c_uint);

@@ -9,6 +9,7 @@
 //! | file | |
 //! |---|---|
 //! | `ffi.rs` | the functions of the driver that are called; all `unsafe` code but that of `nvjpeg.rs` |
+//! | `functions.rs` | looks the functions of a library up by name |
 //! | `library.rs` | finds and opens the driver |
 //! | `device.rs` | a device, its memory, streams and events; page-locked host memory |
 //! | `ring.rs` | which slot of device memory the next batch gets |
@@ -20,6 +21,7 @@
 mod device;
 mod error;
 mod ffi;
+mod functions;
 mod jpeg;
 mod library;
 mod nvjpeg;

@@ -21,6 +21,7 @@ use libloading::Library;
 
 use crate::error::{CudaError, Result};
 use crate::ffi::StreamHandle;
+use crate::functions::functions;
 
 /// The variable that names the library.
 const VARIABLE: &str = "KINOGRAPH_NVJPEG_LIBRARY";
@@ -62,26 +63,6 @@ impl Engine {
 struct RawImage {
     channel: [u64; COMPONENTS],
     pitch: [usize; COMPONENTS],
-}
-
-macro_rules! functions {
-    ($($field:ident = $name:literal: fn($($arg:ty),*);)*) => {
-        struct Functions {
-            $($field: unsafe extern "C" fn($($arg),*) -> Code,)*
-        }
-
-        impl Functions {
-            fn find(library: &Library) -> Result<Self, libloading::Error> {
-                Ok(Self {
-                    $(
-                        // SAFETY: the type is the signature of the function of this name in `nvjpeg.h`; it is called only
-                        // while the library is loaded, because `Nvjpeg` owns both.
-                        $field: unsafe { *library.get::<unsafe extern "C" fn($($arg),*) -> Code>($name)? },
-                    )*
-                })
-            }
-        }
-    };
 }
 
 functions! {

@@ -12,7 +12,7 @@
 //! | the host's arena | the next batch | this thread owns it until `copied` is past |
 //! | the batch | the training loop | its stream waits for `copied` |
 //! | the slot | the next batch | the tensors hold a lease; behind it, `released` on the training loop's stream |
-//! | device memory | whoever gets it after it is freed | it is freed after `released` |
+//! | device memory | what is allocated there after it is freed | it is freed after `released` |
 
 use std::collections::VecDeque;
 use std::process;

@@ -174,7 +174,7 @@ fn a_batch_that_is_taken_before_its_copy_is_done_is_waited_for_by_the_stream() {
 fn a_wait_for_the_gpu_is_told_from_a_wait_for_batches() {
     let fake = Fake::new();
     let device = fake.device();
-    // One slot is enough for nobody: the second batch needs that of the first, which a kernel still reads.
+    // One slot is never enough: the second batch needs that of the first, which a kernel still reads.
     fake.set(b"fake_limit\0", 700);
     let sender = Sender::start(&device, Numbers::new(&device, 3, &[700])).unwrap();
     let stream = fake.stream();

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! capsule ──▶ Lent { DlManaged { data, device, dtype, shape, strides, deleter }, memory }
-//! a tensor that dies calls `deleter`, in any thread; a capsule that nobody took is dropped with its `Lent`
+//! a tensor that dies calls `deleter`, in any thread; a capsule that was not taken is dropped with its `Lent`
 //! ```
 
 #![allow(
@@ -18,7 +18,7 @@ use pyo3::exceptions::PyMemoryError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-/// The name of a capsule that nobody has taken yet.
+/// The name of a capsule that has not been taken yet.
 const NAME: &CStr = c"dltensor";
 
 /// `DLDevice`.
@@ -134,7 +134,7 @@ pub(crate) fn capsule<'py>(py: Python<'py>, array: Array<'_>) -> PyResult<Bound<
         memory: array.memory,
     });
     let lent = Box::into_raw(lent);
-    // SAFETY: `lent` was allocated above and nobody else has it. The pointers are to its own vector, which does not change
+    // SAFETY: `lent` was allocated above and nothing else has it. The pointers are to its own vector, which does not change
     // any more; both halves have `ndim` elements.
     unsafe {
         let sizes = (*lent).sizes.as_mut_ptr();
@@ -151,13 +151,13 @@ pub(crate) fn capsule<'py>(py: Python<'py>, array: Array<'_>) -> PyResult<Bound<
         drop(unsafe { Box::from_raw(lent) });
         return Err(PyErr::fetch(py));
     }
-    // SAFETY: a new reference, owned by nobody else.
+    // SAFETY: a new reference, owned by nothing else.
     Ok(unsafe { Bound::from_owned_ptr(py, made) })
 }
 
 /// Called once by the tensor's owner, in any thread.
 unsafe extern "C" fn delete(managed: *mut DlManaged) {
-    // SAFETY: `managed` is the first field of a `Lent` that `capsule` made, and whoever took the capsule calls this once.
+    // SAFETY: `managed` is the first field of a `Lent` that `capsule` made, and the consumer of the capsule calls this once.
     drop(unsafe { Box::from_raw(managed.cast::<Lent>()) });
 }
 
@@ -167,7 +167,7 @@ unsafe extern "C" fn drop_capsule(capsule: *mut ffi::PyObject) {
     if unsafe { ffi::PyCapsule_IsValid(capsule, NAME.as_ptr()) } == 1 {
         // SAFETY: as above; the name says that the pointer is still ours.
         let lent = unsafe { ffi::PyCapsule_GetPointer(capsule, NAME.as_ptr()) };
-        // SAFETY: it was made by `Box::into_raw` in `capsule`, and nobody took it.
+        // SAFETY: it was made by `Box::into_raw` in `capsule`, and it was not taken.
         drop(unsafe { Box::from_raw(lent.cast::<Lent>()) });
     }
 }

@@ -1,6 +1,6 @@
 //! The trait: objects under keys, written whole and read in ranges.
 //!
-//! Every call blocks until it is done; whoever wants several reads at once uses several threads, as the loader does.
+//! Every call blocks until it is done; for several reads at once use several threads, as the loader does.
 
 use std::fmt::Debug;
 use std::ops::Range;

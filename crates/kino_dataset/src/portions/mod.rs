@@ -11,7 +11,7 @@
 //! `<pack>` is a hash of the plan of the pack, and `pack.json` is only created if absent. So processes that were given the
 //! same source and options find each other's receipts, in a folder or below a URL, and those that were not are refused with
 //! what differs. A portion is a function of
-//! that plan: whoever writes it, however often, writes the same shards and the same receipt. There is no coordinator and
+//! that plan: every process that writes it, however often, writes the same shards and the same receipt. There is no coordinator and
 //! nothing to renew; a process that dies leaves its portion to the next.
 //!
 //! The commit needs the receipts alone. It compares them with the plan and the shards, adds up what was counted in the
@@ -81,7 +81,7 @@ impl Portions {
             Some(begun) => begun,
             None => {
                 check_empty(&store)?;
-                // The plan first: whoever finds its hash finds the plan.
+                // The plan first: a process that finds its hash finds the plan.
                 store.put_new(&format!("{FOLDER}/{pack}.json"), text.as_bytes())?;
                 let begun = Begun {
                     pack: pack.clone(),
