@@ -56,7 +56,7 @@ def test_any_number_of_workers_gives_the_version_of_one_process(
 
 
 def test_killed_workers_change_nothing(recording, whole, cluster, tmp_path):
-    with Chaos(most=6, every_s=0.3) as chaos:
+    with Chaos(most=6, every_s=0.05) as chaos:
         packed = kinograph_ray.pack(recording, tmp_path / "a.kino", max_retries=50, **OPTIONS)
     assert packed.id == whole.id
     assert chaos.kills > 0
