@@ -23,7 +23,9 @@ __all__ = [
     "Waits",
     "Writer",
     "add_ffmpeg_folder",
+    "commit_parts",
     "copy_mp4",
+    "count_portions",
     "doctor",
     "doctor_foreign",
     "doctor_html",
@@ -37,6 +39,7 @@ __all__ = [
     "lerobot_request",
     "loader_options",
     "pack",
+    "pack_part",
     "pack_sample",
     "parse_bytes",
     "plan",
@@ -46,6 +49,7 @@ __all__ = [
     "plan_toml",
     "plan_verify",
     "plan_what_if",
+    "portions_done",
     "probe",
     "probe_html",
     "probe_text",
@@ -200,7 +204,7 @@ class FixedBatches:
 class CudaJpeg:
     def __new__(cls, ordinal: int, folders: list[str], engine: str | None = None) -> CudaJpeg: ...
     def describe(self) -> tuple[str, str]: ...
-    def decode(self, files: list[bytes], size: tuple[int, int], stream: int) -> Any: ...
+    def decode(self, files: list[bytes], size: tuple[int, int], stream: int) -> object: ...
 
 @final
 class CudaSender:

@@ -87,7 +87,7 @@ pub fn count_portions(source: &Source, options: &PackOptions) -> Result<usize> {
 }
 
 /// Packs the portions of one part into the folder `target`, except those that are there already. Nothing is visible before
-/// [`commit_parts`].
+/// [`commit_parts`](crate::commit_parts).
 pub fn pack_part(
     source: &Source,
     target: &Path,
