@@ -19,7 +19,7 @@ use crate::writing::tell_defects;
 /// is safe to run this twice, or at the same time on two machines: the version is made once.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The folder that the parts were packed to
+    /// The folder or URL that the parts were packed to
     target: PathBuf,
     /// Show which portions are finished and which are missing, and commit nothing
     #[arg(long)]
