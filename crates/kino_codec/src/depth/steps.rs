@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! b₋₁ b₀ b₁      m = the median of b₋₁, b₀ and b₁       choices 0 = m, 1 = m + 1, 2 = m − 1, 3 = escape
-//!     x₀         byte = choice of x₀ + 4 × x₁ + 16 × x₂ + 64 × x₃
+//!     x₀         byte = choice of x₀ + 4 × x₁ + 16 × x₂ + 64 × x₃; ranks are modulo 2¹⁶
 //!
 //!                escape = zigzag(rank − rank of the previous escape)
 //! ```
@@ -237,10 +237,23 @@ mod tests {
                         last
                     }
                 };
-                ranks.push(u16::try_from(rank).unwrap());
+                ranks.push(u16::try_from(rank.rem_euclid(1 << 16)).unwrap());
             }
         }
         ranks
+    }
+
+    #[test]
+    fn with_every_level_the_rank_below_the_first_is_the_last() {
+        let ranks = [0, u16::MAX, u16::MAX, 0, 1, 0, 0, u16::MAX];
+        let streams = encode(4, &ranks);
+        assert_eq!(naive(4, &streams), ranks);
+        let size = Sides {
+            height: 2,
+            width: 4,
+        };
+        assert_eq!(decode(size, &streams, 1 << 16), Some(ranks.to_vec()));
+        assert_eq!(decode(size, &streams, (1 << 16) - 1), None);
     }
 
     #[test]
