@@ -17,9 +17,9 @@ use kino_dataset::{DatasetError, SampleFrames, Samples};
 
 use super::Planner;
 use super::episodes::key_of;
-use super::plan::{fill_block, once_block, wait_for_room};
+use super::plan::{fill_block, own_block, wait_for_room};
 use super::quality::Memory;
-use crate::engine::store::{EpisodeFrames, EpisodeKey, Held, JobBlock, RoomFor};
+use crate::engine::store::{EpisodeFrames, EpisodeKey, JobBlock, RoomFor};
 use crate::engine::threads::Engine;
 use crate::error::Result;
 use crate::order::SampleRef;
@@ -158,21 +158,12 @@ impl Planner {
         let windows = self.episodes.open(engine, key)?;
         let mut plan = SampleFrames::default();
         windows.plan(sample.sample, &mut plan)?;
-        let block = once_block(
-            key,
-            windows,
-            &self.keeps.pooled,
-            &plan,
-            engine.assembler.fits(),
-        )?;
-        if !wait_for_room(engine, RoomFor::Own, block.bytes()) {
+        let Some(own) = own_block(engine, key, windows, &self.keeps.pooled, &plan)? else {
             return Ok(None);
-        }
-        engine.store.reserve_own(block.bytes());
+        };
         // It does not use the episode's block.
         engine.store.drop_uses([key]);
-        let held = Held::Own;
-        blocks.push(JobBlock { block, held });
+        blocks.push(own);
         Ok(Some(plan))
     }
 }

@@ -196,34 +196,32 @@ impl Planner {
             whole.cut(&mut plan);
         }
         if !self.keeps.once.is_empty() && !self.keeps.is_fixed(key) {
-            let block = once_block(
-                key,
-                windows,
-                &self.keeps.once,
-                &plan,
-                engine.assembler.fits(),
-            )?;
-            if !wait_for_room(engine, RoomFor::Own, block.bytes()) {
+            let Some(own) = own_block(engine, key, windows, &self.keeps.once, &plan)? else {
                 return Ok(None);
-            }
-            engine.store.reserve_own(block.bytes());
-            let held = Held::Own;
-            blocks.push(JobBlock { block, held });
+            };
+            blocks.push(own);
         }
         Ok(Some(plan))
     }
 }
 
-/// The frames that one sample needs of the windows in `once`, not decoded yet.
-pub(crate) fn once_block(
+/// The frames that one sample alone needs of some windows, not decoded yet, once there is room for them; `None` if the loader
+/// stops.
+pub(crate) fn own_block(
+    engine: &Engine,
     key: EpisodeKey,
     windows: Arc<EpisodeSamples>,
-    once: &[usize],
+    requested: &[usize],
     sample_frames: &SampleFrames,
-    fits: &Arc<[Fit]>,
-) -> Result<Arc<EpisodeFrames>, DatasetError> {
-    let wanted = wanted_by(&windows, once, sample_frames, fits);
-    Ok(Arc::new(EpisodeFrames::new(key, windows, wanted)?))
+) -> Result<Option<JobBlock>, DatasetError> {
+    let wanted = wanted_by(&windows, requested, sample_frames, engine.assembler.fits());
+    let block = Arc::new(EpisodeFrames::new(key, windows, wanted)?);
+    if !wait_for_room(engine, RoomFor::Own, block.bytes()) {
+        return Ok(None);
+    }
+    engine.store.reserve_own(block.bytes());
+    let held = Held::Own;
+    Ok(Some(JobBlock { block, held }))
 }
 
 /// The frames of some windows that a sample needs.
