@@ -24,7 +24,7 @@ use crate::dataset::read_manifest;
 use crate::error::{DatasetError, Result, io_at};
 use crate::hash::Hash;
 use crate::lease::Holder;
-use crate::portions::{FOLDER as PORTIONS, begun_pack, is_portion_file};
+use crate::portions::{BegunPack, FOLDER as PORTIONS, begun_pack, is_portion_file};
 use crate::receipts::shards_of;
 use crate::staging::FoundArea;
 use crate::store::{FileKind, Store};
@@ -125,8 +125,16 @@ pub fn collect_garbage(path: &Path, collect: Collect, interrupted: Interrupted) 
         writers.push(staged_work(area, &holder, interrupted)?);
         locks.push(holder);
     }
-    writers.extend(portion_work(&store, interrupted)?);
-    let needed = needed(&store, &writers)?;
+    let mut needed = needed(&store, &writers)?;
+    if let Some(pack) = uncommitted_pack(&store, interrupted)? {
+        needed.extend(
+            pack.shards
+                .iter()
+                .map(|shard| FileKind::Shard.key(&shard.blake3)),
+        );
+        needed.extend(pack.keys.iter().cloned());
+        writers.push(portion_work(&store, pack));
+    }
     let unneeded = unneeded_files(&store, &needed)?;
     let file = |(key, len): &(String, u64)| (PathBuf::from(store.path(key)), *len);
     let garbage = Garbage {
@@ -173,30 +181,35 @@ fn staged_work(area: &FoundArea, holder: &Holder, interrupted: Interrupted) -> R
 
 /// The pack in portions that is not committed. No process holds it: only the staging areas of those at work say that
 /// there are any.
-fn portion_work(store: &Store, interrupted: Interrupted) -> Result<Option<StagedWork>> {
+fn uncommitted_pack(store: &Store, interrupted: Interrupted) -> Result<Option<BegunPack>> {
+    // Its files are listed one by one.
+    if interrupted == Interrupted::GiveUp {
+        return Ok(None);
+    }
+    let Some(pack) = begun_pack(store)? else {
+        return Ok(None);
+    };
     let versions = store.versions()?.into_iter();
     let manifests = versions.map(|version| read_manifest(store, version));
     let manifests: Vec<_> = manifests.collect::<Result<_>>()?;
     let listed = manifests.iter().flat_map(|(manifest, _)| &manifest.shards);
     let listed: HashSet<Hash> = listed.map(|shard| shard.blake3).collect();
-    let Some(pack) = begun_pack(store)? else {
-        return Ok(None);
-    };
+    let mut shards = pack.shards.iter();
+    let is_committed = !manifests.is_empty() && shards.all(|shard| listed.contains(&shard.blake3));
+    Ok((!is_committed).then_some(pack))
+}
+
+/// A pack in portions as work that can be continued.
+fn portion_work(store: &Store, pack: BegunPack) -> StagedWork {
     let shards = || pack.shards.iter();
-    let is_committed =
-        !manifests.is_empty() && shards().all(|shard| listed.contains(&shard.blake3));
-    if is_committed || interrupted == Interrupted::GiveUp {
-        // Its files are listed one by one.
-        return Ok(None);
-    }
     let sizes = pack.keys.iter().map(|key| store.size(key).unwrap_or(0));
-    Ok(Some(StagedWork {
+    StagedWork {
         path: store.root().join(PORTIONS),
         episodes: shards().map(|shard| shard.episodes).sum(),
         bytes: shards().map(|shard| shard.bytes).chain(sizes).sum(),
         settings: pack.settings,
         state: WorkState::Resumable,
-    }))
+    }
 }
 
 /// The keys of every file referenced by a version or by work that is kept.
@@ -213,14 +226,6 @@ fn needed(store: &Store, writers: &[StagedWork]) -> Result<HashSet<String>> {
         .iter()
         .filter(|work| work.state != WorkState::Garbage);
     for work in kept {
-        if work.path.ends_with(PORTIONS) {
-            if let Some(pack) = begun_pack(store)? {
-                let shards = pack.shards.iter();
-                needed.extend(shards.map(|shard| FileKind::Shard.key(&shard.blake3)));
-                needed.extend(pack.keys);
-            }
-            continue;
-        }
         let shards = shards_of(&work.path)?;
         let shards = shards.iter();
         needed.extend(shards.map(|shard| FileKind::Shard.key(&shard.blake3)));
@@ -292,11 +297,9 @@ fn remove(store: &Store, garbage: &Garbage) -> Result<()> {
         store.remove(key)?;
     }
     // Succeeds only if nothing is left in them.
-    for folder in [
-        store.work_folder().join("staging"),
-        store.root().join(PORTIONS),
-    ] {
-        let _ = fs::remove_dir(folder);
+    let _ = fs::remove_dir(store.work_folder().join("staging"));
+    if !store.is_remote() {
+        let _ = fs::remove_dir(store.root().join(PORTIONS));
     }
     Ok(())
 }

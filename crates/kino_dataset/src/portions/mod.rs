@@ -10,9 +10,9 @@
 //!
 //! `<pack>` is a hash of the plan of the pack, and `pack.json` is only created if absent. So processes that were given the
 //! same source and options find each other's receipts, in a folder or below a URL, and those that were not are refused with
-//! what differs. A portion is a function of
-//! that plan: every process that writes it, however often, writes the same shards and the same receipt. There is no coordinator and
-//! nothing to renew; a process that dies leaves its portion to the next.
+//! what differs. A portion is a function of that plan: every process that writes it, however often, writes the same shards
+//! and the same receipt. Nothing coordinates the processes, and nothing is renewed; one that dies leaves its portion to the
+//! next.
 //!
 //! The commit needs the receipts alone. It compares them with the plan and the shards, adds up what was counted in the
 //! order of the portions, and makes one version. Nothing here is removed but by
