@@ -22,6 +22,7 @@ mod device;
 mod error;
 mod ffi;
 mod functions;
+mod images;
 mod jpeg;
 mod library;
 mod nvjpeg;
@@ -32,6 +33,10 @@ mod source;
 pub use device::{Device, DeviceMemory, Pinned};
 pub use error::{CudaError, Result};
 pub use ffi::StreamHandle;
+pub use images::{
+    Comparison, Content, Image, ImageArray, ImageForm, ImageLayout, ImageMemory, ImageOptions,
+    ImageReport, Numbers, PlacedImage, ResizeTables, Taps,
+};
 pub use jpeg::{JpegDecoder, JpegSlots};
 pub use nvjpeg::{Engine, Nvjpeg};
 pub use ring::Lease;

@@ -25,6 +25,7 @@ use kino_sync::{Condvar, Mutex, MutexGuard};
 use crate::device::{Device, Stream};
 use crate::error::{CudaError, Result};
 use crate::ffi::StreamHandle;
+use crate::images::ImageOptions;
 use crate::ring::{self, Returns, Ring, Slot};
 use crate::source::{Arrived, Fetched, HostBatch, SendError, SendReport, Source, Taken};
 
@@ -68,8 +69,23 @@ struct State<M, E> {
 }
 
 impl<M: Send + 'static, E: Send + 'static> Sender<M, E> {
-    /// Starts the thread.
+    /// Starts the thread. Batches have no images.
     pub fn start<S>(device: &Arc<Device>, source: S) -> Result<Self>
+    where
+        S: Source<Meta = M, Error = E>,
+    {
+        Self::run(device, source)
+    }
+
+    /// As [`start`](Self::start), for batches with images.
+    pub fn start_with<S>(device: &Arc<Device>, source: S, _images: ImageOptions) -> Result<Self>
+    where
+        S: Source<Meta = M, Error = E>,
+    {
+        Self::run(device, source)
+    }
+
+    fn run<S>(device: &Arc<Device>, source: S) -> Result<Self>
     where
         S: Source<Meta = M, Error = E>,
     {
@@ -155,7 +171,7 @@ impl<M: Send + 'static, E: Send + 'static> Sender<M, E> {
     /// What was done so far.
     pub fn report(&self) -> SendReport {
         let state = self.shared.state.lock();
-        let mut report = state.report;
+        let mut report = state.report.clone();
         report.behind_s += state
             .behind
             .map_or(0.0, |since| since.elapsed().as_secs_f64());

@@ -3,12 +3,23 @@
 use std::time::Duration;
 
 use crate::error::CudaError;
+use crate::images::{ImageArray, ImageReport};
 use crate::ring::Lease;
 
-/// A batch in host memory.
+/// A batch in host memory, and images.
 pub trait HostBatch: Send + 'static {
     /// All of its bytes, which neither move nor change before it is dropped.
     fn bytes(&self) -> &[u8];
+
+    /// Arrays that are put together on the device.
+    fn images(&self) -> &[ImageArray] {
+        &[]
+    }
+
+    /// Bytes of the batch on the device: those of `bytes`, and the arrays of images behind them.
+    fn device_bytes(&self) -> usize {
+        self.bytes().len()
+    }
 }
 
 /// Where batches come from.
@@ -71,7 +82,7 @@ impl<E> From<CudaError> for SendError<E> {
 }
 
 /// What a sender did so far.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct SendReport {
     /// Batches that were copied.
     pub batches: u64,
@@ -83,4 +94,6 @@ pub struct SendReport {
     pub behind_s: f64,
     /// Slots on the device.
     pub slots: usize,
+    /// What was done with images, if the sender takes any.
+    pub images: Option<ImageReport>,
 }
