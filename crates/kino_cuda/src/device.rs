@@ -123,6 +123,27 @@ impl Device {
         self.within(|driver| driver.copy_on_device(to.memory, from.memory, bytes, stream))
     }
 
+    /// Starts a copy to an address on the device; the caller knows that there is room, and keeps both until the stream has come past.
+    pub(crate) fn copy_to(&self, to: u64, from: &[u8], stream: StreamHandle) -> Result<()> {
+        self.within(|driver| driver.copy_to_device(RawMemory(to), from, stream))
+    }
+
+    /// Starts a copy from an address on the device, as [`copy_to`](Self::copy_to).
+    pub(crate) fn copy_from(&self, to: &mut [u8], from: u64, stream: StreamHandle) -> Result<()> {
+        self.within(|driver| driver.copy_to_host(to, RawMemory(from), stream))
+    }
+
+    /// Starts a copy between two addresses on the device, as [`copy_to`](Self::copy_to).
+    pub(crate) fn copy_between(
+        &self,
+        to: u64,
+        from: u64,
+        bytes: usize,
+        stream: StreamHandle,
+    ) -> Result<()> {
+        self.within(|driver| driver.copy_on_device(RawMemory(to), RawMemory(from), bytes, stream))
+    }
+
     pub(crate) fn within<T>(&self, work: impl FnOnce(&Driver) -> Result<T>) -> Result<T> {
         self.driver.within(self.context, || work(self.driver))
     }

@@ -54,6 +54,23 @@ pub enum CudaError {
         /// What does not fit.
         what: String,
     },
+    /// An image cannot be put on the device.
+    #[error("cannot put an image on the device: {what}")]
+    Image {
+        /// What is wrong with it.
+        what: String,
+    },
+    /// The device has no memory left for images.
+    #[error(
+        "no device memory for {bytes} bytes of images: {held} bytes hold images that the loader keeps; lower `memory=`, use a \
+         smaller batch size, or free what torch keeps for reuse with torch.cuda.empty_cache()"
+    )]
+    ImageMemory {
+        /// Bytes that were asked for.
+        bytes: usize,
+        /// Bytes that images have.
+        held: usize,
+    },
     /// A call of the driver failed.
     #[error("{call} failed: {name} ({what}); {advice}")]
     Call {

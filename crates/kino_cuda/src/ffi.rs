@@ -13,6 +13,8 @@
     reason = "calls of a C library; every block states what it relies on"
 )]
 
+mod kernels;
+
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::path::Path;
 use std::ptr;
@@ -21,6 +23,8 @@ use libloading::Library;
 
 use crate::error::{CudaError, Result};
 use crate::functions::functions;
+
+pub(crate) use kernels::{Crop, GatherJob, IMAGES, RawKernel, RawModule, ResizeJob};
 
 /// A `CUcontext`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,6 +89,11 @@ functions! {
     free = b"cuMemFree_v2\0": fn(u64);
     copy_to_device = b"cuMemcpyHtoDAsync_v2\0": fn(u64, *const c_void, usize, usize);
     copy_on_device = b"cuMemcpyDtoDAsync_v2\0": fn(u64, u64, usize, usize);
+    copy_to_host = b"cuMemcpyDtoHAsync_v2\0": fn(*mut c_void, u64, usize, usize);
+    module_load = b"cuModuleLoadData\0": fn(*mut usize, *const c_void);
+    module_unload = b"cuModuleUnload\0": fn(usize);
+    module_kernel = b"cuModuleGetFunction\0": fn(*mut usize, usize, *const c_char);
+    launch = b"cuLaunchKernel\0": fn(usize, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, usize, *const *const c_void, *const *const c_void);
     stream_create = b"cuStreamCreate\0": fn(*mut usize, c_uint);
     stream_destroy = b"cuStreamDestroy_v2\0": fn(usize);
     stream_wait = b"cuStreamWaitEvent\0": fn(usize, usize, c_uint);
@@ -234,6 +243,19 @@ impl Driver {
         // SAFETY: the caller checked that both are large enough, and keeps them until the stream has come past the copy.
         let code = unsafe { (self.functions.copy_on_device)(to.0, from.0, bytes, stream.0) };
         self.check("cuMemcpyDtoDAsync", code)
+    }
+
+    /// Starts a copy to the host. `to` must stay until the stream has come past the copy.
+    pub(crate) fn copy_to_host(
+        &self,
+        to: &mut [u8],
+        from: RawMemory,
+        stream: StreamHandle,
+    ) -> Result<()> {
+        let (start, bytes) = (to.as_mut_ptr(), to.len());
+        // SAFETY: the caller checked that `from` is large enough, and keeps both as said above.
+        let code = unsafe { (self.functions.copy_to_host)(start.cast(), from.0, bytes, stream.0) };
+        self.check("cuMemcpyDtoHAsync", code)
     }
 
     pub(crate) fn create_stream(&self) -> Result<StreamHandle> {

@@ -32,16 +32,16 @@ pub struct JpegDecoder {
 
 /// Height and width of the frames of a batch, and what follows from them; nothing in it overflows.
 #[derive(Debug, Clone, Copy)]
-struct Layout {
+pub(crate) struct Layout {
     size: (usize, usize),
     row_bytes: usize,
-    frame_bytes: usize,
+    pub(crate) frame_bytes: usize,
     /// All frames.
-    bytes: usize,
+    pub(crate) bytes: usize,
 }
 
 impl Layout {
-    fn new((height, width): (usize, usize), frames: usize) -> Result<Self> {
+    pub(crate) fn new((height, width): (usize, usize), frames: usize) -> Result<Self> {
         let layout = || {
             let row_bytes = width.checked_mul(CHANNELS)?;
             let frame_bytes = row_bytes.checked_mul(height).filter(|&bytes| bytes > 0)?;
@@ -95,7 +95,12 @@ impl JpegDecoder {
     /// Decodes frames, one behind the other, to the start of `memory`, and waits for them.
     ///
     /// Nothing on the device may use the memory meanwhile: the host waited for its last use.
-    fn decode(&mut self, files: &[&[u8]], layout: Layout, memory: &DeviceMemory) -> Result<()> {
+    pub(crate) fn decode(
+        &mut self,
+        files: &[&[u8]],
+        layout: Layout,
+        memory: &DeviceMemory,
+    ) -> Result<()> {
         let Layout { size, bytes, .. } = layout;
         if bytes > memory.bytes() {
             return Err(CudaError::JpegSize {

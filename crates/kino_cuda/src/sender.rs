@@ -25,7 +25,7 @@ use kino_sync::{Condvar, Mutex, MutexGuard};
 use crate::device::{Device, Stream};
 use crate::error::{CudaError, Result};
 use crate::ffi::StreamHandle;
-use crate::images::ImageOptions;
+use crate::images::{ImageOptions, Images, Room};
 use crate::ring::{self, Returns, Ring, Slot};
 use crate::source::{Arrived, Fetched, HostBatch, SendError, SendReport, Source, Taken};
 
@@ -69,26 +69,28 @@ struct State<M, E> {
 }
 
 impl<M: Send + 'static, E: Send + 'static> Sender<M, E> {
-    /// Starts the thread. Batches have no images.
-    pub fn start<S>(device: &Arc<Device>, source: S) -> Result<Self>
-    where
-        S: Source<Meta = M, Error = E>,
-    {
-        Self::run(device, source)
+    /// Starts the thread, for batches without images.
+    pub fn start(device: &Arc<Device>, source: impl Source<Meta = M, Error = E>) -> Result<Self> {
+        Self::run(device, source, None)
     }
 
-    /// As [`start`](Self::start), for batches with images.
-    pub fn start_with<S>(device: &Arc<Device>, source: S, _images: ImageOptions) -> Result<Self>
-    where
-        S: Source<Meta = M, Error = E>,
-    {
-        Self::run(device, source)
+    /// Starts the thread, for batches with and without images.
+    pub fn start_with(
+        device: &Arc<Device>,
+        source: impl Source<Meta = M, Error = E>,
+        options: ImageOptions,
+    ) -> Result<Self> {
+        Self::run(device, source, Some(options))
     }
 
-    fn run<S>(device: &Arc<Device>, source: S) -> Result<Self>
-    where
-        S: Source<Meta = M, Error = E>,
-    {
+    fn run(
+        device: &Arc<Device>,
+        source: impl Source<Meta = M, Error = E>,
+        options: Option<ImageOptions>,
+    ) -> Result<Self> {
+        let stream = Arc::new(device.stream()?);
+        let images = options.map(|options| Images::new(device, &stream, options));
+        let images = images.transpose()?;
         let shared = Arc::new(Shared {
             device: Arc::clone(device),
             returns: Returns::new(),
@@ -99,12 +101,14 @@ impl<M: Send + 'static, E: Send + 'static> Sender<M, E> {
                 has_ended: false,
                 is_waited_for: false,
                 behind: None,
-                report: SendReport::default(),
+                report: SendReport {
+                    images: images.as_ref().map(Images::report),
+                    ..SendReport::default()
+                },
             }),
             ready: Condvar::new(),
             room: Condvar::new(),
         });
-        let stream = device.stream()?;
         let alarm = Alarm(Arc::clone(&shared));
         let run = move || {
             // Moved into the thread, so that it is dropped however the thread ends.
@@ -112,6 +116,7 @@ impl<M: Send + 'static, E: Send + 'static> Sender<M, E> {
             let sending = Sending {
                 shared: &alarm.0,
                 stream,
+                images,
             };
             let error = sending.run(source).err();
             alarm.0.end(error);
@@ -282,17 +287,25 @@ impl<M, E> Drop for Alarm<M, E> {
 /// What the thread works with.
 struct Sending<'s, M, E> {
     shared: &'s Shared<M, E>,
-    stream: Stream,
+    stream: Arc<Stream>,
+    images: Option<Images>,
 }
 
 impl<M: Send + 'static, E: Send + 'static> Sending<'_, M, E> {
-    fn run<S>(&self, mut source: S) -> std::result::Result<(), SendError<E>>
-    where
-        S: Source<Meta = M, Error = E>,
-    {
+    fn run(
+        mut self,
+        mut source: impl Source<Meta = M, Error = E>,
+    ) -> std::result::Result<(), SendError<E>> {
         while self.shared.wait_for_room() {
             match source.next(BETWEEN_LOOKS).map_err(SendError::Source)? {
-                Fetched::Batch(meta, batch) => self.send(meta, batch)?,
+                Fetched::Batch(meta, batch) => {
+                    let sent = self.send(meta, &batch);
+                    if let (Err(_), Some(images)) = (&sent, &mut self.images) {
+                        // What was started still reads the batch, which is dropped next.
+                        let _gone = images.synchronize();
+                    }
+                    sent?;
+                }
                 Fetched::Later => {}
                 Fetched::End => break,
             }
@@ -300,10 +313,11 @@ impl<M: Send + 'static, E: Send + 'static> Sending<'_, M, E> {
         Ok(())
     }
 
-    fn send(&self, meta: M, batch: impl HostBatch) -> Result<()> {
+    fn send(&mut self, meta: M, batch: &impl HostBatch) -> Result<()> {
         let (shared, stream) = (self.shared, self.stream.handle());
-        let bytes = batch.bytes();
-        let Some(slot) = self.slot(bytes.len())? else {
+        self.place(batch)?;
+        let size = batch.device_bytes().max(batch.bytes().len());
+        let Some(slot) = self.slot(size)? else {
             return Ok(());
         };
         let is_behind = !slot.is_released()?;
@@ -311,23 +325,33 @@ impl<M: Send + 'static, E: Send + 'static> Sending<'_, M, E> {
             slot.wait_released(&shared.device, stream)?;
         }
         slot.begun.record(stream)?;
-        shared.device.copy(&slot.memory, bytes, stream)?;
+        shared.device.copy(&slot.memory, batch.bytes(), stream)?;
+        if let Some(images) = &mut self.images {
+            let room = Room {
+                memory: &slot.memory,
+                host_bytes: batch.bytes().len(),
+                bytes: size,
+            };
+            images.gather(batch.images(), room)?;
+        }
         slot.copied.record(stream)?;
         let mut state = shared.state.lock();
         state.behind = is_behind.then(Instant::now);
         state.ready.push_back((meta, Arc::clone(&slot)));
         drop(state);
         shared.ready.notify_all();
-        // The batch goes back to the source at once, for the next one; waiting costs no CPU time.
-        let copied = slot.copied.synchronize();
-        let size = bytes.len() as u64;
-        drop(batch);
-        copied?;
+        // Then the batch goes back to the source at once, for the next one; waiting costs no CPU time.
+        slot.copied.synchronize()?;
+        if let Some(images) = &mut self.images {
+            images.finish();
+        }
         let busy_s = slot.copied.seconds_since(&slot.begun)?;
+        let images = self.images.as_ref().map(Images::report);
         let mut state = shared.state.lock();
         state.report.batches += 1;
-        state.report.bytes += size;
+        state.report.bytes += size as u64;
         state.report.busy_s += busy_s;
+        state.report.images = images;
         if let Some(since) = state.behind.take() {
             state.report.behind_s += since.elapsed().as_secs_f64();
         }
@@ -335,6 +359,17 @@ impl<M: Send + 'static, E: Send + 'static> Sending<'_, M, E> {
         drop(state);
         drop(shared.freed(&surplus));
         Ok(())
+    }
+
+    /// Puts the images of a batch on the device.
+    fn place(&mut self, batch: &impl HostBatch) -> Result<()> {
+        match &mut self.images {
+            Some(images) => images.place(batch.images()),
+            None if batch.images().is_empty() => Ok(()),
+            None => Err(CudaError::Image {
+                what: "batches have images, and nothing to decode them with was given".to_owned(),
+            }),
+        }
     }
 
     /// A slot for a batch of this size; `None` once closed.
@@ -349,6 +384,9 @@ impl<M: Send + 'static, E: Send + 'static> Sending<'_, M, E> {
                 let slot = Slot::new(&shared.device, memory)?;
                 shared.state.lock().report.slots += 1;
                 return Ok(Some(slot));
+            }
+            if self.images.as_ref().is_some_and(Images::trim) {
+                continue;
             }
             let unfit = shared.state.lock().ring.drain();
             if unfit.is_empty() && !shared.wait_for_return(bytes)? {

@@ -1,6 +1,6 @@
 /* A CUDA driver without a GPU, for tests: device memory is the host's, and work is done as late as the driver may.
  *
- *     stream ≠ 0    a queue: copies, waits, records, reads; run only when an event is waited for or was asked about often
+ *     stream ≠ 0    a queue: copies, kernels, waits, records, reads; run only when an event is waited for or was asked about often
  *     stream 0      who uses it is the CPU: what is asked of it happens at once, and waits for what it depends on
  *
  * So what is used too early is seen: fresh and freed device memory is poisoned, a copy reads its source when it runs, and
@@ -12,8 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The kernels themselves, as plain C. */
+#include "../src/kernels/images.cu"
+
 enum { SUCCESS = 0, INVALID = 1, OUT_OF_MEMORY = 2, INVALID_CONTEXT = 201, NOT_READY = 600, REGISTERED = 712, NOT_REGISTERED = 713 };
-enum { COPY, READ, RECORD, WAIT, CALL };
+enum { COPY, READ, RECORD, WAIT, CALL, LAUNCH };
+/* What cuModuleGetFunction returns. */
+enum { RESIZE = 1, GATHER = 2 };
 /* A pending event is asked about this often before the work in front of it is done: a poll comes to an end. */
 enum { PATIENCE = 3 };
 
@@ -23,6 +28,7 @@ typedef struct Op {
     void *to; const void *from; size_t bytes;
     Event *event; uint64_t turn;
     void (*call)(void *);
+    size_t kernel; unsigned blocks, threads, images;
     struct Op *next;
 } Op;
 typedef struct Stream { Op *first, *last; } Stream;
@@ -38,7 +44,7 @@ static size_t register_limit = (size_t)-1, registered_bytes;
 static __thread int contexts;
 static struct { const char *name; long count; } counts[] = {
     {"copies", 0}, {"pageable", 0}, {"registered", 0}, {"unregistered", 0}, {"allocated", 0}, {"freed", 0},
-    {"unregistered while copied", 0}, {"without context", 0}, {"outside memory", 0}, {"waits", 0},
+    {"unregistered while copied", 0}, {"without context", 0}, {"outside memory", 0}, {"waits", 0}, {"modules", 0}, {"kernels", 0},
 };
 
 static long *count(const char *name) {
@@ -68,6 +74,24 @@ static size_t cut(Range **list, uintptr_t start) {
     return 0;
 }
 
+/* Does what a kernel does, once per thread, if it stays inside memory. `to` is a copy of its parameter. */
+static void launch(const Op *op) {
+    const Resize *resize = op->to;
+    const Gather *gather = op->to;
+    int is_resize = op->kernel == RESIZE;
+    uint64_t pixels = is_resize ? (uint64_t)resize->height * resize->width : (uint64_t)gather->height * gather->width;
+    if (!is_resize && !is_in(allocated, gather->to, pixels * 3 * gather->bytes * op->images)) { ++*count("outside memory"); return; }
+    for (unsigned image = 0; image < op->images; image++) {
+        uint64_t from = is_resize ? resize->from + image * resize->from_image : gather->images[image].from;
+        uint64_t across = resize->is_horizontal ? resize->height : resize->width;
+        uint64_t bytes = is_resize ? resize->last * resize->along_step + (across - 1) * resize->across_step + 3
+                                   : (gather->height - 1) * gather->images[image].row + gather->width * 3;
+        if (from && !is_in(allocated, from, bytes)) { ++*count("outside memory"); return; }
+        if (is_resize && !is_in(allocated, resize->to[image], pixels * 3)) { ++*count("outside memory"); return; }
+        for (uint64_t pixel = 0; pixel < (uint64_t)op->blocks * op->threads && pixel < pixels; pixel++)
+            if (is_resize) resize_pixel(resize, image, pixel); else gather_pixel(gather, image, pixel);
+    }
+}
 static void reach(Event *event, uint64_t turn);
 static void step(Stream *stream) {
     Op *op = stream->first;
@@ -80,6 +104,7 @@ static void step(Stream *stream) {
     case RECORD: op->event->done = op->turn; break;
     case WAIT: reach(op->event, op->turn); break;
     case CALL: op->call(op->to); break;
+    case LAUNCH: launch(op); free(op->to); break;
     }
     free(op);
 }
@@ -182,6 +207,42 @@ int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, void *stream)
     ENTER;
     if (!is_in(allocated, to, bytes) || !is_in(allocated, from, bytes)) { ++*count("outside memory"); return leave(INVALID); }
     push(stream, (Op){.what = COPY, .to = (void *)(uintptr_t)to, .from = (void *)(uintptr_t)from, .bytes = bytes});
+    return leave(SUCCESS);
+}
+int cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t bytes, void *stream) {
+    ENTER;
+    if (!is_in(allocated, from, bytes)) { ++*count("outside memory"); return leave(INVALID); }
+    push(stream, (Op){.what = COPY, .to = to, .from = (void *)(uintptr_t)from, .bytes = bytes});
+    return leave(SUCCESS);
+}
+int cuModuleLoadData(void **module, const void *image) {
+    ENTER;
+    if (!strstr(image, ".visible .entry resize(") || !strstr(image, ".visible .entry gather(")) return leave(INVALID);
+    ++*count("modules");
+    *module = (void *)&counts;
+    return leave(SUCCESS);
+}
+int cuModuleUnload(void *module) {
+    ENTER;
+    for (size_t i = 0; i < 64; i++)
+        for (Op *op = streams[i] ? streams[i]->first : NULL; op; op = op->next)
+            if (op->what == LAUNCH) ++*count("outside memory");
+    --*count("modules");
+    return leave(module == (void *)&counts ? SUCCESS : INVALID);
+}
+int cuModuleGetFunction(size_t *function, void *module, const char *name) {
+    (void)module;
+    *function = !strcmp(name, "resize") ? RESIZE : !strcmp(name, "gather") ? GATHER : 0;
+    return *function ? SUCCESS : INVALID;
+}
+int cuLaunchKernel(size_t function, unsigned blocks, unsigned images, unsigned one, unsigned threads, unsigned y, unsigned z,
+                   unsigned shared, void *stream, void **parameters, void **extra) {
+    ENTER;
+    if (!blocks || !images || images > IMAGES || one != 1 || y != 1 || z != 1 || shared || extra) return leave(INVALID);
+    size_t bytes = function == RESIZE ? sizeof(Resize) : sizeof(Gather);
+    void *job = memcpy(malloc(bytes), *parameters, bytes);
+    ++*count("kernels");
+    push(stream, (Op){.what = LAUNCH, .kernel = function, .to = job, .blocks = blocks, .threads = threads, .images = images});
     return leave(SUCCESS);
 }
 int cuStreamCreate(void **stream, unsigned flags) {

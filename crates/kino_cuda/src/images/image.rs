@@ -33,6 +33,12 @@ pub trait Image: Debug + Send + Sync + 'static {
     fn place(&self) -> &OnceLock<ImageMemory>;
 }
 
+/// Height and width of an image on the device.
+pub(super) fn kept_size(image: &dyn Image) -> (usize, usize) {
+    let kept = image.resize().map(|tables| tables.kept);
+    kept.unwrap_or_else(|| image.stored())
+}
+
 /// What the host has of an image.
 #[derive(Debug, Clone, Copy)]
 pub enum Content<'i> {

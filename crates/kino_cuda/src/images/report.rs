@@ -37,3 +37,19 @@ pub struct Comparison {
     /// Seconds per image on the device, decoded and resized.
     pub gpu_s: f64,
 }
+
+impl ImageReport {
+    pub(super) fn new(engine: Engine, version: String) -> Self {
+        Self {
+            engine,
+            version,
+            decoded: 0,
+            refused: 0,
+            uploaded: 0,
+            decode_s: 0.0,
+            compared: None,
+            bytes: 0,
+            peak_bytes: 0,
+        }
+    }
+}
