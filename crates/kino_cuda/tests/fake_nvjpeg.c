@@ -24,7 +24,7 @@ typedef struct Work { const uint8_t *file; Image image; } Work;
 void fake_call(void *stream, void (*call)(void *), void *with);
 int fake_may_use(uint64_t memory, size_t bytes);
 
-static long live, pending, misuse, initialized;
+static long live, pending, misuse, initialized, decoded;
 static int is_without_hardware;
 
 static int32_t number_at(const uint8_t *from) { int32_t number; memcpy(&number, from, sizeof number); return number; }
@@ -67,6 +67,7 @@ static void write_pixels(void *with) {
         for (size_t x = 0; x < row; x++)
             work->image.channel[0][y * work->image.pitch[0] + x] = (uint8_t)((work->file[3] + y * row + x) % 251);
     pending--;
+    decoded++;
     free(work);
 }
 int nvjpegDecodeBatched(void *handle, State *state, const uint8_t *const *files, const size_t *lengths, const Image *images, void *stream) {
@@ -99,4 +100,6 @@ long fake_jpeg_live(void) { return live; }
 long fake_jpeg_pending(void) { return pending; }
 /* States that were destroyed while they decoded. */
 long fake_jpeg_misuse(void) { return misuse; }
+/* Images that were decoded. */
+long fake_jpeg_decoded(void) { return decoded; }
 long fake_jpeg_initialized(void) { return initialized; }

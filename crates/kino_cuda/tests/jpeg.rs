@@ -5,23 +5,18 @@
 //! ```
 //!
 //! nvJPEG is `fake_nvjpeg.c` on top of the driver `fake_cuda.c`, both compiled by the C compiler, anew for each test.
-#![allow(
-    unsafe_code,
-    reason = "calls the fake library's functions for tests; their types are those in fake_nvjpeg.c"
-)]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod fake;
 
-use std::ffi::c_long;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use fake::{Fake, compile, sum_of};
+use fake::jpeg::{FakeJpeg, file, pixels_of};
+use fake::{Fake, sum_of};
 use kino_cuda::{
     CudaError, Device, Engine, JpegDecoder, JpegSlots, Lease, Nvjpeg, Result, StreamHandle,
 };
-use libloading::Library;
 
 const SIZE: (usize, usize) = (6, 5);
 
@@ -35,41 +30,6 @@ struct Rig {
     gone: Vec<Vec<Vec<u8>>>,
     jpeg: FakeJpeg,
     fake: Fake,
-}
-
-/// The fake nvJPEG.
-struct FakeJpeg {
-    path: PathBuf,
-    library: Library,
-}
-
-impl FakeJpeg {
-    fn new(fake: &Fake) -> Self {
-        let path = compile(fake.folder.path(), "fake_nvjpeg", Some(&fake.path));
-        // SAFETY: the library that was just built; it has no initialisers.
-        let library = unsafe { Library::new(&path) }.unwrap();
-        Self { path, library }
-    }
-
-    fn open(&self) -> &'static Nvjpeg {
-        Nvjpeg::open(std::slice::from_ref(&self.path)).unwrap()
-    }
-
-    /// One of its counters.
-    fn count(&self, name: &[u8]) -> i64 {
-        // SAFETY: each of these functions is `long name(void)`.
-        unsafe {
-            self.library
-                .get::<unsafe extern "C" fn() -> c_long>(name)
-                .unwrap()()
-        }
-    }
-
-    fn take_hardware_away(&self) {
-        let name = b"fake_jpeg_without_hardware\0";
-        // SAFETY: `void fake_jpeg_without_hardware(void)`.
-        unsafe { self.library.get::<unsafe extern "C" fn()>(name).unwrap()() }
-    }
 }
 
 impl Rig {
@@ -127,12 +87,6 @@ impl Rig {
     }
 }
 
-/// A file of the fake format.
-fn file(what: u8, seed: u8, (height, width): (i32, i32)) -> Vec<u8> {
-    let head = [b'K', b'J', what, seed];
-    [head, height.to_le_bytes(), width.to_le_bytes()].concat()
-}
-
 /// Files of frames of a size.
 fn files(seeds: &[u8], (height, width): (usize, usize)) -> Vec<Vec<u8>> {
     let size = (height.try_into().unwrap(), width.try_into().unwrap());
@@ -140,12 +94,11 @@ fn files(seeds: &[u8], (height, width): (usize, usize)) -> Vec<Vec<u8>> {
 }
 
 /// The pixels of those frames.
-fn pixels(seeds: &[u8], (height, width): (usize, usize)) -> Vec<u8> {
-    let frame = |&seed| {
-        (0..height * width * 3)
-            .map(move |idx| u8::try_from((usize::from(seed) + idx) % 251).unwrap())
-    };
-    seeds.iter().flat_map(frame).collect()
+fn pixels(seeds: &[u8], size: (usize, usize)) -> Vec<u8> {
+    seeds
+        .iter()
+        .flat_map(|&seed| pixels_of(seed, size))
+        .collect()
 }
 
 #[test]

@@ -9,6 +9,9 @@
 )]
 #![allow(dead_code, reason = "each test program uses some of it")]
 
+pub(crate) mod images;
+pub(crate) mod jpeg;
+
 use std::ffi::{CString, c_char, c_long, c_void};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -96,6 +99,14 @@ impl Fake {
                 .get::<unsafe extern "C" fn(StreamHandle, u64, usize, *mut u64)>(b"fake_read\0");
             read.unwrap()(stream, address, bytes, sum);
         }
+    }
+
+    /// What is in the device's memory, which must be allocated, once everything that was asked of a stream is done.
+    pub(crate) fn bytes(&self, stream: StreamHandle, address: u64, len: usize) -> Vec<u8> {
+        self.run(stream);
+        let start = std::ptr::with_exposed_provenance::<u8>(usize::try_from(address).unwrap());
+        // SAFETY: the fake driver's device memory is the host's; the test holds the batch.
+        unsafe { std::slice::from_raw_parts(start, len) }.to_vec()
     }
 
     pub(crate) fn synchronize(&self) {
