@@ -5,7 +5,7 @@
  *
  * So a place that is still read, pixels that are used too early and files that are gone too early are seen. A file is
  *
- *     | "KJ" | what, u8 | seed, u8 | height, i32 | width, i32 |     what: 'P' pixels, 'E' cannot be decoded
+ *     | "KJ" | what, u8 | seed, u8 | height, i32 | width, i32 |     what: 'P' pixels, 'E' cannot be decoded, 'Q' not in hardware
  *
  * and byte k of its pixels is (seed + k) mod 251.
  */
@@ -34,7 +34,7 @@ int nvjpegCreateEx(int backend, const void *device, const void *host, unsigned f
     if (device || host || !flags) return INVALID;
     if (backend == HARDWARE && is_without_hardware) return ARCH_MISMATCH;
     live++;
-    *handle = malloc(1);
+    *(int **)handle = memcpy(malloc(sizeof backend), &backend, sizeof backend);
     return SUCCESS;
 }
 int nvjpegDestroy(void *handle) { live--; free(handle); return SUCCESS; }
@@ -70,12 +70,11 @@ static void write_pixels(void *with) {
     decoded++;
     free(work);
 }
-int nvjpegDecodeBatched(void *handle, State *state, const uint8_t *const *files, const size_t *lengths, const Image *images, void *stream) {
-    (void)handle;
+int nvjpegDecodeBatched(int *handle, State *state, const uint8_t *const *files, const size_t *lengths, const Image *images, void *stream) {
     int count = state->images;
     if (!count) return NOT_INITIALIZED;
     for (int k = 0; k < count; k++) {
-        if (lengths[k] < LENGTH || files[k][2] == 'E') {
+        if (lengths[k] < LENGTH || files[k][2] == 'E' || (files[k][2] == 'Q' && *handle == HARDWARE)) {
             /* What was started goes on; the state has to be initialized again. */
             state->images = 0;
             return EXECUTION_FAILED;

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Each of the two waits around nvJPEG (`self.read.synchronize()` in `images/place.rs`, `self.done.synchronize()` in `jpeg.rs`)
-//! was removed alone: `pixels_are_those_of_a_naive_twin` and `images_that_are_gone_make_room` failed each time.
+//! was removed alone: `a_file_that_nvjpeg_refuses_is_decoded_by_the_cpu` failed each time, and others.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -301,6 +301,34 @@ fn a_file_that_nvjpeg_refuses_is_decoded_by_the_cpu() {
     assert!(rig.take(&sender).is_none());
     let report = report(&sender);
     assert_eq!((report.decoded, report.refused), (26, 4));
+}
+
+#[test]
+fn files_of_a_kind_that_an_engine_does_not_know_are_not_given_to_it_for_ever() {
+    for (what, decoded, engine) in [(b'Q', 180, Engine::Default), (b'E', 0, Engine::Default)] {
+        let rig = Rig::new();
+        let all = move |number: u8| {
+            let still = |seed| Arc::new(Still::new(what, seed, (3, 4), None));
+            (0..20)
+                .map(|seed| still(number * 20 + seed))
+                .collect::<Vec<_>>()
+        };
+        let sender = rig.sender(move |number| (number < 10).then(|| whole(&all(number as u8))));
+        for number in 0..10 {
+            let lease = rig.take(&sender).unwrap();
+            let right = whole_bytes(&all(number));
+            assert_eq!(rig.read(&lease, 0, right.len()), right);
+        }
+        assert!(rig.take(&sender).is_none());
+        let report = report(&sender);
+        assert_eq!((report.decoded, report.refused), (decoded, 200 - decoded));
+        assert_eq!(report.engine, engine);
+        // Each engine tries a batch in halves once.
+        let tried = rig.jpeg.count(b"fake_jpeg_initialized\0");
+        assert!(tried < 80, "{tried}");
+        drop(sender);
+        rig.end();
+    }
 }
 
 #[test]

@@ -60,7 +60,10 @@ pub(crate) struct Images {
     device: Arc<Device>,
     /// The sender's.
     stream: Arc<Stream>,
+    library: &'static Nvjpeg,
     decoder: JpegDecoder,
+    /// nvJPEG decodes no file of these.
+    is_refused: bool,
     kernels: Kernels,
     pool: Arc<Pool>,
     /// Decoded files, before they are resized; the host waits for `read` before it is written to.
@@ -90,6 +93,8 @@ impl Images {
         Ok(Self {
             device: Arc::clone(device),
             stream: Arc::clone(stream),
+            library,
+            is_refused: false,
             kernels: Kernels::load(device)?,
             pool: Pool::new(device),
             staging: None,

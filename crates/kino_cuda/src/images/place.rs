@@ -19,11 +19,14 @@ use super::{ImageArray, Images};
 use crate::device::{Device, DeviceMemory};
 use crate::error::{CudaError, Result};
 use crate::ffi::{IMAGES, ResizeJob};
-use crate::jpeg::Layout;
+use crate::jpeg::{JpegDecoder, Layout};
 use crate::nvjpeg::Engine;
 
 /// Bytes of staging, and of what is between two passes; more only for one image that is larger.
 const STAGING: usize = 128 << 20;
+
+/// If so many files are refused together, and all of them, the engine does not know their kind: progressive ones, say.
+const MANY: u64 = 8;
 
 /// A JPEG file that is to be on the device.
 #[derive(Debug, Clone, Copy)]
@@ -68,10 +71,14 @@ impl Images {
         let mut first = None;
         for group in waiting.chunk_by(|a, b| a.image.stored() == b.image.stored()) {
             for group in group.chunks(self.together(group[0].image)?) {
-                let refused = self.report.refused;
+                let before = self.report.refused;
                 self.decode(group)?;
-                if refused == self.report.refused {
+                let refused = self.report.refused - before;
+                if refused == 0 {
                     first = first.or(Some(group));
+                }
+                if refused >= MANY && refused == group.len() as u64 {
+                    self.step_down();
                 }
             }
         }
@@ -95,8 +102,30 @@ impl Images {
         Ok((STAGING / staged.max(between)).clamp(1, most))
     }
 
+    /// Takes another engine from now on, at last the CPU.
+    fn step_down(&mut self) {
+        let kernels = match self.decoder.engine() {
+            Engine::Hardware => {
+                JpegDecoder::with_engine(&self.device, self.library, Engine::Default).ok()
+            }
+            Engine::Default => None,
+        };
+        match kernels {
+            Some(decoder) => {
+                self.report.engine = decoder.engine();
+                self.decoder = decoder;
+            }
+            None => self.is_refused = true,
+        }
+    }
+
     /// Decodes images of one size on the device; those that nvJPEG refuses on the CPU.
     fn decode(&mut self, group: &[Waiting<'_>]) -> Result<()> {
+        if self.is_refused {
+            return group
+                .iter()
+                .try_for_each(|one| self.decode_on_cpu(one.image));
+        }
         let memories = group.iter().map(|one| self.pool.take(kept_size(one.image)));
         let memories = memories.collect::<Result<Vec<_>>>()?;
         let to: Vec<u64> = memories.iter().map(ImageMemory::address).collect();
@@ -110,7 +139,6 @@ impl Images {
         }
         drop(memories);
         if let [one] = group {
-            self.report.refused += 1;
             return self.decode_on_cpu(one.image);
         }
         let (some, others) = group.split_at(group.len() / 2);
@@ -199,6 +227,7 @@ impl Images {
         let pixels = image.decode().map_err(|what| CudaError::Image { what })?;
         let uploaded = self.upload(image, &pixels);
         self.copied.push(pixels);
+        self.report.refused += 1;
         uploaded
     }
 

@@ -5,7 +5,7 @@ use crate::nvjpeg::Engine;
 /// What a sender did with images so far.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ImageReport {
-    /// The engine of nvJPEG.
+    /// The engine of nvJPEG that decodes now.
     pub engine: Engine,
     /// The version of nvJPEG.
     pub version: String,

@@ -79,7 +79,8 @@ impl Image for Still {
 }
 
 impl Still {
-    /// An image: `P` is a file, `E` one that nvJPEG cannot decode, `U` pixels of the CPU.
+    /// An image: `P` is a file, `E` one that nvJPEG cannot decode, `Q` one that its engine in hardware cannot, `U` pixels of
+    /// the CPU.
     pub(crate) fn new(
         what: u8,
         seed: u8,
