@@ -1,4 +1,4 @@
-//! JPEG frames, decoded by nvJPEG into memory that we own. The loader does not use it yet: its batches are decoded on the CPU.
+//! JPEG frames, decoded by nvJPEG into memory that we own: staging of a sender's images, or slots that are lent.
 //!
 //! ```text
 //! files in host memory ──▶ check each size ──▶ wait for the memory's last use ──▶ decode ──▶ wait ──▶ hand over

@@ -8,12 +8,14 @@
 //!
 //! | file | |
 //! |---|---|
-//! | `ffi.rs` | the functions of the driver that are called; all `unsafe` code but that of `nvjpeg.rs` |
+//! | `ffi.rs`, `ffi/kernels.rs` | the functions of the driver that are called; all `unsafe` code but that of `nvjpeg.rs` |
 //! | `functions.rs` | looks the functions of a library up by name |
 //! | `library.rs` | finds and opens the driver |
 //! | `device.rs` | a device, its memory, streams and events; page-locked host memory |
 //! | `ring.rs` | which slot of device memory the next batch gets |
-//! | `jpeg.rs`, `nvjpeg.rs` | decodes JPEG frames into memory that we own, which the loader does not use yet; the functions of nvJPEG that are called |
+//! | `jpeg.rs`, `nvjpeg.rs` | decodes JPEG frames into memory that we own; the functions of nvJPEG that are called |
+//! | `images/` | images of batches: decoded and resized once, kept, gathered into each batch that has them |
+//! | `kernels/` | what the device runs for that: CUDA C, and the PTX that is made of it |
 //! | `sender.rs`, `source.rs` | the thread that copies, and what the training loop calls; what goes in and comes out |
 //!
 //! The context is the device's primary one, which PyTorch and the CUDA runtime use too, so pointers and streams are the same.

@@ -556,6 +556,26 @@ fn an_image_of_another_sender_is_an_error() {
 }
 
 #[test]
+fn images_that_die_in_a_forked_process_give_nothing_back() {
+    let rig = Rig::new();
+    let all = stills(0..9, (40, 50));
+    let sender = rig.send([whole(&all), whole(&all)]);
+    let lease = rig.take(&sender).unwrap();
+    let other = rig.take(&sender).unwrap();
+    assert!(rig.take(&sender).is_none());
+    let dropped = (sender, lease, all.clone());
+    let freed = rig.fake.count("freed");
+    assert!(fake::holds_in_fork(|| {
+        all.iter()
+            .for_each(|still| assert!(still.place.get().is_some()));
+        drop((dropped, all));
+        rig.fake.count("freed") == freed && rig.jpeg.count(b"fake_jpeg_live\0") == 0
+    }));
+    let right = whole_bytes(&stills(0..9, (40, 50)));
+    assert_eq!(rig.read(&other, 0, right.len()), right);
+}
+
+#[test]
 fn closing_ends_the_thread_at_any_point() {
     for taken in 0..5 {
         let rig = Rig::new();

@@ -12,7 +12,7 @@
 pub(crate) mod images;
 pub(crate) mod jpeg;
 
-use std::ffi::{CString, c_char, c_long, c_void};
+use std::ffi::{CString, c_char, c_int, c_long, c_uint, c_void};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -137,6 +137,29 @@ impl Fake {
         ]
         .map(|what| self.count(what))
     }
+}
+
+/// Whether a check holds in a forked process, and does not hang there.
+pub(crate) fn holds_in_fork(check: impl FnOnce() -> bool) -> bool {
+    // SAFETY: of the system's C library.
+    unsafe extern "C" {
+        fn fork() -> c_int;
+        fn alarm(seconds: c_uint) -> c_uint;
+        fn waitpid(process: c_int, status: *mut c_int, options: c_int) -> c_int;
+        fn _exit(code: c_int) -> !;
+    }
+    let mut status = -1;
+    // SAFETY: the child has no other thread, and ends without running anything of this process.
+    unsafe {
+        let child = fork();
+        if child == 0 {
+            alarm(60);
+            let holds = std::panic::catch_unwind(std::panic::AssertUnwindSafe(check));
+            _exit(c_int::from(!matches!(holds, Ok(true))));
+        }
+        assert!(child > 0 && waitpid(child, &raw mut status, 0) == child);
+    }
+    status == 0
 }
 
 /// What `fake_read` makes of bytes.
