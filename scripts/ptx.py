@@ -22,19 +22,31 @@ OPTIONS = [b"--gpu-architecture=compute_52", b"--std=c++11"]
 
 
 def nvrtc(folder: str) -> ctypes.CDLL:
-    """The compiler, downloaded to a folder."""
-    download = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder, NVRTC]
+    """Download the compiler to a folder, and load it."""
+    download = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--no-deps",
+        "--dest",
+        folder,
+        NVRTC,
+    ]
     subprocess.run(download, check=True)
     for wheel in Path(folder).glob("*.whl"):
         zipfile.ZipFile(wheel).extractall(folder)
     # It loads its built-in headers by name.
-    library, headers = (next(Path(folder).rglob(name)) for name in ("libnvrtc.so.*", "libnvrtc-builtins.so.*"))
+    library, headers = (
+        next(Path(folder).rglob(name)) for name in ("libnvrtc.so.*", "libnvrtc-builtins.so.*")
+    )
     ctypes.CDLL(str(headers), mode=ctypes.RTLD_GLOBAL)
     return ctypes.CDLL(str(library))
 
 
 def compile_ptx(compiler: ctypes.CDLL, source: bytes) -> str:
-    """The PTX of CUDA C; an error has the compiler's messages."""
+    """Make PTX of CUDA C; an error has the compiler's messages."""
     program = ctypes.c_void_p()
     compiler.nvrtcCreateProgram(ctypes.byref(program), source, b"images.cu", 0, None, None)
     options = (ctypes.c_char_p * len(OPTIONS))(*OPTIONS)
