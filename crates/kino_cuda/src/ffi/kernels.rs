@@ -44,7 +44,7 @@ pub(crate) struct ResizeJob {
     pub(crate) across_step: u64,
     /// `u32` for each pixel that comes out along the direction.
     pub(crate) starts: u64,
-    /// `i16` [pixel][taps].
+    /// `i16`, `[pixel][taps]`.
     pub(crate) coefficients: u64,
     pub(crate) taps: u32,
     pub(crate) precision: u32,
@@ -62,7 +62,7 @@ pub(crate) struct ResizeJob {
 #[repr(C)]
 pub(crate) struct GatherJob {
     pub(crate) to: u64,
-    /// Numbers [256][3]; 0: uint8 as it is.
+    /// Numbers, `[256][3]`; 0: uint8 as it is.
     pub(crate) table: u64,
     pub(crate) height: u32,
     pub(crate) width: u32,

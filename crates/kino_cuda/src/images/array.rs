@@ -55,7 +55,7 @@ pub enum Numbers {
     Table {
         /// Bytes of a number: 2 or 4.
         bytes: usize,
-        /// For each value 0..256, for each of three channels ([value][channel]), the bytes of the number, little-endian.
+        /// For each value 0..256, for each of three channels (`[value][channel]`), the bytes of the number, little-endian.
         table: Vec<u8>,
     },
 }
