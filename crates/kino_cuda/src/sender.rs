@@ -9,7 +9,7 @@
 //!
 //! | | by | guard |
 //! |---|---|---|
-//! | the host's arena | the next batch | this thread owns it until `copied` is past |
+//! | the host's arena and images | the next batch | this thread owns them until `copied` is past |
 //! | the batch | the training loop | its stream waits for `copied` |
 //! | the slot | the next batch | the tensors hold a lease; behind it, `released` on the training loop's stream |
 //! | device memory | what is allocated there after it is freed | it is freed after `released` |
@@ -300,7 +300,7 @@ impl<M: Send + 'static, E: Send + 'static> Sending<'_, M, E> {
             match source.next(BETWEEN_LOOKS).map_err(SendError::Source)? {
                 Fetched::Batch(meta, batch) => {
                     let sent = self.send(meta, &batch);
-                    if let (Err(_), Some(images)) = (&sent, &mut self.images) {
+                    if let (Err(_) | Ok(false), Some(images)) = (&sent, &mut self.images) {
                         // What was started still reads the batch, which is dropped next.
                         let _gone = images.synchronize();
                     }
@@ -313,12 +313,13 @@ impl<M: Send + 'static, E: Send + 'static> Sending<'_, M, E> {
         Ok(())
     }
 
-    fn send(&mut self, meta: M, batch: &impl HostBatch) -> Result<()> {
+    /// Sends a batch, and waits for its copy; `false` once closed.
+    fn send(&mut self, meta: M, batch: &impl HostBatch) -> Result<bool> {
         let (shared, stream) = (self.shared, self.stream.handle());
         self.place(batch)?;
         let size = batch.device_bytes().max(batch.bytes().len());
         let Some(slot) = self.slot(size)? else {
-            return Ok(());
+            return Ok(false);
         };
         let is_behind = !slot.is_released()?;
         if is_behind {
@@ -358,7 +359,7 @@ impl<M: Send + 'static, E: Send + 'static> Sending<'_, M, E> {
         let surplus = state.ring.surplus()?;
         drop(state);
         drop(shared.freed(&surplus));
-        Ok(())
+        Ok(true)
     }
 
     /// Puts the images of a batch on the device.

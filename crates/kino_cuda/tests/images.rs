@@ -17,6 +17,7 @@
 mod fake;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use fake::Fake;
@@ -522,6 +523,58 @@ fn tables_of_a_resize_that_read_or_write_outside_are_errors() {
         assert!(matches!(error, CudaError::Image { .. }), "{error:?}");
         assert!(error.to_string().contains(says), "{error}; not: {says}");
     }
+    rig.end();
+}
+
+/// Page-locked pixels: the driver reads them when the stream comes to the copy.
+fn pinned(rig: &Rig, seed: u8, size: (usize, usize)) -> Arc<Still> {
+    let mut still = Still::new(b'U', seed, size, None);
+    still.pinned = Some(rig.device.pin(&mut still.content).unwrap());
+    Arc::new(still)
+}
+
+#[test]
+fn pixels_are_kept_until_they_are_copied_also_after_an_error() {
+    let rig = Rig::new();
+    let mut broken = Still::new(b'E', 1, (5, 8), None);
+    broken.cpu = Err("frame 3 is damaged".to_owned());
+    let all = [
+        pinned(&rig, 1, (5, 8)),
+        pinned(&rig, 2, (5, 8)),
+        Arc::new(broken),
+    ];
+    let batch = whole(&all);
+    drop(all);
+    let error = rig.error(batch);
+    assert!(error.to_string().contains("frame 3 is damaged"), "{error}");
+    rig.end();
+}
+
+#[test]
+fn pixels_are_kept_until_they_are_copied_also_if_the_sender_is_closed() {
+    let rig = Rig::new();
+    // There is memory for one batch, and for images.
+    rig.fake.set(b"fake_limit\0", 150_000);
+    let made = Arc::new(AtomicUsize::new(0));
+    let mut batches: Vec<Option<Batch>> = (0..2)
+        .map(|number| {
+            let mut batch = whole(&[pinned(&rig, number, (10, 10))]);
+            batch.device_bytes = 100_000;
+            Some(batch)
+        })
+        .collect();
+    let count = Arc::clone(&made);
+    let sender = rig.sender(move |number| {
+        count.fetch_add(1, Ordering::SeqCst);
+        batches.get_mut(number).and_then(Option::take)
+    });
+    let lease = rig.take(&sender).unwrap();
+    while made.load(Ordering::SeqCst) < 2 || rig.fake.count("copies") < 3 {
+        std::thread::yield_now();
+    }
+    // The second batch waits for memory that is not given back.
+    sender.close();
+    drop((lease, sender));
     rig.end();
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use kino_cuda::{
     Content, Fetched, HostBatch, Image, ImageArray, ImageForm, ImageLayout, ImageMemory, Numbers,
-    PlacedImage, ResizeTables, Source, Taps,
+    Pinned, PlacedImage, ResizeTables, Source, Taps,
 };
 
 use super::jpeg::{file, pixels_of};
@@ -45,6 +45,8 @@ impl Dice {
 #[derive(Debug)]
 pub(crate) struct Still {
     pub(crate) what: u8,
+    /// Dropped before what it page-locks.
+    pub(crate) pinned: Option<Pinned>,
     pub(crate) content: Vec<u8>,
     pub(crate) stored: (usize, usize),
     pub(crate) resize: Option<Arc<ResizeTables>>,
@@ -99,6 +101,7 @@ impl Still {
         };
         Self {
             what,
+            pinned: None,
             content,
             stored,
             resize,
