@@ -1,8 +1,8 @@
 //! Sends batches to a device ahead of the training loop, in order, from a thread of its own.
 //!
 //! ```text
-//! Source::next ──▶ a slot ──▶ copy ──▶ ready ──▶ take
-//!                                └─ the host's arena is dropped once the copy is done, and reused by the source
+//! Source::next ──▶ images: decode ──▶ a slot: copy, gather ──▶ ready ──▶ take
+//!                                                 └─ the host's arena is dropped once the copy is done, and reused by the source
 //! ```
 //!
 //! Four things must not be used too early, and each has one guard:
