@@ -133,4 +133,4 @@ def arm_frames(arm: str, recording: Recording, raw: pathlib.Path, folder: pathli
 def stored_bytes(path: pathlib.Path) -> float:
     """Give the stored bytes per image."""
     stream = kinograph.open(path).streams[IMAGES]
-    return stream.stored_bytes / stream.frames
+    return stream.bytes / stream.frames

@@ -209,12 +209,18 @@ class CudaJpeg:
 @final
 class CudaSender:
     def __new__(
-        cls, loader: Loader, ordinal: int, fixed: FixedBatches | None = None, kind: int = 2
+        cls,
+        loader: Loader,
+        ordinal: int,
+        fixed: FixedBatches | None = None,
+        jpeg: list[str] | None = None,
+        kind: int = 2,
     ) -> CudaSender: ...
     def next(
         self, stream: int, known: int = 0
     ) -> tuple[int, int, dict[str, Any], int | None, float] | None: ...
     def report(self) -> tuple[float, int, int, float, int]: ...
+    def image_report(self) -> str | None: ...
     def unpinned(self) -> str | None: ...
     def close(self) -> None: ...
 

@@ -31,6 +31,7 @@ from kinograph._arguments import LAST_INDEX, said_twice, to_bytes, to_list, to_w
 from kinograph._augment import warn_of_flip
 from kinograph._dataset import Dataset
 from kinograph._errors import InvalidArgumentError, closed, forked
+from kinograph._gpu_decode import Decode
 from kinograph._lengths import LengthOrder
 from kinograph._loader_options import (
     Images,
@@ -127,6 +128,7 @@ class BaseLoader(Threaded, Generic[_Array, _Device]):
         threads: int | None = None,
         cpu: float | str | None = None,
         prefetch: int | None = None,
+        decode: Decode = "cpu",
         on_error: OnError = "raise",
         rank: int | None = None,
         world_size: int | None = None,
@@ -179,6 +181,7 @@ class BaseLoader(Threaded, Generic[_Array, _Device]):
         :param threads: Threads that decode
         :param cpu: CPU limit of all threads together, in cores (2.5) or as a percentage ("50%")
         :param prefetch: Batches made ahead of the training loop
+        :param decode: What decodes JPEG images for a CUDA device: "cpu", "gpu" (nvJPEG), or "auto", the CPU and, if the training loop waits, the GPU too
         :param on_error: Raise if a sample cannot be read, or skip it and deliver another one in its place
         :param rank: This rank
         :param world_size: Number of ranks
@@ -187,6 +190,9 @@ class BaseLoader(Threaded, Generic[_Array, _Device]):
         :param fixed_addresses: Put every batch at the same addresses of the CUDA device, for CUDA graphs: a batch is valid until the next one is requested
         """
         self._device = self._to_device(device)
+        self._decode = to_word("decode", decode, get_args(Decode))
+        if self._decode != "cpu":
+            self._check_decode(has_transforms=(transform, batch_transform) != (None, None))
         self._fixed = self._to_fixed() if fixed_addresses else None
         if self._fixed is not None and (transform, batch_transform) != (None, None):
             raise InvalidArgumentError(
@@ -270,6 +276,7 @@ class BaseLoader(Threaded, Generic[_Array, _Device]):
             "threads": to_count("threads", threads),
             "cpu": to_cpu(cpu),
             "prefetch": to_count("prefetch", prefetch),
+            "decode": self._decode,
             "on_error": to_word("on_error", on_error, get_args(OnError)),
         }
         self._given = (transform, batch_transform)
@@ -280,6 +287,10 @@ class BaseLoader(Threaded, Generic[_Array, _Device]):
         self._to_transforms()
         self._measure()
         self._quality = find_quality(self._order, *self._to_core())
+        most = self._most_memory()
+        if memory is None and most is not None and most < self._quality.memory:
+            self._options["memory"] = most
+            self._quality = find_quality(self._order, *self._to_core())
         self._options["memory"] = max(1, self._quality.memory // local_ranks())
         self._quality.warn()
         # What the next `for` goes through, and whether from the order's place on instead of from its first batch.
@@ -433,6 +444,17 @@ class BaseLoader(Threaded, Generic[_Array, _Device]):
         raise InvalidArgumentError(
             'addresses are fixed on a CUDA device only: use kinograph.torch.Loader with device="cuda", or remove `fixed_addresses`'
         )
+
+    def _check_decode(self, *, has_transforms: bool) -> None:
+        """Refuse to decode on a GPU where that cannot be."""
+        raise InvalidArgumentError(
+            f'decode="{self._decode}" decodes on the CUDA device of the batches: use kinograph.torch.Loader with device="cuda", '
+            "or remove `decode`"
+        )
+
+    def _most_memory(self) -> int | None:
+        """Return a limit for decoded frames that are not in host memory."""
+        return None
 
     def _to_device(self, device: _Device | None) -> Any:  # noqa: ANN401 (the framework's own type)
         """Take the device that batches go to."""

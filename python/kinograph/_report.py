@@ -15,6 +15,7 @@ import pathlib
 from typing import Any
 
 from kinograph import _core
+from kinograph._gpu_decode import GpuDecode
 from kinograph._idle import GpuPrice, Idle
 from kinograph._loop import LoopReport
 from kinograph._quality import ShuffleQuality
@@ -107,6 +108,8 @@ class Report(Shown):
     loop: LoopReport = dataclasses.field(default_factory=LoopReport)
     quality: ShuffleQuality | None = None
     idle: Idle = dataclasses.field(default_factory=Idle)
+    #: What was decoded on the GPU; `None` if nothing is (the option `decode`).
+    gpu_decode: GpuDecode | None = None
     #: By URL, what was read of each remote dataset since it was opened (:attr:`kinograph.Dataset.storage`).
     storage: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
 
@@ -165,7 +168,7 @@ class Report(Shown):
     ) -> Report:
         """Combine the measurements of the core and the loop."""
         names = {field.name for field in dataclasses.fields(cls)}
-        names -= {"loop", "quality", "idle", "storage"}
+        names -= {"loop", "quality", "idle", "storage", "gpu_decode"}
         values = {name: value for name, value in core.items() if name in names}
         values["stages"] = tuple(
             Stage(stage["stage"], stage["busy_s"], stage["tasks"], stage["bytes"])
@@ -187,7 +190,7 @@ class Report(Shown):
     def _measured(self) -> dict[str, Any]:
         loader = dataclasses.asdict(self)
         loop = loader.pop("loop")
-        del loader["idle"], loader["storage"]
+        del loader["idle"], loader["storage"], loader["gpu_decode"]
         for stage in loader["stages"]:
             stage["stage"] = stage.pop("name")
         return {

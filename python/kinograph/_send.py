@@ -16,6 +16,7 @@ from typing import Any
 from kinograph import _core
 from kinograph._ahead import Batch
 from kinograph._errors import KinographWarning, closed
+from kinograph._gpu_decode import GpuDecode
 from kinograph._report import Stage
 
 # After so many batches every buffer that is in use was page-locked, or could not be.
@@ -82,6 +83,10 @@ class Sent:
         """Return what the copies took."""
         busy_s, batches, size, _, _ = self._sender.report()
         return [Stage("transfer", busy_s, batches, size)]
+
+    def gpu_decode(self) -> GpuDecode | None:
+        """Return what the GPU decoded; `None` if it decodes nothing."""
+        return GpuDecode.of(self._sender.image_report())
 
     def close(self) -> None:
         """Stop the thread and drop the batches that were not taken."""

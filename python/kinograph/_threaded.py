@@ -67,7 +67,9 @@ class Threaded(Measured):
             tasks = next((stage.tasks for stage in report.stages if stage.name == "wait"), 0)
             done["wait"] = Stage("wait", threads[-1].waited_s, tasks, 0)
         stages = tuple(done.get(stage.name, stage) for stage in report.stages)
-        return dataclasses.replace(report, stages=stages)
+        last = threads[-1] if threads else None
+        gpu_decode = last.gpu_decode() if isinstance(last, Sent) else None
+        return dataclasses.replace(report, stages=stages, gpu_decode=gpu_decode)
 
     def close(self) -> None:
         """End the threads; iterating starts them again."""

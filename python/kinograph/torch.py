@@ -26,6 +26,7 @@ import numpy as np
 from kinograph import _core, _dataset
 from kinograph._ahead import Batch, Send
 from kinograph._errors import InvalidArgumentError
+from kinograph._gpu_decode import most_memory, nvjpeg_folders
 from kinograph._loader import BaseLoader, stack, to_numpy, to_samples
 from kinograph._loop import Clock
 from kinograph._report import Report
@@ -115,8 +116,21 @@ class Loader(BaseLoader[Any, "str | int | torch.device"], torch_data.IterableDat
             return None
         fixed = self._fixed
         addresses = None if fixed is None else fixed.core
-        sender = _core.CudaSender(core, self._device.index, addresses, kind=_DLPACK_CUDA)
+        jpeg = None if self._decode == "cpu" else nvjpeg_folders()
+        sender = _core.CudaSender(core, self._device.index, addresses, jpeg, kind=_DLPACK_CUDA)
         return Sent(sender, functools.partial(_stream_of, self._device), from_dlpack, fixed)
+
+    def _check_decode(self, *, has_transforms: bool) -> None:
+        if self._device.type != "cuda" or torch.version.hip is not None:
+            super()._check_decode(has_transforms=has_transforms)
+        if has_transforms:
+            raise InvalidArgumentError(
+                f'decode="{self._decode}" cannot be combined with transforms, which take batches on the CPU; transform the batch '
+                "on the GPU instead"
+            )
+
+    def _most_memory(self) -> int | None:
+        return None if self._decode == "cpu" else most_memory(torch, self._device)
 
     def _to_fixed(self) -> FixedTensors:
         return FixedTensors() if self._device.type == "cuda" else super()._to_fixed()

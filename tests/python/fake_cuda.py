@@ -4,18 +4,19 @@ Device memory is the host's, so tensors "on the GPU" are read as CPU tensors. Co
 """
 
 import ctypes
+import io
 import os
 import pathlib
 import shutil
 import subprocess
 
+import numpy as np
 import pytest
+from PIL import Image
 
 import kinograph.torch
 
-SOURCE = (
-    pathlib.Path(__file__).resolve().parents[2] / "crates" / "kino_cuda" / "tests" / "fake_cuda.c"
-)
+SOURCES = pathlib.Path(__file__).resolve().parents[2] / "crates" / "kino_cuda" / "tests"
 # DLPack's number of host memory.
 DLPACK_CPU = 1
 
@@ -64,16 +65,56 @@ def sum_of(array):
     return found
 
 
-def install(monkeypatch, folder):
-    """Make torch's loaders use a driver of this test's own."""
-    path = folder / "libfake_cuda.so"
+class FakeNvjpeg:
+    """An nvJPEG without a GPU, which writes what Pillow decodes when the stream comes to it."""
+
+    def __init__(self, path):
+        self._library = ctypes.CDLL(str(path))
+        self._library.fake_jpeg_decoded.restype = ctypes.c_long
+        kind = ctypes.CFUNCTYPE(
+            ctypes.c_int,
+            ctypes.POINTER(ctypes.c_uint8),
+            ctypes.c_size_t,
+            ctypes.POINTER(ctypes.c_int32),
+            ctypes.POINTER(ctypes.c_uint8),
+        )
+        #: Files for which this is true are refused.
+        self.refuses = lambda file: False
+        # Kept: the library calls it.
+        self._decode = kind(self._decode_file)
+        self._library.fake_jpeg_decode_with(self._decode)
+
+    def decoded(self):
+        return self._library.fake_jpeg_decoded()
+
+    def _decode_file(self, start, length, size, pixels):
+        file = ctypes.string_at(start, length)
+        if self.refuses(file):
+            return 4
+        image = np.asarray(Image.open(io.BytesIO(file)))
+        size[0], size[1] = image.shape[:2]
+        if pixels:
+            ctypes.memmove(pixels, image.tobytes(), image.nbytes)
+        return 0
+
+
+def compile_fake(folder, name, *libraries):
+    """Build a fake library."""
+    path = folder / f"lib{name}.so"
     compiler = shutil.which(os.environ.get("CC", "cc"))
     if compiler is None:
         pytest.skip("no C compiler; set CC")
+    flags = ["-std=gnu11", "-O1", "-shared", "-fPIC", "-pthread"]
     subprocess.run(
-        [compiler, "-std=gnu11", "-O1", "-shared", "-fPIC", "-pthread", "-o", path, SOURCE],
+        [compiler, *flags, "-o", path, SOURCES / f"{name}.c", *libraries],
         check=True,
     )
+    return path
+
+
+def install(monkeypatch, folder):
+    """Make torch's loaders use a driver of this test's own."""
+    path = compile_fake(folder, "fake_cuda")
     torch = kinograph.torch.torch
     monkeypatch.setenv("KINOGRAPH_CUDA_LIBRARY", str(path))
     monkeypatch.setattr(

@@ -89,7 +89,7 @@ impl std::fmt::Debug for Nvjpeg {
     }
 }
 
-static FOUND: Mutex<Option<&'static Nvjpeg>> = Mutex::new(None);
+static OPENED: Mutex<Vec<(PathBuf, &'static Nvjpeg)>> = Mutex::new(Vec::new());
 
 /// A decoder of batches: the library's handle and its state.
 #[derive(Debug)]
@@ -109,12 +109,8 @@ pub(crate) struct ImagePlace {
 }
 
 impl Nvjpeg {
-    /// The library, which is looked for on the first call; `folders` are where else it may be.
+    /// The library; `folders` are where else it may be.
     pub fn find(folders: &[PathBuf]) -> Result<&'static Self> {
-        let mut found = FOUND.lock();
-        if let Some(library) = *found {
-            return Ok(library);
-        }
         let paths = match env::var_os(VARIABLE) {
             Some(path) => vec![PathBuf::from(path)],
             None => {
@@ -124,17 +120,23 @@ impl Nvjpeg {
                 inside.chain(NAMES.map(PathBuf::from)).collect()
             }
         };
-        let library = Self::open(&paths)?;
-        *found = Some(library);
-        Ok(library)
+        Self::open(&paths)
     }
 
-    /// The first of these files that can be loaded.
+    /// The first of these files that can be loaded; once per process and path.
     pub fn open(paths: &[PathBuf]) -> Result<&'static Self> {
+        let mut opened = OPENED.lock();
+        if let Some((_, library)) = opened.iter().find(|(path, _)| paths.contains(path)) {
+            return Ok(library);
+        }
         let mut tried = Vec::new();
         for path in paths {
             match Self::load(path) {
-                Ok(library) => return Ok(Box::leak(Box::new(library))),
+                Ok(library) => {
+                    let library: &'static Self = Box::leak(Box::new(library));
+                    opened.push((path.clone(), library));
+                    return Ok(library);
+                }
                 Err(what) => tried.push(what),
             }
         }

@@ -7,7 +7,8 @@
  *
  *     | "KJ" | what, u8 | seed, u8 | height, i32 | width, i32 |     what: 'P' pixels, 'E' cannot be decoded, 'Q' not in hardware
  *
- * and byte k of its pixels is (seed + k) mod 251.
+ * and byte k of its pixels is (seed + k) mod 251. Other files are decoded by a function of the test (`fake_jpeg_decode_with`), at once,
+ * and their pixels written when the stream comes to it.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -18,7 +19,9 @@ enum { HARDWARE = 3, INTERLEAVED = 5, LENGTH = 12 };
 
 typedef struct State { int images; } State;
 typedef struct Image { uint8_t *channel[4]; size_t pitch[4]; } Image;
-typedef struct Work { const uint8_t *file; Image image; } Work;
+typedef struct Work { const uint8_t *file; Image image; uint8_t *pixels; int32_t height, width; } Work;
+/* Gives the size of a file, and its pixels if there is room for them; 0 if it can be decoded. */
+typedef int (*Decode)(const uint8_t *file, size_t bytes, int32_t *size, uint8_t *pixels);
 
 /* Of fake_cuda.c. */
 void fake_call(void *stream, void (*call)(void *), void *with);
@@ -26,8 +29,17 @@ int fake_may_use(uint64_t memory, size_t bytes);
 
 static long live, pending, misuse, initialized, decoded;
 static int is_without_hardware;
+static Decode decode_with;
 
 static int32_t number_at(const uint8_t *from) { int32_t number; memcpy(&number, from, sizeof number); return number; }
+
+static int is_toy(const uint8_t *file, size_t bytes) { return bytes >= LENGTH && !memcmp(file, "KJ", 2); }
+static int size_of(const uint8_t *file, size_t bytes, int32_t *size) {
+    if (!is_toy(file, bytes)) return decode_with ? decode_with(file, bytes, size, NULL) : BAD_JPEG;
+    size[0] = number_at(file + 4);
+    size[1] = number_at(file + 8);
+    return SUCCESS;
+}
 
 int nvjpegGetProperty(int part, int *value) { *value = part == 0 ? 13 : part; return SUCCESS; }
 int nvjpegCreateEx(int backend, const void *device, const void *host, unsigned flags, void **handle) {
@@ -47,10 +59,11 @@ int nvjpegJpegStateCreate(void *handle, State **state) {
 int nvjpegJpegStateDestroy(State *state) { live--; misuse += pending != 0; free(state); return SUCCESS; }
 int nvjpegGetImageInfo(void *handle, const uint8_t *file, size_t bytes, int *components, int *sampling, int *widths, int *heights) {
     (void)handle;
-    if (bytes < LENGTH || memcmp(file, "KJ", 2)) return BAD_JPEG;
+    int32_t size[2];
+    if (size_of(file, bytes, size)) return BAD_JPEG;
     *components = 3;
     *sampling = 0;
-    for (int k = 0; k < 4; k++) { heights[k] = number_at(file + 4) >> (k > 0); widths[k] = number_at(file + 8) >> (k > 0); }
+    for (int k = 0; k < 4; k++) { heights[k] = size[0] >> (k > 0); widths[k] = size[1] >> (k > 0); }
     return SUCCESS;
 }
 int nvjpegDecodeBatchedInitialize(void *handle, State *state, int images, int threads, int format) {
@@ -62,29 +75,34 @@ int nvjpegDecodeBatchedInitialize(void *handle, State *state, int images, int th
 }
 static void write_pixels(void *with) {
     Work *work = with;
-    size_t row = (size_t)number_at(work->file + 8) * 3;
-    for (size_t y = 0; y < (size_t)number_at(work->file + 4); y++)
+    size_t row = (size_t)work->width * 3;
+    for (size_t y = 0; y < (size_t)work->height; y++)
         for (size_t x = 0; x < row; x++)
-            work->image.channel[0][y * work->image.pitch[0] + x] = (uint8_t)((work->file[3] + y * row + x) % 251);
+            work->image.channel[0][y * work->image.pitch[0] + x] =
+                work->pixels ? work->pixels[y * row + x] : (uint8_t)((work->file[3] + y * row + x) % 251);
     pending--;
     decoded++;
+    free(work->pixels);
     free(work);
 }
 int nvjpegDecodeBatched(int *handle, State *state, const uint8_t *const *files, const size_t *lengths, const Image *images, void *stream) {
     int count = state->images;
     if (!count) return NOT_INITIALIZED;
     for (int k = 0; k < count; k++) {
-        if (lengths[k] < LENGTH || files[k][2] == 'E' || (files[k][2] == 'Q' && *handle == HARDWARE)) {
+        int32_t size[2];
+        int toy = is_toy(files[k], lengths[k]);
+        if (size_of(files[k], lengths[k], size) || (toy && (files[k][2] == 'E' || (files[k][2] == 'Q' && *handle == HARDWARE)))) {
             /* What was started goes on; the state has to be initialized again. */
             state->images = 0;
             return EXECUTION_FAILED;
         }
-        size_t height = (size_t)number_at(files[k] + 4), row = (size_t)number_at(files[k] + 8) * 3;
+        size_t height = (size_t)size[0], row = (size_t)size[1] * 3;
         size_t bytes = (height - 1) * images[k].pitch[0] + row;
         if (images[k].pitch[0] < row || fake_may_use((uintptr_t)images[k].channel[0], bytes)) return INVALID;
         memset(images[k].channel[0], 0xC3, bytes);
         Work *work = malloc(sizeof *work);
-        *work = (Work){files[k], images[k]};
+        *work = (Work){files[k], images[k], toy ? NULL : malloc(height * row), size[0], size[1]};
+        if (work->pixels) decode_with(files[k], lengths[k], size, work->pixels);
         pending++;
         fake_call(stream, write_pixels, work);
     }
@@ -92,6 +110,7 @@ int nvjpegDecodeBatched(int *handle, State *state, const uint8_t *const *files, 
 }
 
 /* For the tests. */
+void fake_jpeg_decode_with(Decode decode) { decode_with = decode; }
 void fake_jpeg_without_hardware(void) { is_without_hardware = 1; }
 /* Handles and states that were not destroyed. */
 long fake_jpeg_live(void) { return live; }

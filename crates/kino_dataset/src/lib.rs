@@ -123,8 +123,8 @@ pub use repack::{
     SampleSizes, StreamChange,
 };
 pub use resize::{
-    Filter, Fit, FitScratch, Fitted, Pixels, Resize, ResizeMode, ResizeScratch, Size, check_cut,
-    image_size,
+    Filter, Fit, FitScratch, Fitted, Pixels, Resize, ResizeMode, ResizeScratch, ResizeTables, Size,
+    Taps, check_cut, image_size,
 };
 pub use sample::sample_episodes;
 pub use selection::{Episodes, Selection};

@@ -17,6 +17,7 @@
 //! (`resize/reduced.rs`).
 
 mod reduced;
+mod tables;
 
 use std::fmt;
 
@@ -29,6 +30,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use reduced::first;
 pub use reduced::{FitScratch, Fitted, ResizeMode};
+pub use tables::{ResizeTables, Taps};
 
 /// Rows and columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -102,7 +104,7 @@ pub struct Pixels {
 }
 
 /// How frames of one type are made to fit.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Resize {
     source: Pixels,
     resized: Size,

@@ -178,6 +178,16 @@ impl StoredStream {
             .map_err(|error| self.at_page(page, error))
     }
 
+    /// The file of the only frame that is requested of a page, if its codec stores one as it is: JPEG.
+    pub fn file<'b>(&self, page: &PageSlice, bytes: &'b [u8]) -> Result<Option<&'b [u8]>> {
+        let stored = Page {
+            bytes,
+            frames: page.frames,
+        };
+        let file = self.decoder()?.bitstream(stored, page.range.start);
+        Ok(file.filter(|_| page.range.len() == 1))
+    }
+
     /// Decodes the requested frames of a page and makes them fit.
     pub fn decode_resized(
         &self,

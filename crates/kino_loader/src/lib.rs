@@ -42,10 +42,11 @@ mod samples;
 
 pub use decodes::Decodes;
 pub use engine::{
-    ArrayInfo, Batch, ColorJitter, CpuShare, Delivery, FrameOptions, ImageDtype, ImageOptions,
-    Layout, Loader, LoaderOptions, MAX_PREFETCH, Moment, Next, Normal, OnError, PerKey, Pin,
-    PinMemory, RandomJpeg, RandomResizedCrop, Ranks, Report, ResizeMode, Run, ShuffleQuality, Size,
-    Stage, Subsampling, TierRoom, TierTimes, TraceLog, Trial, VectorDtype, WaitReport, Waits,
+    ArrayInfo, Batch, ColorJitter, CpuShare, Decode, DecodeTimes, Delivery, DeviceImage,
+    FrameOptions, GpuShare, ImageArray, ImageDtype, ImageForm, ImageOptions, Layout, Loader,
+    LoaderOptions, MAX_PREFETCH, Moment, Next, Normal, OnError, PerKey, Pin, PinMemory,
+    PlacedImage, RandomJpeg, RandomResizedCrop, Ranks, Report, ResizeMode, Run, ShuffleQuality,
+    Size, Stage, Subsampling, TierRoom, TierTimes, TraceLog, Trial, VectorDtype, WaitReport, Waits,
     Watch, available_memory, decoded_bytes, group_bytes,
 };
 pub use error::{LoaderError, Result};

@@ -255,6 +255,13 @@ pub const OPTIONS: &[OptionInfo] = &[
         part: Part::Loader,
     },
     OptionInfo {
+        name: "decode",
+        form: Form::Python,
+        default: "cpu",
+        help: "What decodes JPEG images for a CUDA device: \"cpu\", \"gpu\" (nvJPEG), or \"auto\", the CPU and, if the training loop waits, the GPU too",
+        part: Part::Loader,
+    },
+    OptionInfo {
         name: "on_error",
         form: Form::Choice(&["raise", "skip"]),
         default: "raise",

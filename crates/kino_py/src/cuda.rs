@@ -11,18 +11,20 @@
 )]
 
 use std::any::Any;
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kino_cuda::{
-    CudaError, Device, DeviceMemory, Fetched, HostBatch, Lease, SendError, Sender, Source,
-    StreamHandle, Taken,
+    CudaError, Device, DeviceMemory, Engine, Fetched, HostBatch, ImageOptions, ImageReport, Lease,
+    Nvjpeg, SendError, Sender, Source, StreamHandle, Taken,
 };
-use kino_loader::{ArrayInfo, Batch, LoaderError, Next, Pin, PinMemory};
+use kino_loader::{ArrayInfo, DecodeTimes, GpuShare, LoaderError, Next, Pin, PinMemory};
 use kino_sync::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::cuda_images::{Arena, Forms};
 use crate::dlpack::{Array, DlDevice, DlType, capsule};
 use crate::errors::{cuda_to_py, invalid, loader_to_py};
 use crate::loader::Loader;
@@ -43,18 +45,16 @@ struct Meta {
 }
 
 impl Meta {
-    fn new(batch: &Batch) -> Self {
+    fn new(arena: &Arena) -> Self {
+        let batch = arena.batch();
         let infos = batch.infos().to_vec();
         let fields = 0..infos.len();
         Self {
             number: batch.number(),
             first_index: batch.first_index(),
-            offsets: fields
-                .clone()
-                .map(|idx| batch.array_range(idx).start as u64)
-                .collect(),
+            offsets: arena.offsets(),
             texts: fields.map(|idx| batch.texts(idx).to_vec()).collect(),
-            bytes: batch.arena().len(),
+            bytes: arena.device_bytes(),
             infos,
         }
     }
@@ -92,17 +92,11 @@ impl Meta {
     }
 }
 
-/// A batch in the memory where it was assembled.
-struct Arena(Batch);
-
-impl HostBatch for Arena {
-    fn bytes(&self) -> &[u8] {
-        self.0.arena()
-    }
-}
-
 /// The loader, as the sender's source.
-struct FromLoader(kino_loader::Loader);
+struct FromLoader {
+    loader: kino_loader::Loader,
+    forms: Forms,
+}
 
 impl Source for FromLoader {
     type Meta = Meta;
@@ -110,8 +104,11 @@ impl Source for FromLoader {
     type Error = LoaderError;
 
     fn next(&mut self, within: Duration) -> Result<Fetched<Meta, Arena>, LoaderError> {
-        Ok(match self.0.next_batch_within(within)? {
-            Next::Batch(batch) => Fetched::Batch(Meta::new(&batch), Arena(batch)),
+        Ok(match self.loader.next_batch_within(within)? {
+            Next::Batch(batch) => {
+                let arena = Arena::new(batch, &mut self.forms);
+                Fetched::Batch(Meta::new(&arena), arena)
+            }
             Next::Later => Fetched::Later,
             Next::End => Fetched::End,
         })
@@ -184,6 +181,9 @@ pub(crate) struct CudaSender {
     sender: Sender<Meta, LoaderError>,
     device: Arc<Device>,
     pinning: Arc<Pinning>,
+    gpu_share: Arc<GpuShare>,
+    /// When the last batch was handed over.
+    handed: Mutex<Option<Instant>>,
     fixed: Option<Py<FixedBatches>>,
     /// What the tensors are told.
     place: DlDevice,
@@ -193,27 +193,44 @@ pub(crate) struct CudaSender {
 #[pymethods]
 impl CudaSender {
     /// Takes over a loader, which hands out no batches itself any more. `kind` is DLPack's for the device: tests with a fake
-    /// driver, whose device memory is the host's, say 1.
+    /// driver, whose device memory is the host's, say 1. `jpeg` is for a loader whose images the device decodes: folders in which
+    /// nvJPEG may be.
     #[new]
-    #[pyo3(signature = (loader, ordinal, fixed=None, kind=2))]
+    #[pyo3(signature = (loader, ordinal, fixed=None, jpeg=None, kind=2))]
     fn new(
         py: Python<'_>,
         loader: PyRef<'_, Loader>,
         ordinal: u32,
         fixed: Option<Py<FixedBatches>>,
+        jpeg: Option<Vec<PathBuf>>,
         kind: i32,
     ) -> PyResult<Self> {
         let Some(source) = loader.take_over()? else {
             return Err(invalid("this loader is closed"));
         };
+        let gpu_share = source.gpu_share();
         let started = py.detach(|| {
+            let library = jpeg.map(|folders| Nvjpeg::find(&folders)).transpose()?;
             let device = Device::open(ordinal)?;
             let pinning = Arc::new(Pinning {
                 device: Arc::clone(&device),
                 failed: Mutex::new(None),
             });
             source.pin_batches(Arc::clone(&pinning) as Arc<dyn PinMemory>);
-            let sender = Sender::start(&device, FromLoader(source))?;
+            let source = FromLoader {
+                loader: source,
+                forms: Forms::default(),
+            };
+            let sender = match library {
+                None => Sender::start(&device, source)?,
+                Some(library) => {
+                    let options = ImageOptions {
+                        library,
+                        engine: None,
+                    };
+                    Sender::start_with(&device, source, options)?
+                }
+            };
             Ok((device, pinning, sender))
         });
         let (device, pinning, sender) = started.map_err(cuda_to_py)?;
@@ -221,6 +238,8 @@ impl CudaSender {
             sender,
             device,
             pinning,
+            gpu_share,
+            handed: Mutex::new(None),
             fixed,
             place: DlDevice {
                 kind,
@@ -243,6 +262,7 @@ impl CudaSender {
         // SAFETY: the handle of torch's current stream; torch never destroys its streams, and who makes one outside of torch
         // must keep it while tensors that were made for it exist, as for torch's own.
         let stream = unsafe { StreamHandle::from_handle(stream) };
+        let asked = Instant::now();
         // A batch is usually ready: then the GIL is not released, which costs more than to look.
         let mut taken = self.sender.take(stream, Duration::ZERO);
         let mut behind = None;
@@ -250,6 +270,9 @@ impl CudaSender {
             match taken.map_err(send_to_py)? {
                 Taken::Batch(batch) => {
                     let waited_s = behind.map_or(0.0, |before| self.behind_s() - before);
+                    if self.images().is_some() {
+                        self.note_wait(asked, behind.is_some(), waited_s);
+                    }
                     let (number, first) = (batch.meta.number, batch.meta.first_index);
                     let (arrays, place) = self.hand_over(py, &batch.meta, batch.lease, known)?;
                     return Ok(Some((number, first, arrays, place, waited_s)));
@@ -275,6 +298,13 @@ impl CudaSender {
         ))
     }
 
+    /// What was done with images, as JSON; `None` if the device decodes none.
+    fn image_report(&self) -> PyResult<Option<String>> {
+        self.check_process()?;
+        let report = self.images();
+        Ok(report.map(|report| to_json(&report, &self.gpu_share)))
+    }
+
     /// Why batches could not be page-locked, if so: they are then copied more slowly.
     fn unpinned(&self) -> Option<String> {
         self.pinning.failed.lock().as_ref().map(ToString::to_string)
@@ -289,6 +319,35 @@ impl CudaSender {
 }
 
 impl CudaSender {
+    fn images(&self) -> Option<ImageReport> {
+        self.sender.report().images
+    }
+
+    /// The loop waited for a batch since `asked`, if it `waited`, but for `behind_s` in which the GPU was behind.
+    fn note_wait(&self, asked: Instant, waited: bool, behind_s: f64) {
+        let now = Instant::now();
+        let Some(before) = self.handed.lock().replace(now) else {
+            return;
+        };
+        let waited_s = if waited {
+            (now - asked).as_secs_f64() - behind_s
+        } else {
+            0.0
+        };
+        self.gpu_share
+            .waited(waited_s, (now - before).as_secs_f64(), || self.times());
+    }
+
+    /// What an image takes, if the engine in hardware decodes them: others would take the CPU as long as it takes alone.
+    fn times(&self) -> Option<DecodeTimes> {
+        let report = self.images()?;
+        let compared = report.compared?;
+        (report.engine == Engine::Hardware).then_some(DecodeTimes {
+            cpu_s: compared.cpu_s,
+            gpu_s: compared.gpu_s,
+        })
+    }
+
     fn behind_s(&self) -> f64 {
         self.sender.report().behind_s
     }
@@ -332,6 +391,26 @@ impl Drop for CudaSender {
             Python::attach(|py| py.detach(|| self.sender.close()));
         }
     }
+}
+
+/// By name, as `LoaderReport.gpu_decode` has it.
+fn to_json(report: &ImageReport, share: &GpuShare) -> String {
+    let compared = report.compared.as_ref();
+    serde_json::json!({
+        "engine": format!("{:?}", report.engine).to_lowercase(),
+        "nvjpeg": report.version,
+        "share": share.fraction(),
+        "decoded": report.decoded,
+        "refused": report.refused,
+        "uploaded": report.uploaded,
+        "decode_s": report.decode_s,
+        "largest_difference": compared.map(|compared| compared.largest_difference),
+        "cpu_s": compared.map(|compared| compared.cpu_s),
+        "gpu_s": compared.map(|compared| compared.gpu_s),
+        "bytes": report.bytes,
+        "peak_bytes": report.peak_bytes,
+    })
+    .to_string()
 }
 
 fn send_to_py(error: SendError<LoaderError>) -> PyErr {

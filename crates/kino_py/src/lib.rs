@@ -27,6 +27,7 @@ mod arguments;
 mod batch;
 mod command;
 mod cuda;
+mod cuda_images;
 mod dataset;
 mod dlpack;
 mod doctor;

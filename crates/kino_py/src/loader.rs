@@ -158,6 +158,11 @@ pub(crate) fn to_dict(py: Python<'_>, batch: Batch) -> PyResult<Bound<'_, PyDict
     let arrays = PyDict::new(py);
     for (idx, info) in batch.infos().iter().enumerate() {
         let shape = info.shape.clone();
+        if batch.images(idx).is_some() {
+            return Err(invalid(
+                "a device puts these images together; `decode` is for device=\"cuda\"",
+            ));
+        }
         match info.dtype {
             Some(dtype) => {
                 arrays.set_item(&info.name, (dtype.name(), shape, array(&memory, idx)))?;

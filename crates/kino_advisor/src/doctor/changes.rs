@@ -136,7 +136,7 @@ impl Advice<'_> {
     fn add_ratio(&mut self, remedy: Remedy, how: String, batch_s: f64, ratio: f64) {
         let now = self.evidence.fed.compute_ratio.max(1e-6);
         self.changes.push(Change {
-            is_available: remedy != Remedy::GpuDecode,
+            is_available: remedy != Remedy::GpuDecode || self.is_jpeg(),
             remedy,
             how,
             batch_s,
@@ -376,12 +376,21 @@ impl Advice<'_> {
         (all - now(stream) + price(cost)) / all.max(f64::MIN_POSITIVE)
     }
 
+    /// Whether the loader reads JPEG, which is what a GPU decodes.
+    fn is_jpeg(&self) -> bool {
+        let now = self.evidence.streams.iter().flat_map(|stream| &stream.now);
+        now.into_iter().any(|cost| cost.codec.starts_with("jpeg"))
+    }
+
+    /// Nothing is decoded by the CPU any more.
     fn gpu(&mut self, without: &Differences) {
-        self.add(
-            Remedy::GpuDecode,
-            "decode on the GPU (not available in this version)".to_owned(),
-            without.without_decode.batch_s,
-        );
+        let how = if self.is_jpeg() {
+            "`decode=\"gpu\"` in kinograph.torch.Loader(device=\"cuda\"): nvJPEG decodes, on a GPU with a JPEG engine (A100, H100 and later)"
+        } else {
+            "store images as JPEG (`kinograph repack`), and decode them on the GPU (`decode=\"gpu\"`)"
+        };
+        let batch_s = without.without_decode.batch_s;
+        self.add(Remedy::GpuDecode, how.to_owned(), batch_s);
     }
 }
 

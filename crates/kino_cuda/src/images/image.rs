@@ -1,7 +1,7 @@
 //! An image of a batch as the host has it, and how its pixels are resized.
 //!
 //! ```text
-//! stored [height, width] ──horizontal──▶ [height, kept width] ──vertical──▶ kept [height, width]
+//! stored [height, width] ──vertical──▶ [kept height, width] ──horizontal──▶ kept [height, width]
 //! ```
 //!
 //! Both passes are in whole numbers and round to uint8, as the CPU's do:

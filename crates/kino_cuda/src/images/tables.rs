@@ -187,47 +187,47 @@ fn passes(tables: &ResizeTables, stored: (usize, usize)) -> Result<Vec<HostPass>
     let (height, width) = (count(stored.0)?, count(stored.1)?);
     let (kept_height, kept_width) = (count(tables.kept.0)?, count(tables.kept.1)?);
     let (top, left) = (count(tables.top)?, count(tables.left)?);
-    let vertical = match &tables.vertical {
+    let horizontal = match &tables.horizontal {
         Some(taps) => {
-            taps.check(kept_height, height)?;
+            taps.check(kept_width, width)?;
             Some(taps.clone())
         }
         None => {
-            check_crop(top, kept_height, height)?;
+            check_crop(left, kept_width, width)?;
             None
         }
     };
-    let Some(horizontal) = &tables.horizontal else {
-        check_crop(left, kept_width, width)?;
+    let Some(vertical) = &tables.vertical else {
+        check_crop(top, kept_height, height)?;
         check_image((kept_height, kept_width))?;
         return Ok(vec![HostPass {
-            taps: vertical.unwrap_or_else(|| Taps::copy(top, kept_height)),
-            direction: Direction::Vertical,
+            taps: horizontal.unwrap_or_else(|| Taps::copy(left, kept_width)),
+            direction: Direction::Horizontal,
             from: (height, width),
             to: (kept_height, kept_width),
-            skip: left,
+            skip: top,
         }]);
     };
-    horizontal.check(kept_width, width)?;
-    // Rows that the second pass does not read are left out of the first one.
-    let rows = match &vertical {
-        Some(taps) => taps.window(height),
-        None => top..top + kept_height,
+    vertical.check(kept_height, height)?;
+    // Columns that the second pass does not read are left out of the first one.
+    let columns = match &horizontal {
+        Some(taps) => taps.window(width),
+        None => left..left + kept_width,
     };
     let first = HostPass {
-        taps: horizontal.clone(),
-        direction: Direction::Horizontal,
+        taps: vertical.clone(),
+        direction: Direction::Vertical,
         from: (height, width),
-        to: (rows.end - rows.start, kept_width),
-        skip: rows.start,
+        to: (kept_height, columns.end - columns.start),
+        skip: columns.start,
     };
-    let second = vertical.map(|mut taps| {
+    let second = horizontal.map(|mut taps| {
         for start in &mut taps.starts {
-            *start -= rows.start;
+            *start -= columns.start;
         }
         HostPass {
             taps,
-            direction: Direction::Vertical,
+            direction: Direction::Horizontal,
             from: first.to,
             to: (kept_height, kept_width),
             skip: 0,

@@ -168,28 +168,24 @@ pub(crate) fn tables(dice: &mut Dice, stored: (usize, usize)) -> ResizeTables {
     }
 }
 
-/// What a resize makes of pixels: the columns of every row, then the rows.
-pub(crate) fn resized(
-    tables: &ResizeTables,
-    pixels: &[u8],
-    (height, width): (usize, usize),
-) -> Vec<u8> {
-    let mut columns = Vec::new();
-    for y in 0..height {
-        let row = |x: usize| &pixels[(y * width + x) * 3..][..3];
-        columns.push(one_pass(
-            &tables.horizontal,
-            row,
-            (tables.left, tables.kept.1),
-        ));
-    }
-    let mut kept = vec![0; tables.kept.0 * tables.kept.1 * 3];
-    for x in 0..tables.kept.1 {
-        let column = |y: usize| &columns[y][x * 3..][..3];
+/// What a resize makes of pixels: the rows of every column, then the columns.
+pub(crate) fn resized(tables: &ResizeTables, pixels: &[u8], (_, width): (usize, usize)) -> Vec<u8> {
+    let mut rows = vec![0; tables.kept.0 * width * 3];
+    for x in 0..width {
+        let column = |y: usize| &pixels[(y * width + x) * 3..][..3];
         let out = one_pass(&tables.vertical, column, (tables.top, tables.kept.0));
         for (y, pixel) in out.chunks(3).enumerate() {
-            kept[(y * tables.kept.1 + x) * 3..][..3].copy_from_slice(pixel);
+            rows[(y * width + x) * 3..][..3].copy_from_slice(pixel);
         }
+    }
+    let mut kept = Vec::new();
+    for row in rows.chunks(width * 3) {
+        let pixel = |x: usize| &row[x * 3..][..3];
+        kept.extend(one_pass(
+            &tables.horizontal,
+            pixel,
+            (tables.left, tables.kept.1),
+        ));
     }
     kept
 }

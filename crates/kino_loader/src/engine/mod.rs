@@ -39,7 +39,7 @@ use std::time::{Duration, Instant};
 
 use kino_dataset::Samples;
 
-pub use assembler::{ArrayInfo, MAX_PREFETCH, Pin, PinMemory};
+pub use assembler::{ArrayInfo, ImageArray, ImageForm, MAX_PREFETCH, Pin, PinMemory, PlacedImage};
 pub use image::{
     ColorJitter, Delivery, FrameOptions, ImageDtype, ImageOptions, Layout, Normal, PerKey,
     RandomJpeg, RandomResizedCrop, Subsampling,
@@ -50,6 +50,7 @@ pub use options::{LoaderOptions, OnError, Run, VectorDtype};
 pub use planner::{
     Ranks, ShuffleQuality, TierRoom, TierTimes, available_memory, decoded_bytes, group_bytes,
 };
+pub use store::{Decode, DecodeTimes, DeviceImage, GpuShare};
 pub use threads::{CpuShare, Trial};
 
 use assembler::{Assembler, Fields, Filled, Waited};
@@ -94,6 +95,8 @@ pub struct Batch {
     infos: Vec<ArrayInfo>,
     filled: Filled,
     texts: Vec<Vec<Vec<String>>>,
+    forms: Arc<[Option<Arc<ImageForm>>]>,
+    images: Vec<Vec<Option<PlacedImage>>>,
     samples: Vec<SampleRef>,
     substituted: usize,
     is_real: bool,
@@ -192,10 +195,12 @@ impl Loader {
         let fields = Fields::new(first.ok_or_else(no_windows)?, &options, seed)?;
         let windows: Arc<[Vec<Samples>]> = windows.into();
         let block_of = planner.block_of();
+        let gpu_share = GpuShare::new(options.decode, options.decode_threads());
+        let gpu_share = Arc::new(gpu_share);
         let engine = Arc::new(Engine {
             inbox: Inbox::default(),
             opening: Opening::new(Arc::clone(&windows)),
-            store: FrameStore::new(planner.budget()),
+            store: FrameStore::new(planner.budget(), gpu_share),
             assembler: Assembler::new(windows, fields, block_of, &options),
             crew: Crew::new(&options),
             stages: Stages::new(&options.run),
@@ -286,6 +291,11 @@ impl Loader {
     /// Page-locks the memory of batches from now on: they go to a device.
     pub fn pin_batches(&self, pinning: Arc<dyn PinMemory>) {
         self.engine.assembler.pin_with(pinning);
+    }
+
+    /// Which JPEG images the device of the batches decodes.
+    pub fn gpu_share(&self) -> Arc<GpuShare> {
+        Arc::clone(self.engine.store.gpu_share())
     }
 
     /// What the loader has done so far.

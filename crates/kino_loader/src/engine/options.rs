@@ -5,10 +5,11 @@
 //! are made. Options that change the order are [`Settings`](crate::Settings).
 
 use kino_codec::FrameType;
-use kino_dataset::{ByteSize, Kind, Samples};
+use kino_dataset::{ByteSize, Kind, ResizeMode, Samples, image_size};
 use serde::{Deserialize, Serialize};
 
-use super::image::{ImageOptions, Normal};
+use super::image::{Form, ImageOptions, Normal};
+use super::store::Decode;
 use super::threads::{CpuShare, Trial, default_threads};
 use crate::error::{LoaderError, Result, invalid};
 use crate::order::{Cursor, Order, Uneven};
@@ -46,6 +47,8 @@ pub struct LoaderOptions {
     pub normal: Vec<(String, Normal)>,
     /// What float64 and float16 streams become in a batch; as stored if `None`. Integers stay integers.
     pub dtype: Option<VectorDtype>,
+    /// What decodes JPEG images of batches that go to a CUDA device, which then also puts them together.
+    pub decode: Decode,
     /// What happens to a sample that cannot be read.
     pub on_error: OnError,
     /// Where this run starts and how it is measured.
@@ -94,6 +97,59 @@ pub enum OnError {
     Skip,
 }
 
+impl LoaderOptions {
+    /// Whether a device puts the images of a window together: RGB that is stored as JPEG and changes in no way that only the
+    /// CPU knows.
+    pub(crate) fn is_for_device(
+        &self,
+        windows: &Samples,
+        window: usize,
+        form: &Form,
+    ) -> Result<bool> {
+        let window = &windows.request().windows[window];
+        let is_rgb = image_size(&form.ty).is_some_and(|(_, channels)| channels == 3);
+        if self.decode == Decode::Cpu || !is_rgb || !is_jpeg(windows, &window.stream) {
+            return Ok(false);
+        }
+        let is_fast = form.fit.size.is_some() && form.fit.mode == ResizeMode::Fast;
+        let changed = match (&form.jpeg, &form.augment) {
+            (Some(_), _) => "random_jpeg",
+            (None, Some(_)) => "random_resized_crop, random_flip or color_jitter",
+            (None, None) if is_fast => "resize=\"fast\"",
+            (None, None) => return Ok(true),
+        };
+        if self.decode == Decode::Auto {
+            return Ok(false);
+        }
+        Err(invalid(format!(
+            "`{}` has {changed}, which only the CPU can do: use decode=\"cpu\", or remove it (and augment on the GPU)",
+            window.key
+        )))
+    }
+
+    /// Refuses a device that would have nothing to decode, given how many arrays it puts together.
+    pub(crate) fn check_decode(&self, arrays: usize) -> Result<()> {
+        if self.decode != Decode::Gpu || arrays > 0 {
+            return Ok(());
+        }
+        Err(invalid(
+            "decode=\"gpu\" decodes RGB images that are stored as JPEG, and no requested stream is: use decode=\"cpu\", or store \
+             images as JPEG with `kinograph repack`",
+        ))
+    }
+}
+
+/// Whether some episodes store a stream as JPEG.
+fn is_jpeg(windows: &Samples, stream: &str) -> bool {
+    let mut all = windows.dataset().manifest().streams.iter();
+    let found = all.find(|one| one.name == stream);
+    found.is_some_and(|one| {
+        one.codecs
+            .iter()
+            .any(|codec| codec.split(':').next() == Some("jpeg"))
+    })
+}
+
 impl Default for Run {
     fn default() -> Self {
         Self {
@@ -121,6 +177,7 @@ impl Default for LoaderOptions {
             images: ImageOptions::default(),
             normal: Vec::new(),
             dtype: None,
+            decode: Decode::Cpu,
             on_error: OnError::Raise,
             run: Run::default(),
         }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use kino_dataset::{DatasetError, Description, NO_FRAME, Samples, WindowFrames};
 
 use super::fields::{Content, Field, Fields};
+use super::images::{ImageField, PlacedImage};
 use super::slots::{BatchJob, SampleJob};
 use crate::engine::image::{
     AugmentScratch, CollateScratch, Convert, JpegScratch, Part, Place, SampleAugment, SampleJpeg,
@@ -73,6 +74,10 @@ impl Collate<'_> {
                         Ok(())
                     })
                 }
+                Content::Images(images) => {
+                    frames += plan.frames.len();
+                    Some(self.collate_images(idx, field, images))
+                }
                 Content::Frames {
                     convert,
                     jpeg,
@@ -105,6 +110,44 @@ impl Collate<'_> {
         Ok((bytes, frames))
     }
 
+    /// Hands over which images a device puts into the places of this sample.
+    fn collate_images(
+        &self,
+        idx: usize,
+        field: &Field,
+        images: &ImageField,
+    ) -> Result<(), Arc<DatasetError>> {
+        let (block, plan) = self.job.window(field.window, self.block_of);
+        let cut = images.cut.as_ref();
+        let cut = cut.map(|cut| cut.at(self.batch.index_of(self.slot)));
+        let mut placed = Vec::with_capacity(plan.frames.len());
+        for &frame in &plan.frames {
+            let Some((values, place, page)) = find(block, field.window, frame)? else {
+                placed.push(None);
+                continue;
+            };
+            let image = match values {
+                Values::Images(images) => images.get(place),
+                Values::Numbers(_) | Values::Texts(_) | Values::InPlace => None,
+            };
+            let image = image.ok_or_else(|| not_decoded(field.window, frame))?;
+            let (shape, bytes) = (block.frame_shape(page), block.frame_bytes(page));
+            let part = cut.as_ref().map(|cut| cut.part(shape, bytes));
+            let (top, left) = match part {
+                None => (0, 0),
+                Some(Some(part)) => (part.top, part.left),
+                Some(None) => return Err(Arc::new(too_small(shape))),
+            };
+            placed.push(Some(PlacedImage {
+                image: Arc::clone(image),
+                top,
+                left,
+            }));
+        }
+        self.batch.put_images(idx, self.slot, placed);
+        Ok(())
+    }
+
     fn collate_texts(
         &self,
         idx: usize,
@@ -117,7 +160,7 @@ impl Collate<'_> {
             texts.push(
                 match find(block, field.window, frame)? {
                     Some((Values::Texts(texts), place, _)) => texts.get(place).cloned(),
-                    Some((Values::Numbers(_) | Values::InPlace, ..)) => None,
+                    Some((Values::Numbers(_) | Values::Images(_) | Values::InPlace, ..)) => None,
                     None => Some(String::new()),
                 }
                 .ok_or_else(|| not_decoded(field.window, frame))?,
@@ -134,6 +177,12 @@ impl Collate<'_> {
         if let Some(place) = all.get_mut(idx).and_then(|field| field.get_mut(self.slot)) {
             *place = texts;
         }
+    }
+}
+
+fn too_small(shape: &[usize]) -> DatasetError {
+    DatasetError::Invalid {
+        what: format!("a frame of {shape:?} is too small to be cropped; run `kinograph verify`"),
     }
 }
 
@@ -240,11 +289,7 @@ impl Gather<'_> {
             return Ok(None);
         };
         // The loader was refused if the stream's type is too small: this frame is not of that type.
-        let part = cut.part(shape, bytes).ok_or_else(|| DatasetError::Invalid {
-            what: format!(
-                "a frame of {shape:?} is too small to be cropped; run `kinograph verify`"
-            ),
-        });
+        let part = cut.part(shape, bytes).ok_or_else(|| too_small(shape));
         Ok(Some(part?))
     }
 
@@ -259,7 +304,7 @@ impl Gather<'_> {
         let bytes = self.block.frame_bytes(page);
         let found = match values {
             Values::Numbers(values) => values.get(place * bytes..(place + 1) * bytes),
-            Values::Texts(_) | Values::InPlace => None,
+            Values::Texts(_) | Values::Images(_) | Values::InPlace => None,
         };
         // Zeros are for frames that were not asked for: these were.
         let found = found.ok_or_else(|| not_decoded(self.field.window, frame))?;

@@ -10,11 +10,13 @@
 use std::sync::Arc;
 
 use kino_codec::{Dtype, FrameType};
-use kino_dataset::{Described, Fit, Kind, MaskShape, SampleFrames, Samples, Stack};
+use kino_dataset::{Described, Kind, MaskShape, SampleFrames, Samples, Stack};
 
 use super::buffers::Places;
+use super::images::{ImageField, ImageForm, PlacedImage};
 use crate::engine::LoaderOptions;
 use crate::engine::image::{Convert, Crop, FLIPPED, KeyAugment, KeyFlip, KeyJpeg};
+use crate::engine::store::WindowFit;
 use crate::error::{LoaderError, Result, invalid};
 
 /// The type of an array's numbers, as consumers know it.
@@ -74,6 +76,8 @@ pub(crate) enum Content {
         augment: Option<Box<KeyAugment>>,
         convert: Convert,
     },
+    /// Images that a device puts together; not in the buffer.
+    Images(Box<ImageField>),
     /// Frames of text; not in the buffer.
     Texts { stack: Stack },
     /// The mask with this place in the request's list.
@@ -90,7 +94,9 @@ pub(crate) struct Fields {
     pub(crate) fields: Vec<Field>,
     pub(crate) windows: usize,
     /// What becomes of the frames of each window when they are decoded.
-    pub(crate) fits: Arc<[Fit]>,
+    pub(crate) fits: Arc<[WindowFit]>,
+    /// Per field: what becomes of images that a device puts together; `None` if it does not.
+    pub(crate) forms: Arc<[Option<Arc<ImageForm>>]>,
 }
 
 /// An array of one batch: what it is, and its shape.
@@ -116,7 +122,7 @@ impl Fields {
         let request = windows.request();
         let (mut fields, mut fits, mut flipped) = (Vec::new(), Vec::new(), Vec::new());
         for (idx, window) in request.windows.iter().enumerate() {
-            let mut fit = Fit::default();
+            let mut fit = WindowFit::default();
             let content = match windows.frame_type(idx) {
                 Some(FrameType::Values(ty)) => {
                     let kind = windows.kind(idx).unwrap_or(Kind::Vector);
@@ -124,7 +130,20 @@ impl Fields {
                     let normal = normal.iter().find(|(key, _)| *key == window.key);
                     let normal = normal.map(|(_, normal)| normal);
                     let convert = images.convert_all(&window.key, &form, normal, *dtype)?;
-                    fit = form.fit;
+                    fit.fit = form.fit;
+                    fit.is_for_device = options.is_for_device(windows, idx, &form)?;
+                    if fit.is_for_device {
+                        let image = ImageField::new(&window.key, seed, &form, &convert);
+                        let stack = window.stack;
+                        let image = image.map(|image| ImageField { stack, ..image });
+                        fits.push(fit);
+                        fields.push(Field {
+                            name: window.key.clone(),
+                            window: idx,
+                            content: Content::Images(Box::new(image?)),
+                        });
+                        continue;
+                    }
                     let jpeg = form.jpeg.as_ref();
                     let jpeg =
                         jpeg.map(|(jpeg, after)| KeyJpeg::new(&window.key, seed, jpeg, *after));
@@ -176,10 +195,13 @@ impl Fields {
             window: 0,
             content: Content::Described(field),
         }));
+        let forms: Vec<_> = fields.iter().map(Field::form).collect();
+        options.check_decode(forms.iter().flatten().count())?;
         Ok(Self {
             fields,
             windows: request.windows.len(),
             fits: fits.into(),
+            forms: forms.into(),
         })
     }
 
@@ -200,12 +222,27 @@ impl Fields {
         Places::new(samples, strides).ok_or_else(|| too_large(samples))
     }
 
+    /// Places for the images that a device puts together, per field; empty for other fields.
+    pub(crate) fn no_images(
+        &self,
+        samples: usize,
+        steps: &[usize],
+    ) -> Vec<Vec<Option<PlacedImage>>> {
+        let count = |field: &Field| match field.content {
+            Content::Images(_) => samples * steps[field.window],
+            _ => 0,
+        };
+        let none = |field| std::iter::repeat_with(|| None).take(count(field)).collect();
+        self.fields.iter().map(none).collect()
+    }
+
     /// What the arrays of a batch are.
     pub(crate) fn infos(&self, samples: usize, steps: &[usize]) -> Vec<ArrayInfo> {
         let info = |field: &Field| ArrayInfo {
             name: field.name.clone(),
             dtype: match &field.content {
                 Content::Frames { dtype, .. } => Some(*dtype),
+                Content::Images(images) => Some(images.dtype),
                 Content::Texts { .. } => None,
                 Content::Mask { .. } | Content::Flipped(_) => Some(ArrayType::Stored(Dtype::Bool)),
                 Content::Described(field) => {
@@ -245,11 +282,18 @@ pub(crate) fn too_large(samples: usize) -> LoaderError {
 }
 
 impl Field {
+    fn form(&self) -> Option<Arc<ImageForm>> {
+        match &self.content {
+            Content::Images(images) => Some(Arc::clone(&images.form)),
+            _ => None,
+        }
+    }
+
     fn bytes(&self, steps: &[usize]) -> usize {
         let steps = steps[self.window];
         match &self.content {
             Content::Frames { bytes, .. } => bytes.saturating_mul(steps),
-            Content::Texts { .. } => 0,
+            Content::Images(_) | Content::Texts { .. } => 0,
             Content::Mask { .. } => steps,
             Content::Flipped(_) => 1,
             Content::Described(field) if field.is_text() => 0,
@@ -264,6 +308,10 @@ impl Field {
             Content::Frames { shape, stack, .. } => {
                 all.extend((*stack == Stack::Stacked).then_some(steps));
                 all.extend(shape);
+            }
+            Content::Images(images) => {
+                all.extend((images.stack == Stack::Stacked).then_some(steps));
+                all.extend(&images.shape);
             }
             Content::Texts { stack } => all.extend((*stack == Stack::Stacked).then_some(steps)),
             Content::Mask { shape, .. } => {

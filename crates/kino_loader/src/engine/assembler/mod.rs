@@ -13,6 +13,7 @@
 //! | `slots.rs`, `countdown.rs` | a batch in preparation: a slot for each sample, and what is missing |
 //! | `fields.rs` | the arrays of a batch: name, dtype, shape |
 //! | `collate.rs` | a sample is copied into its slot |
+//! | `images.rs` | arrays of images that a device puts together |
 //! | `direct.rs` | frames that one sample needs, decoded into its slot |
 //! | `buffers.rs` | the memory of batches, which is reused |
 //! | `prefetch.rs` | how many batches are prepared ahead |
@@ -26,6 +27,7 @@ mod collate;
 mod countdown;
 mod direct;
 mod fields;
+mod images;
 mod prefetch;
 mod slots;
 
@@ -33,6 +35,7 @@ pub(crate) use buffers::Filled;
 pub use buffers::{Pin, PinMemory};
 pub use fields::ArrayInfo;
 pub(crate) use fields::{ArrayType, Fields};
+pub use images::{ImageArray, ImageForm, PlacedImage};
 pub use prefetch::MAX_PREFETCH;
 pub(crate) use slots::{BatchId, BatchJob, Planned, SampleJob, steps_of};
 
@@ -40,11 +43,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kino_dataset::{DatasetError, Fit, Samples};
+use kino_dataset::{DatasetError, Samples};
 use kino_sync::{Condvar, Mutex};
 
 use super::image::CollateScratch;
-use super::store::SlotId;
+use super::store::{SlotId, WindowFit};
 use super::{Batch, LoaderOptions, OnError};
 use crate::error::{LoaderError, Result};
 use crate::order::SampleRef;
@@ -140,7 +143,7 @@ impl Assembler {
     }
 
     /// How the frames of each window are resized and cropped when they are decoded.
-    pub(crate) fn fits(&self) -> &Arc<[Fit]> {
+    pub(crate) fn fits(&self) -> &Arc<[WindowFit]> {
         &self.fields.fits
     }
 

@@ -17,6 +17,7 @@ use kino_sync::{Mutex, MutexGuard, RwLock};
 use super::buffers::Filling;
 use super::countdown::Countdown;
 use super::fields::{ArrayInfo, Fields};
+use super::images::{ImageForm, PlacedImage};
 use crate::engine::Batch;
 use crate::engine::store::{EpisodeFrames, JobBlock, PageId, frames_of};
 use crate::order::SampleRef;
@@ -35,6 +36,9 @@ pub(crate) struct BatchJob {
     filling: RwLock<Option<Filling>>,
     /// Per field of text, per sample.
     texts: Mutex<Vec<Vec<Vec<String>>>>,
+    forms: Arc<[Option<Arc<ImageForm>>]>,
+    /// Per field of images that a device puts together, in the order of the array.
+    images: Mutex<Vec<Vec<Option<PlacedImage>>>>,
     left: Countdown,
     /// Samples that stand in for others.
     substituted: AtomicUsize,
@@ -90,6 +94,8 @@ impl BatchJob {
             number: id.number,
             first_index: id.first_index,
             infos: fields.infos(count, &steps),
+            forms: Arc::clone(&fields.forms),
+            images: Mutex::new(fields.no_images(count, &steps)),
             steps,
             filling: RwLock::new(Some(filling)),
             texts: Mutex::new(vec![vec![Vec::new(); count]; fields.fields.len()]),
@@ -143,6 +149,17 @@ impl BatchJob {
         self.texts.lock()
     }
 
+    /// Puts the images of a sample into an array; what a longer sample has and this one lacks stays empty.
+    pub(crate) fn put_images(&self, field: usize, slot: usize, placed: Vec<Option<PlacedImage>>) {
+        let mut images = self.images.lock();
+        let Some(array) = images.get_mut(field) else {
+            return;
+        };
+        let steps = array.len() / self.slots.len().max(1);
+        let places = array.iter_mut().skip(slot * steps).take(steps);
+        places.zip(placed).for_each(|(place, image)| *place = image);
+    }
+
     /// The index in the order of the sample in a slot.
     pub(crate) fn index_of(&self, slot: usize) -> u64 {
         self.first_index + slot as u64
@@ -180,6 +197,8 @@ impl BatchJob {
                 infos: self.infos.clone(),
                 filled: filling.finish(),
                 texts: std::mem::take(&mut *self.texts.lock()),
+                forms: Arc::clone(&self.forms),
+                images: std::mem::take(&mut *self.images.lock()),
                 samples: self.samples().clone(),
                 substituted: self.substituted.load(Ordering::Relaxed),
                 is_real,

@@ -145,15 +145,19 @@ impl Convert {
         }
     }
 
-    /// The shape of a frame that comes out of one of this shape.
-    pub(crate) fn shape(&self, shape: &[usize]) -> Vec<usize> {
-        let is_by_channel = match self {
+    /// Whether channels come first.
+    pub(crate) fn is_by_channel(&self) -> bool {
+        match self {
             Self::Chw { .. } => true,
             Self::Floats(floats) => floats.layout == Layout::Chw,
             Self::Copy | Self::Elements(_) | Self::ToFloat32(_) => false,
-        };
+        }
+    }
+
+    /// The shape of a frame that comes out of one of this shape.
+    pub(crate) fn shape(&self, shape: &[usize]) -> Vec<usize> {
         match *shape {
-            [height, width, channels] if is_by_channel => vec![channels, height, width],
+            [height, width, channels] if self.is_by_channel() => vec![channels, height, width],
             _ => shape.to_vec(),
         }
     }
@@ -242,6 +246,25 @@ impl Floats {
             pixels: size.height * size.width,
             offset: repeat(offset),
             scale: repeat(scale),
+        }
+    }
+
+    /// The same numbers for images of so many pixels, channels last.
+    pub(crate) fn by_pixel_of(&self, pixels: usize) -> Self {
+        let repeat = |numbers: &[f32]| -> Vec<f32> {
+            let step = match self.layout {
+                Layout::Hwc => 1,
+                Layout::Chw => BLOCK,
+            };
+            let each: Vec<f32> = numbers.iter().step_by(step).copied().collect();
+            each[..self.channels].repeat(BLOCK)
+        };
+        Self {
+            layout: Layout::Hwc,
+            pixels,
+            offset: repeat(&self.offset),
+            scale: repeat(&self.scale),
+            ..self.clone()
         }
     }
 

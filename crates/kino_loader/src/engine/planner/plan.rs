@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use kino_dataset::{DatasetError, EpisodeSamples, Fit, SampleFrames};
+use kino_dataset::{DatasetError, EpisodeSamples, SampleFrames};
 
 use super::episodes::key_of;
 use super::partial::Found;
@@ -16,7 +16,8 @@ use crate::engine::OnError;
 use crate::engine::assembler::{BatchId, BatchJob, Planned, SampleJob};
 use crate::engine::meter::Stage;
 use crate::engine::store::{
-    EpisodeFrames, EpisodeKey, Held, JobBlock, NextStep, RoomFor, SlotId, Wanted, frames_of,
+    EpisodeFrames, EpisodeKey, Held, JobBlock, NextStep, RoomFor, SlotId, Wanted, WindowFit,
+    frames_of,
 };
 use crate::engine::threads::{Engine, Urgency};
 use crate::error::Result;
@@ -229,7 +230,7 @@ pub(crate) fn wanted_by(
     windows: &EpisodeSamples,
     requested: &[usize],
     sample_frames: &SampleFrames,
-    fits: &Arc<[Fit]>,
+    fits: &Arc<[WindowFit]>,
 ) -> Wanted {
     let mut wanted = Wanted::new(fits);
     for &window in requested {

@@ -18,12 +18,12 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use kino_dataset::{EpisodeSamples, Fit, SampleFrames};
+use kino_dataset::{EpisodeSamples, SampleFrames};
 
 use super::Planner;
 use super::episodes::{OPEN_AHEAD, ask_to_open, key_of};
 use super::plan::fill_block;
-use crate::engine::store::{Ahead, EpisodeKey, frames_of};
+use crate::engine::store::{Ahead, EpisodeKey, WindowFit, frames_of};
 use crate::engine::threads::Engine;
 use crate::error::Result;
 use crate::order::{Own, Rank, SampleRef};
@@ -190,7 +190,7 @@ pub(crate) fn ahead_of(
     own: &Own,
     episode: &EpisodeSamples,
     requested: &[usize],
-    fits: &Arc<[Fit]>,
+    fits: &Arc<[WindowFit]>,
 ) -> kino_dataset::Result<Ahead> {
     let run = match own {
         Own::All => return Ok(Ahead::All),

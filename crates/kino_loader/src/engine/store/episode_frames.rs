@@ -11,17 +11,21 @@
 //! A *span* is a run of consecutive pages that are fetched in one read. A decoded page notifies the slots that wait for
 //! it, and keeps its frames as long as this value lives.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
+use bytes::Bytes;
 use kino_dataset::{
-    DatasetError, EpisodeSamples, Fit, FitScratch, Fitted, PageSlice, StoredStream,
+    DatasetError, EpisodeSamples, FitScratch, Fitted, PageSlice, Size, StoredStream, image_size,
 };
 
 use super::cache::EpisodeKey;
+use super::device_image::{DeviceImage, ImageContent, PageSource};
+use super::gpu_share::{GpuShare, page_draw};
 use super::page_buffer::{PageBuffer, PageShelf};
 use super::pages::{
     DecodedPage, Fetched, NextStep, PageCell, PageId, SlotId, Span, SpanId, StoredPages, Wanted,
+    WindowFit,
 };
 use super::stored_tier::StoredTier;
 use crate::engine::threads::Urgency;
@@ -32,7 +36,7 @@ pub(crate) struct EpisodeFrames {
     key: EpisodeKey,
     windows: Arc<EpisodeSamples>,
     /// How the frames of each window are resized and cropped when they are decoded.
-    fits: Arc<[Fit]>,
+    fits: Arc<[WindowFit]>,
     stored: Vec<StoredPages>,
     /// Whether only one sample will ever use it.
     is_for_one: bool,
@@ -51,6 +55,8 @@ pub(crate) enum Values {
     Numbers(PageBuffer),
     /// Texts.
     Texts(Vec<String>),
+    /// Images that are put into the batch on a device.
+    Images(Vec<Arc<DeviceImage>>),
     /// A frame that was decoded into its only place in a batch (`direct.rs`).
     InPlace,
 }
@@ -247,9 +253,21 @@ impl EpisodeFrames {
         &self,
         id: PageId,
         shelf: &Arc<PageShelf>,
+        share: &GpuShare,
         scratch: &mut FitScratch,
     ) -> DecodedPage {
-        self.fill(id, || self.decode_cell(id, shelf, scratch))
+        self.fill(id, || {
+            if !self.stored[id.stored].fit.is_for_device {
+                return self.decode_cell(id, shelf, scratch);
+            }
+            let stored = &self.stored[id.stored];
+            let draw = page_draw(self.key, stored.position, self.cell(id).slice.page);
+            let image = share.has(draw).then(|| self.image_file(id)).transpose()?;
+            match image.flatten() {
+                Some(image) => Ok(Values::Images(vec![Arc::new(image)])),
+                None => self.decode_images(id, shelf, scratch),
+            }
+        })
     }
 
     /// The slot of the only sample that will ever use the only frame that is wanted of a page.
@@ -262,11 +280,14 @@ impl EpisodeFrames {
         waiting.first().copied()
     }
 
-    /// Marks a page as decoded without decoding it: its frames are whatever the memory held.
+    /// Marks a page as decoded without decoding it: its frames are whatever the memory held, or missing.
     pub(crate) fn skip_decoding(&self, id: PageId, shelf: &Arc<PageShelf>) -> DecodedPage {
         let frame_bytes = self.frame_bytes(id);
         self.fill(id, || {
             let frames = self.cell(id).slice.range.len();
+            if self.stored[id.stored].fit.is_for_device {
+                return Ok(Values::Images(Vec::new()));
+            }
             Ok(match frame_bytes {
                 0 => Values::Texts(vec![String::new(); frames]),
                 _ => Values::Numbers(shelf.take(frames * frame_bytes)),
@@ -292,6 +313,10 @@ impl EpisodeFrames {
                 (texts.len(), bytes)
             }
             Ok(Values::InPlace) => (1, self.frame_bytes(id) as u64),
+            Ok(Values::Images(images)) => {
+                let bytes = images.len().saturating_mul(self.frame_bytes(id));
+                (images.len(), bytes as u64)
+            }
             Err(_) => (0, 0),
         };
         let (waiting, stored_bytes) = self.settle(id, decoded.map_err(Arc::new));
@@ -312,7 +337,7 @@ impl EpisodeFrames {
         let frame_bytes = self.frame_bytes(id);
         if frame_bytes == 0 {
             let mut texts = Vec::new();
-            self.with_bytes(id, |source, slice, bytes| {
+            self.with_bytes(id, &self.fetched(id), |source, slice, bytes| {
                 source.decode_text(slice, bytes, &mut texts, &mut scratch.codec)
             })?;
             return Ok(Values::Texts(texts));
@@ -320,6 +345,68 @@ impl EpisodeFrames {
         let mut values = shelf.take(self.cell(id).slice.range.len() * frame_bytes);
         self.decode_into(id, &mut values, scratch)?;
         Ok(Values::Numbers(values))
+    }
+
+    /// The file of a page that a device decodes; `None` if it is not JPEG.
+    fn image_file(&self, id: PageId) -> Result<Option<DeviceImage>, DatasetError> {
+        let stream = &self.stored[id.stored];
+        let fetched = self.fetched(id);
+        let mut found = None;
+        self.with_bytes(id, &fetched, |source, slice, bytes| {
+            let stored = source.frame_type().as_values().and_then(image_size);
+            if let (Some(file), Some((stored, _))) = (source.file(slice, bytes)?, stored) {
+                let page = PageSource {
+                    episode: Arc::clone(&self.windows),
+                    window: stream.window,
+                    position: stream.position,
+                    slice: slice.clone(),
+                    frame_bytes: stream.frame_bytes,
+                };
+                found = Some(DeviceImage {
+                    content: ImageContent::File {
+                        file: fetched.slice_ref(file),
+                        page,
+                    },
+                    stored,
+                    resize: stream.reduce,
+                    keeper: OnceLock::new(),
+                });
+            }
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
+    /// Images that the CPU decodes for a device.
+    fn decode_images(
+        &self,
+        id: PageId,
+        shelf: &Arc<PageShelf>,
+        scratch: &mut FitScratch,
+    ) -> Result<Values, DatasetError> {
+        let stream = &self.stored[id.stored];
+        let stored = self.source(stream)?.frame_type().as_values();
+        let stored = stored.and_then(image_size).map(|(size, _)| size);
+        let Values::Numbers(frames) = self.decode_cell(id, shelf, scratch)? else {
+            return Ok(Values::Images(Vec::new()));
+        };
+        let frames = Arc::new(frames);
+        let image = |idx: usize| {
+            Arc::new(DeviceImage {
+                content: ImageContent::Pixels {
+                    frames: Arc::clone(&frames),
+                    range: idx * stream.frame_bytes..(idx + 1) * stream.frame_bytes,
+                },
+                stored: stored.unwrap_or(Size {
+                    height: 0,
+                    width: 0,
+                }),
+                resize: stream.reduce,
+                keeper: OnceLock::new(),
+            })
+        };
+        let count = self.cell(id).slice.range.len();
+        Ok(Values::Images((0..count).map(image).collect()))
     }
 
     /// Decodes the numbers of a page into a packed buffer of exactly their size.
@@ -330,16 +417,26 @@ impl EpisodeFrames {
         scratch: &mut FitScratch,
     ) -> Result<(), DatasetError> {
         let resize = self.stored[id.stored].reduce.as_ref();
-        self.with_bytes(id, |source, slice, bytes| match resize {
+        self.with_bytes(id, &self.fetched(id), |source, slice, bytes| match resize {
             None => source.decode(slice, bytes, out, &mut scratch.codec),
             Some(resize) => source.decode_resized(slice, bytes, Fitted { resize, out }, scratch),
         })
     }
 
-    /// Calls `decode` with the stream of a page, the page, and its bytes.
+    /// What was read of the span of a page.
+    fn fetched(&self, id: PageId) -> Bytes {
+        let span = SpanId {
+            stored: id.stored,
+            span: self.cell(id).span,
+        };
+        self.span(span).1.fetched().unwrap_or_default()
+    }
+
+    /// Calls `decode` with the stream of a page, the page, and its bytes among those that were read.
     fn with_bytes(
         &self,
         id: PageId,
+        fetched: &[u8],
         decode: impl FnOnce(&StoredStream, &PageSlice, &[u8]) -> Result<(), DatasetError>,
     ) -> Result<(), DatasetError> {
         let stream = &self.stored[id.stored];
@@ -349,9 +446,8 @@ impl EpisodeFrames {
             span: cell.span,
         });
         let source = self.source(stream)?;
-        let fetched = span.fetched().unwrap_or_default();
         let first = &stream.pages[span.pages.start].slice;
-        let bytes = source.page_bytes(std::slice::from_ref(first), &cell.slice, &fetched)?;
+        let bytes = source.page_bytes(std::slice::from_ref(first), &cell.slice, fetched)?;
         decode(source, &cell.slice, bytes)
     }
 
@@ -400,6 +496,7 @@ pub(crate) mod tests {
     use kino_dataset::{Request, Samples, Selection};
     use tempfile::TempDir;
 
+    use super::super::gpu_share::Decode;
     use super::super::pages::frames_of;
     use super::*;
     use crate::engine::recording;
@@ -415,8 +512,8 @@ pub(crate) mod tests {
         {"stream": "joints", "at": {"times_ns": [-12345678, 0]}, "resolve": "linear"},
         {"stream": "words", "at": {"steps": [0]}, "resolve": "hold"}]}"#;
 
-    fn as_stored() -> Arc<[Fit]> {
-        Arc::new([Fit::default(); 3])
+    fn as_stored() -> Arc<[WindowFit]> {
+        Arc::new([WindowFit::default(); 3])
     }
 
     fn windows(episodes: usize) -> (TempDir, Samples) {
@@ -439,6 +536,7 @@ pub(crate) mod tests {
 
     /// Fetches and decodes all pages; returns the number of frames decoded.
     fn fill(episode: &EpisodeFrames) -> usize {
+        let share = GpuShare::new(Decode::Cpu, 1);
         let shelf = PageShelf::new(1 << 20);
         let mut scratch = FitScratch::default();
         let (mut frames, mut entered, mut left) = (0, 0, 0);
@@ -448,10 +546,10 @@ pub(crate) mod tests {
             let fetched = episode.fetch(span, &StoredTier::default());
             assert_eq!(fetched.bytes, episode.stored_bytes(span));
             for page in fetched.pages {
-                let decoded = episode.decode(page, &shelf, &mut scratch);
+                let decoded = episode.decode(page, &shelf, &share, &mut scratch);
                 frames += decoded.frames;
                 left += decoded.stored_bytes;
-                let again = episode.decode(page, &shelf, &mut scratch);
+                let again = episode.decode(page, &shelf, &share, &mut scratch);
                 assert_eq!((again.frames, again.stored_bytes), (0, 0), "decoded once");
             }
         }
@@ -482,7 +580,7 @@ pub(crate) mod tests {
                             bytes += size as u64;
                         }
                         Values::Texts(texts) => bytes += texts[place].len() as u64,
-                        Values::InPlace => panic!("no sample waits for it"),
+                        Values::Images(_) | Values::InPlace => panic!("no sample waits for it"),
                     }
                 }
                 let end = u32::try_from(stream.len()).unwrap();

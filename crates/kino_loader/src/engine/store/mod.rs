@@ -13,6 +13,7 @@
 //! |---|---|
 //! | `cache.rs` | which episodes' frames stay; no locks |
 //! | `episode_frames.rs`, `pages.rs` | the frames of one episode, page by page, and who waits for them |
+//! | `device_image.rs`, `gpu_share.rs` | images that are put into the batch on a device, and which of them it decodes |
 //! | `page_buffer.rs` | the memory of decoded pages, which is reused |
 //! | `in_flight.rs` | the limit on bytes that are read but not yet decoded |
 //! | `stored_tier.rs` | stored pages that stay in memory |
@@ -20,15 +21,21 @@
 //! It knows no batch and no order: a slot that waits for a page is a number to it.
 
 mod cache;
+mod device_image;
 mod episode_frames;
+mod gpu_share;
 mod in_flight;
 mod page_buffer;
 mod pages;
 mod stored_tier;
 
 pub(crate) use cache::{Budget, EpisodeKey, KEPT, RoomFor};
+pub use device_image::DeviceImage;
 pub(crate) use episode_frames::{EpisodeFrames, Values};
-pub(crate) use pages::{Ahead, DecodedPage, NextStep, PageId, SlotId, SpanId, Wanted, frames_of};
+pub use gpu_share::{Decode, DecodeTimes, GpuShare};
+pub(crate) use pages::{
+    Ahead, DecodedPage, NextStep, PageId, SlotId, SpanId, Wanted, WindowFit, frames_of,
+};
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -58,6 +65,8 @@ pub(crate) struct FrameStore {
     cache: Mutex<FrameCache>,
     tier: StoredTier,
     pages: Arc<PageShelf>,
+    /// Which images a device decodes.
+    gpu_share: Arc<GpuShare>,
     in_flight: InFlightLimit,
     /// Samples that hold frames, and will give them back without the planner's help.
     holders: AtomicUsize,
@@ -93,11 +102,12 @@ pub(crate) struct StoreBytes {
 /// What the planner asks for.
 impl FrameStore {
     /// An empty store for a memory budget.
-    pub(crate) fn new(budget: Budget) -> Self {
+    pub(crate) fn new(budget: Budget, gpu_share: Arc<GpuShare>) -> Self {
         Self {
             cache: Mutex::new(FrameCache::new(budget)),
             tier: StoredTier::default(),
             pages: PageShelf::new(to_usize(budget.bytes / SHELF_SHARE)),
+            gpu_share,
             in_flight: InFlightLimit::new((budget.bytes / IN_FLIGHT_SHARE).max(IN_FLIGHT_BYTES)),
             holders: AtomicUsize::new(0),
         }
@@ -240,6 +250,11 @@ impl FrameStore {
         self.in_flight.enter(bytes).then_some(bytes)
     }
 
+    /// Which images a device decodes.
+    pub(crate) fn gpu_share(&self) -> &Arc<GpuShare> {
+        &self.gpu_share
+    }
+
     /// Reads a span that was claimed.
     pub(crate) fn read(&self, frames: &EpisodeFrames, span: SpanId) -> Fetched {
         frames.fetch(span, &self.tier)
@@ -252,16 +267,15 @@ impl FrameStore {
 
     /// Decodes a page into memory of the store, unless another thread has.
     ///
-    /// Another decoder, such as a GPU's, begins here: it takes the page's stored bytes, and what it leaves behind is one more
-    /// kind of [`Values`]. Slots that wait for the page are told in the same way. A frame that one sample needs is
-    /// decoded into its place in the batch instead (`assembler/direct.rs`).
+    /// A page that a device decodes is only checked here, and kept as a file ([`DeviceImage`]). A frame that one sample needs
+    /// is decoded into its place in the batch instead (`assembler/direct.rs`).
     pub(crate) fn decode(
         &self,
         frames: &EpisodeFrames,
         page: PageId,
         scratch: &mut FitScratch,
     ) -> DecodedPage {
-        frames.decode(page, &self.pages, scratch)
+        frames.decode(page, &self.pages, &self.gpu_share, scratch)
     }
 
     /// Marks a page as decoded: its frames are whatever the memory held.

@@ -19,14 +19,23 @@ use kino_sync::Mutex;
 use super::episode_frames::Decoded;
 use crate::engine::threads::MostUrgent;
 
+/// What becomes of the frames of a window when they are decoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(crate) struct WindowFit {
+    /// How they are resized and cropped.
+    pub(crate) fit: Fit,
+    /// Whether they are put together on a device, which may decode them.
+    pub(crate) is_for_device: bool,
+}
+
 /// The frames of an episode that are wanted.
 #[derive(Debug)]
 pub(crate) struct Wanted {
     /// How the frames of each window are resized and cropped when they are decoded.
-    pub(crate) fits: Arc<[Fit]>,
+    pub(crate) fits: Arc<[WindowFit]>,
     /// By position of the stream that stores the frames, and fit: a window that reads them, and the frames. A stream
     /// wanted in two sizes is decoded twice.
-    pub(crate) streams: BTreeMap<(usize, Fit), (usize, Frames)>,
+    pub(crate) streams: BTreeMap<(usize, WindowFit), (usize, Frames)>,
     /// Which of the frames are decoded before a sample needs them.
     pub(crate) ahead: Ahead,
     /// Whether one sample wants them, and no other ever will.
@@ -41,7 +50,7 @@ pub(crate) enum Frames {
 
 impl Wanted {
     /// Frames of one sample; none yet.
-    pub(crate) fn new(fits: &Arc<[Fit]>) -> Self {
+    pub(crate) fn new(fits: &Arc<[WindowFit]>) -> Self {
         Self {
             fits: Arc::clone(fits),
             streams: BTreeMap::new(),
@@ -51,7 +60,11 @@ impl Wanted {
     }
 
     /// All frames of the streams of these windows, including frames that a stream shares with another.
-    pub(crate) fn all(windows: &EpisodeSamples, requested: &[usize], fits: &Arc<[Fit]>) -> Self {
+    pub(crate) fn all(
+        windows: &EpisodeSamples,
+        requested: &[usize],
+        fits: &Arc<[WindowFit]>,
+    ) -> Self {
         let mut wanted = Self {
             is_for_one: false,
             ..Self::new(fits)
@@ -83,7 +96,7 @@ impl Wanted {
         }
     }
 
-    fn fit(&self, window: usize) -> Fit {
+    fn fit(&self, window: usize) -> WindowFit {
         self.fits.get(window).copied().unwrap_or_default()
     }
 }
@@ -95,14 +108,14 @@ pub(crate) enum Ahead {
     #[default]
     All,
     /// Those of some samples that follow each other.
-    Run(BTreeMap<(usize, Fit), Range<u32>>),
+    Run(BTreeMap<(usize, WindowFit), Range<u32>>),
     /// None.
     Nothing,
 }
 
 impl Ahead {
     /// Whether some of these frames of a stored stream are among them.
-    pub(crate) fn has(&self, stream: (usize, Fit), frames: &Range<u32>) -> bool {
+    pub(crate) fn has(&self, stream: (usize, WindowFit), frames: &Range<u32>) -> bool {
         match self {
             Self::All => true,
             Self::Nothing => false,
@@ -121,7 +134,7 @@ pub(crate) struct StoredPages {
     /// The position of the stream that stores them.
     pub(crate) position: usize,
     /// How its frames are resized and cropped.
-    pub(crate) fit: Fit,
+    pub(crate) fit: WindowFit,
     /// Does that; `None` if the frames are used as stored.
     pub(crate) reduce: Option<Resize>,
     /// Shape of a decoded frame.
@@ -232,7 +245,7 @@ impl StoredPages {
     pub(crate) fn new(
         source: &StoredStream,
         window: usize,
-        fit: Fit,
+        fit: WindowFit,
         frames: Frames,
         ahead: &Ahead,
     ) -> Result<Self, DatasetError> {
@@ -247,7 +260,7 @@ impl StoredPages {
             }
         }
         let ty = source.frame_type().as_values();
-        let reduce = ty.map_or(Ok(None), |ty| fit.reduce(ty));
+        let reduce = ty.map_or(Ok(None), |ty| fit.fit.reduce(ty));
         let reduce = reduce.map_err(|what| DatasetError::Invalid { what })?;
         let (shape, frame_bytes) = match (&reduce, ty) {
             (Some(reduce), _) => (reduce.shape(), reduce.frame_bytes()),
