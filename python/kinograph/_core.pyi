@@ -211,10 +211,9 @@ class CudaSender:
     def __new__(
         cls,
         loader: Loader,
-        ordinal: int,
+        device: tuple[int, int],
         fixed: FixedBatches | None = None,
         jpeg: list[str] | None = None,
-        kind: int = 2,
     ) -> CudaSender: ...
     def next(
         self, stream: int, known: int = 0

@@ -117,7 +117,7 @@ class Loader(BaseLoader[Any, "str | int | torch.device"], torch_data.IterableDat
         fixed = self._fixed
         addresses = None if fixed is None else fixed.core
         jpeg = None if self._decode == "cpu" else nvjpeg_folders()
-        sender = _core.CudaSender(core, self._device.index, addresses, jpeg, kind=_DLPACK_CUDA)
+        sender = _core.CudaSender(core, (_DLPACK_CUDA, self._device.index), addresses, jpeg)
         return Sent(sender, functools.partial(_stream_of, self._device), from_dlpack, fixed)
 
     def _check_decode(self, *, has_transforms: bool) -> None:

@@ -192,22 +192,22 @@ pub(crate) struct CudaSender {
 
 #[pymethods]
 impl CudaSender {
-    /// Takes over a loader, which hands out no batches itself any more. `kind` is DLPack's for the device: tests with a fake
-    /// driver, whose device memory is the host's, say 1. `jpeg` is for a loader whose images the device decodes: folders in which
+    /// Takes over a loader, which hands out no batches itself any more. `device` is DLPack's: kind and number; tests with a fake
+    /// driver, whose device memory is the host's, say kind 1. `jpeg` is for a loader whose images the device decodes: folders in which
     /// nvJPEG may be.
     #[new]
-    #[pyo3(signature = (loader, ordinal, fixed=None, jpeg=None, kind=2))]
+    #[pyo3(signature = (loader, device, fixed=None, jpeg=None))]
     fn new(
         py: Python<'_>,
         loader: PyRef<'_, Loader>,
-        ordinal: u32,
+        device: (i32, u32),
         fixed: Option<Py<FixedBatches>>,
         jpeg: Option<Vec<PathBuf>>,
-        kind: i32,
     ) -> PyResult<Self> {
         let Some(source) = loader.take_over()? else {
             return Err(invalid("this loader is closed"));
         };
+        let (kind, ordinal) = device;
         let gpu_share = source.gpu_share();
         let started = py.detach(|| {
             let library = jpeg.map(|folders| Nvjpeg::find(&folders)).transpose()?;

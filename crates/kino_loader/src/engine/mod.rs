@@ -94,12 +94,21 @@ pub struct Batch {
     first_index: u64,
     infos: Vec<ArrayInfo>,
     filled: Filled,
-    texts: Vec<Vec<Vec<String>>>,
-    forms: Arc<[Option<Arc<ImageForm>>]>,
-    images: Vec<Vec<Option<PlacedImage>>>,
+    beside: Box<Beside>,
     samples: Vec<SampleRef>,
     substituted: usize,
     is_real: bool,
+}
+
+/// What a batch has beside its memory, per array.
+#[derive(Debug)]
+struct Beside {
+    /// Per sample.
+    texts: Vec<Vec<Vec<String>>>,
+    /// What becomes of images that a device puts together; `None` for other arrays.
+    forms: Arc<[Option<Arc<ImageForm>>]>,
+    /// In the order of the array.
+    images: Vec<Vec<Option<PlacedImage>>>,
 }
 
 impl Batch {
@@ -149,7 +158,7 @@ impl Batch {
 
     /// The texts of an array, per sample; empty for numeric arrays.
     pub fn texts(&self, idx: usize) -> &[Vec<String>] {
-        self.texts.get(idx).map_or(&[], |texts| texts)
+        self.beside.texts.get(idx).map_or(&[], |texts| texts)
     }
 
     /// The samples of this rank.

@@ -113,67 +113,22 @@ pub struct ArrayInfo {
 impl Fields {
     /// The arrays of these windows; `seed` is that of the order.
     pub(crate) fn new(windows: &Samples, options: &LoaderOptions, seed: u64) -> Result<Self> {
-        let LoaderOptions {
-            images,
-            normal,
-            dtype,
-            ..
-        } = options;
         let request = windows.request();
         let (mut fields, mut fits, mut flipped) = (Vec::new(), Vec::new(), Vec::new());
-        for (idx, window) in request.windows.iter().enumerate() {
-            let mut fit = WindowFit::default();
-            let content = match windows.frame_type(idx) {
-                Some(FrameType::Values(ty)) => {
-                    let kind = windows.kind(idx).unwrap_or(Kind::Vector);
-                    let form = images.form(&window.key, kind, ty)?;
-                    let normal = normal.iter().find(|(key, _)| *key == window.key);
-                    let normal = normal.map(|(_, normal)| normal);
-                    let convert = images.convert_all(&window.key, &form, normal, *dtype)?;
-                    fit.fit = form.fit;
-                    fit.is_for_device = options.is_for_device(windows, idx, &form)?;
-                    if fit.is_for_device {
-                        let image = ImageField::new(&window.key, seed, &form, &convert);
-                        let stack = window.stack;
-                        let image = image.map(|image| ImageField { stack, ..image });
-                        fits.push(fit);
-                        fields.push(Field {
-                            name: window.key.clone(),
-                            window: idx,
-                            content: Content::Images(Box::new(image?)),
-                        });
-                        continue;
-                    }
-                    let jpeg = form.jpeg.as_ref();
-                    let jpeg =
-                        jpeg.map(|(jpeg, after)| KeyJpeg::new(&window.key, seed, jpeg, *after));
-                    let augment = form.augment.as_ref();
-                    let augment = augment.map(|wanted| KeyAugment::new(&window.key, seed, wanted));
-                    let flip = augment.as_ref().and_then(KeyAugment::flip);
-                    flipped.extend(flip.map(|flip| flipped_field(&window.key, idx, flip)));
-                    Content::Frames {
-                        dtype: convert.dtype(form.ty.dtype()),
-                        shape: convert.shape(form.ty.shape()),
-                        bytes: convert.bytes(&form.ty),
-                        taken: form.ty.frame_bytes(),
-                        stack: window.stack,
-                        jpeg: jpeg.transpose()?.map(Box::new),
-                        cut: form.cut.map(|size| Crop::new(&window.key, seed, size)),
-                        augment: augment.map(Box::new),
-                        convert,
-                    }
-                }
-                _ => Content::Texts {
-                    stack: window.stack,
-                },
-            };
+        for idx in 0..request.windows.len() {
+            let (field, fit) = window_field(windows, idx, options, seed)?;
+            if let Content::Frames {
+                augment: Some(augment),
+                ..
+            } = &field.content
+            {
+                let flip = augment.flip();
+                flipped.extend(flip.map(|flip| flipped_field(&field.name, idx, flip)));
+            }
             fits.push(fit);
-            fields.push(Field {
-                name: window.key.clone(),
-                window: idx,
-                content,
-            });
+            fields.push(field);
         }
+        let LoaderOptions { images, normal, .. } = options;
         images.check_keys(normal, fields.iter().map(|field| field.name.as_str()))?;
         for (idx, mask) in windows.masks().iter().enumerate() {
             fields.push(Field {
@@ -253,6 +208,57 @@ impl Fields {
         };
         self.fields.iter().map(info).collect()
     }
+}
+
+/// The array of the frames of a window, and what becomes of them when they are decoded.
+fn window_field(
+    windows: &Samples,
+    idx: usize,
+    options: &LoaderOptions,
+    seed: u64,
+) -> Result<(Field, WindowFit)> {
+    let window = &windows.request().windows[idx];
+    let (key, stack) = (&window.key, window.stack);
+    let field = |content| Field {
+        name: key.clone(),
+        window: idx,
+        content,
+    };
+    let Some(FrameType::Values(ty)) = windows.frame_type(idx) else {
+        return Ok((field(Content::Texts { stack }), WindowFit::default()));
+    };
+    let kind = windows.kind(idx).unwrap_or(Kind::Vector);
+    let form = options.images.form(key, kind, ty)?;
+    let normal = options.normal.iter().find(|(named, _)| named == key);
+    let normal = normal.map(|(_, normal)| normal);
+    let convert = options
+        .images
+        .convert_all(key, &form, normal, options.dtype)?;
+    let fit = WindowFit {
+        fit: form.fit,
+        is_for_device: options.is_for_device(windows, idx, &form)?,
+    };
+    if fit.is_for_device {
+        let images = ImageField::new(key, seed, &form, &convert)?;
+        let images = ImageField { stack, ..images };
+        return Ok((field(Content::Images(Box::new(images))), fit));
+    }
+    let jpeg = form.jpeg.as_ref();
+    let jpeg = jpeg.map(|(jpeg, after)| KeyJpeg::new(key, seed, jpeg, *after));
+    let augment = form.augment.as_ref();
+    let augment = augment.map(|wanted| KeyAugment::new(key, seed, wanted));
+    let frames = Content::Frames {
+        dtype: convert.dtype(form.ty.dtype()),
+        shape: convert.shape(form.ty.shape()),
+        bytes: convert.bytes(&form.ty),
+        taken: form.ty.frame_bytes(),
+        stack,
+        jpeg: jpeg.transpose()?.map(Box::new),
+        cut: form.cut.map(|size| Crop::new(key, seed, size)),
+        augment: augment.map(Box::new),
+        convert,
+    };
+    Ok((field(frames), fit))
 }
 
 /// Refuses a mask whose name is taken by a stream.

@@ -75,9 +75,10 @@ impl ImageField {
             cut: form.cut.map(|size| Crop::new(key, seed, size)),
             form: Arc::new(ImageForm {
                 size,
-                layout: match convert.is_by_channel() {
-                    true => Layout::Chw,
-                    false => Layout::Hwc,
+                layout: if convert.is_by_channel() {
+                    Layout::Chw
+                } else {
+                    Layout::Hwc
                 },
                 number_bytes: dtype.size(),
                 table: table(convert)?,
@@ -104,8 +105,8 @@ fn table(convert: &Convert) -> Result<Vec<u8>> {
 impl Batch {
     /// The images of an array that a device puts together; `None` if the array is in host memory.
     pub fn images(&self, idx: usize) -> Option<ImageArray<'_>> {
-        let form = self.forms.get(idx)?.as_ref()?;
-        let images = self.images.get(idx)?;
+        let form = self.beside.forms.get(idx)?.as_ref()?;
+        let images = self.beside.images.get(idx)?;
         Some(ImageArray { images, form })
     }
 }

@@ -18,8 +18,8 @@ use super::buffers::Filling;
 use super::countdown::Countdown;
 use super::fields::{ArrayInfo, Fields};
 use super::images::{ImageForm, PlacedImage};
-use crate::engine::Batch;
 use crate::engine::store::{EpisodeFrames, JobBlock, PageId, frames_of};
+use crate::engine::{Batch, Beside};
 use crate::order::SampleRef;
 
 /// A batch that is being made.
@@ -196,9 +196,11 @@ impl BatchJob {
                 first_index: self.first_index,
                 infos: self.infos.clone(),
                 filled: filling.finish(),
-                texts: std::mem::take(&mut *self.texts.lock()),
-                forms: Arc::clone(&self.forms),
-                images: std::mem::take(&mut *self.images.lock()),
+                beside: Box::new(Beside {
+                    texts: std::mem::take(&mut *self.texts.lock()),
+                    forms: Arc::clone(&self.forms),
+                    images: std::mem::take(&mut *self.images.lock()),
+                }),
                 samples: self.samples().clone(),
                 substituted: self.substituted.load(Ordering::Relaxed),
                 is_real,
