@@ -16,7 +16,7 @@
 //! | `jpeg.rs`, `nvjpeg.rs` | decodes JPEG frames into memory that we own; the functions of nvJPEG that are called |
 //! | `images/` | images of batches: decoded and resized once, kept, gathered into each batch that has them |
 //! | `kernels/` | what the device runs for that: CUDA C, and the PTX that is made of it |
-//! | `sender.rs`, `source.rs` | the thread that copies, and what the training loop calls; what goes in and comes out |
+//! | `sender.rs`, `sender/sending.rs`, `source.rs` | the thread that copies, and what the training loop calls; what goes in and comes out |
 //!
 //! The context is the device's primary one, which PyTorch and the CUDA runtime use too, so pointers and streams are the same.
 

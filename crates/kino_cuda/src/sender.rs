@@ -14,6 +14,8 @@
 //! | the slot | the next batch | the tensors hold a lease; behind it, `released` on the training loop's stream |
 //! | device memory | what is allocated there after it is freed | it is freed after `released` |
 
+mod sending;
+
 use std::collections::VecDeque;
 use std::process;
 use std::sync::Arc;
@@ -22,12 +24,13 @@ use std::time::{Duration, Instant};
 
 use kino_sync::{Condvar, Mutex, MutexGuard};
 
-use crate::device::{Device, Stream};
+use crate::device::Device;
 use crate::error::{CudaError, Result};
 use crate::ffi::StreamHandle;
-use crate::images::{ImageOptions, Images, Room};
+use crate::images::{ImageOptions, Images};
 use crate::ring::{self, Returns, Ring, Slot};
-use crate::source::{Arrived, Fetched, HostBatch, SendError, SendReport, Source, Taken};
+use crate::source::{Arrived, SendError, SendReport, Source, Taken};
+use sending::Sending;
 
 /// While one batch is trained on, one is ready and one is being copied.
 const DEPTH: usize = 2;
@@ -280,121 +283,6 @@ impl<M, E> Drop for Alarm<M, E> {
             self.0.end(Some(SendError::Cuda(CudaError::Thread {
                 what: "panicked; please report this with what it printed".to_owned(),
             })));
-        }
-    }
-}
-
-/// What the thread works with.
-struct Sending<'s, M, E> {
-    shared: &'s Shared<M, E>,
-    stream: Arc<Stream>,
-    images: Option<Images>,
-}
-
-impl<M: Send + 'static, E: Send + 'static> Sending<'_, M, E> {
-    fn run(
-        mut self,
-        mut source: impl Source<Meta = M, Error = E>,
-    ) -> std::result::Result<(), SendError<E>> {
-        while self.shared.wait_for_room() {
-            match source.next(BETWEEN_LOOKS).map_err(SendError::Source)? {
-                Fetched::Batch(meta, batch) => {
-                    let sent = self.send(meta, &batch);
-                    if let (Err(_) | Ok(false), Some(images)) = (&sent, &mut self.images) {
-                        // What was started still reads the batch, which is dropped next.
-                        let _gone = images.synchronize();
-                    }
-                    sent?;
-                }
-                Fetched::Later => {}
-                Fetched::End => break,
-            }
-        }
-        Ok(())
-    }
-
-    /// Sends a batch, and waits for its copy; `false` once closed.
-    fn send(&mut self, meta: M, batch: &impl HostBatch) -> Result<bool> {
-        let (shared, stream) = (self.shared, self.stream.handle());
-        self.place(batch)?;
-        let size = batch.device_bytes().max(batch.bytes().len());
-        let Some(slot) = self.slot(size)? else {
-            return Ok(false);
-        };
-        let is_behind = !slot.is_released()?;
-        if is_behind {
-            slot.wait_released(&shared.device, stream)?;
-        }
-        slot.begun.record(stream)?;
-        shared.device.copy(&slot.memory, batch.bytes(), stream)?;
-        if let Some(images) = &mut self.images {
-            let room = Room {
-                memory: &slot.memory,
-                host_bytes: batch.bytes().len(),
-                bytes: size,
-            };
-            images.gather(batch.images(), room)?;
-        }
-        slot.copied.record(stream)?;
-        let mut state = shared.state.lock();
-        state.behind = is_behind.then(Instant::now);
-        state.ready.push_back((meta, Arc::clone(&slot)));
-        drop(state);
-        shared.ready.notify_all();
-        // Then the batch goes back to the source at once, for the next one; waiting costs no CPU time.
-        slot.copied.synchronize()?;
-        if let Some(images) = &mut self.images {
-            images.finish();
-        }
-        let busy_s = slot.copied.seconds_since(&slot.begun)?;
-        let images = self.images.as_ref().map(Images::report);
-        let mut state = shared.state.lock();
-        state.report.batches += 1;
-        state.report.bytes += size as u64;
-        state.report.busy_s += busy_s;
-        state.report.images = images;
-        if let Some(since) = state.behind.take() {
-            state.report.behind_s += since.elapsed().as_secs_f64();
-        }
-        let surplus = state.ring.surplus()?;
-        drop(state);
-        drop(shared.freed(&surplus));
-        Ok(true)
-    }
-
-    /// Puts the images of a batch on the device.
-    fn place(&mut self, batch: &impl HostBatch) -> Result<()> {
-        match &mut self.images {
-            Some(images) => images.place(batch.images()),
-            None if batch.images().is_empty() => Ok(()),
-            None => Err(CudaError::Image {
-                what: "batches have images, and nothing to decode them with was given".to_owned(),
-            }),
-        }
-    }
-
-    /// A slot for a batch of this size; `None` once closed.
-    fn slot(&self, bytes: usize) -> Result<Option<Arc<Slot>>> {
-        let shared = self.shared;
-        loop {
-            let found = shared.state.lock().ring.take(bytes)?;
-            if found.is_some() {
-                return Ok(found);
-            }
-            if let Some(memory) = shared.device.alloc(bytes)? {
-                let slot = Slot::new(&shared.device, memory)?;
-                shared.state.lock().report.slots += 1;
-                return Ok(Some(slot));
-            }
-            if self.images.as_ref().is_some_and(Images::trim) {
-                continue;
-            }
-            let unfit = shared.state.lock().ring.drain();
-            if unfit.is_empty() && !shared.wait_for_return(bytes)? {
-                return Ok(None);
-            }
-            drop(shared.freed(&unfit));
-            ring::retire(unfit)?;
         }
     }
 }
