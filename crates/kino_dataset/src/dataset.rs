@@ -17,6 +17,7 @@ use crate::hash::Hash;
 use crate::links::LinkedFiles;
 use crate::manifest::{MAX_MANIFEST_BYTES, Manifest};
 use crate::remote::{CacheChoice, StorageReport};
+use crate::shard_slot::ShardSlot;
 use crate::stats::StreamStats;
 use crate::store::{FileKind, Store, forget, version_key};
 use crate::table::EpisodeTable;
@@ -47,7 +48,7 @@ struct Inner {
     links: Option<LinkedFiles>,
     /// Where the linked files are, if not where they were when they were linked.
     root: Option<PathBuf>,
-    shards: Vec<(Hash, OnceLock<Arc<Shard>>)>,
+    shards: Vec<(Hash, ShardSlot)>,
     stats: OnceLock<BTreeMap<String, StreamStats>>,
 }
 
@@ -111,7 +112,7 @@ impl Dataset {
         let shards = manifest
             .shards
             .iter()
-            .map(|shard| (shard.blake3, OnceLock::new()))
+            .map(|shard| (shard.blake3, ShardSlot::default()))
             .collect();
         Ok(Self {
             inner: Arc::new(Inner {
@@ -270,16 +271,9 @@ impl Dataset {
             return Err(unlisted(&self.inner.store, &self.inner.manifest, hash));
         };
         let key = FileKind::Shard.key(hash);
-        let slot = &self.inner.shards[position].1;
-        if let Some(shard) = slot.get() {
-            return Ok((Arc::clone(shard), key));
-        }
-        let shard = Arc::new(open_shard(
-            &self.inner.store,
-            &key,
-            self.inner.manifest.shards[position].bytes,
-        )?);
-        Ok((Arc::clone(slot.get_or_init(|| shard)), key))
+        let bytes = self.inner.manifest.shards[position].bytes;
+        let open = || open_shard(&self.inner.store, &key, bytes);
+        Ok((self.inner.shards[position].1.get(open)?, key))
     }
 }
 

@@ -13,6 +13,7 @@
 //! |---|---|
 //! | `cache.rs` | which episodes' frames stay; no locks |
 //! | `episode_frames.rs`, `pages.rs` | the frames of one episode, page by page, and who waits for them |
+//! | `reading.rs` | which of its pages are read ahead, and which by themselves |
 //! | `page_buffer.rs` | the memory of decoded pages, which is reused |
 //! | `in_flight.rs` | the limit on bytes that are read but not yet decoded |
 //! | `stored_tier.rs` | stored pages that stay in memory |
@@ -24,11 +25,13 @@ mod episode_frames;
 mod in_flight;
 mod page_buffer;
 mod pages;
+mod reading;
 mod stored_tier;
 
 pub(crate) use cache::{Budget, EpisodeKey, KEPT, RoomFor};
 pub(crate) use episode_frames::{EpisodeFrames, Values};
-pub(crate) use pages::{Ahead, DecodedPage, NextStep, PageId, SlotId, SpanId, Wanted, frames_of};
+pub(crate) use pages::{DecodedPage, NextStep, PageId, SlotId, SpanId, Wanted, frames_of};
+pub(crate) use reading::Ahead;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
