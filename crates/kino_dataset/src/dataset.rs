@@ -16,6 +16,7 @@ use crate::error::{DatasetError, Result, corrupt, format_at, invalid, not_found}
 use crate::hash::Hash;
 use crate::links::LinkedFiles;
 use crate::manifest::{MAX_MANIFEST_BYTES, Manifest};
+use crate::partial;
 use crate::remote::{CacheChoice, StorageReport};
 use crate::shard_slot::ShardSlot;
 use crate::stats::StreamStats;
@@ -282,9 +283,7 @@ pub(crate) fn open_shard(store: &Store, key: &str, bytes: u64) -> Result<Shard> 
     let place = store.path(key);
     let missing = |error| match error {
         // The manifest references it: if it is missing, that is damage, not an invalid request.
-        DatasetError::NotFound { .. } => {
-            corrupt(&place, "it is missing; copy it again from its source")
-        }
+        DatasetError::NotFound { .. } => partial::missing_shard(store, key),
         error => error,
     };
     // To ask a remote storage for it would be another round trip; what is cut there is noticed when it is read.

@@ -48,6 +48,7 @@ mod open_stream;
 mod overwrite;
 mod pages;
 mod part;
+mod partial;
 mod pipeline;
 mod plan;
 mod portions;

@@ -313,6 +313,11 @@ impl Store {
         self.of(key).put_new(key, bytes).map_err(stored)
     }
 
+    /// Creates or replaces a small object.
+    pub(crate) fn put(&self, key: &str, bytes: &[u8]) -> Result<()> {
+        self.of(key).put(key, bytes).map_err(stored)
+    }
+
     /// Writes a small content-addressed file and returns its hash.
     pub(crate) fn put_hashed(&self, kind: FileKind, bytes: &[u8]) -> Result<(Hash, u64)> {
         let (hash, len) = (Hash::of(bytes), bytes.len() as u64);
