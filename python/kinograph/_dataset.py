@@ -135,6 +135,9 @@ class Dataset:
         self,
         target: str | os.PathLike[str],
         *,
+        split: str | Sequence[str] | None = None,
+        episodes: Iterable[int | str] | None = None,
+        filter: str | None = None,  # noqa: A002 (as in `samples`)
         progress: Callable[[int, int], object] | None = None,
     ) -> Dataset:
         """Copy this version to a folder or a URL, bit for bit: stage a remote dataset, or upload a local one.
@@ -143,11 +146,17 @@ class Dataset:
         True
 
         Every file is compared with its hash, and the version appears once all of them are there. A copy that was
-        stopped is continued by the same call. For other streams, episodes or codecs, see :func:`kinograph.repack`.
+        stopped is continued by the same call. With a selection only the shards that have its episodes are copied: the copy is
+        the same version, with the same order, and says so where an episode of another shard is read. For other streams,
+        episodes or codecs, see :func:`kinograph.repack`.
 
+        :param split: copy the shards that have episodes of this split, or of these
+        :param episodes: … that have these episodes, by row or id
+        :param filter: … that have episodes that meet these conditions
         :param progress: called with the bytes that are done and the total; an exception raised by it stops the copy.
         """
-        self._core.copy(target, progress)
+        selection = to_selection(self, split, episodes, filter)
+        self._core.copy(target, json.dumps(selection), progress)
         return Dataset(target, version=self.version)
 
     @property

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from kinograph._quality import ShuffleQuality
     from kinograph._samples import Samples
 
-# What the core reads at once of consecutive pages (`engine/pages.rs`).
+# What the core reads at once of consecutive pages, as long as it has not measured the storage (`read_size.rs`).
 _SPAN_BYTES = 1 << 20
-# Less at the beginning, so that a first batch comes early (`StoredStream::span_bytes`).
+# Less at the beginning, so that a first batch comes early (`read_size.rs`).
 _FIRST_SPAN_BYTES, _FIRST_BYTES = 128 << 10, 16 << 20
 # Requests to open a shard: its length, its end, its index.
 _PER_SHARD = 3

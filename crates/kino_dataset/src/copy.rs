@@ -5,9 +5,12 @@
 //!          ─▶ table, statistics ─▶ last, the manifest: until then the target has no version
 //! ```
 //!
+//! With a selection only the shards that have its episodes are copied; `partial.rs` says what the target is then.
+//!
 //! A file that is there with the right hash is not copied again, so a copy that was stopped or killed continues where it
 //! was. The result is the same version, with the same id: nothing is decoded.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io::Write as _;
 use std::ops::ControlFlow;
@@ -19,10 +22,12 @@ use std::time::Duration;
 use kino_storage::create_folder;
 use kino_sync::Mutex;
 
-use crate::dataset::Dataset;
+use crate::dataset::{Dataset, read_manifest};
 use crate::error::{DatasetError, Result, corrupt, invalid, io_at};
 use crate::hash::Hash;
 use crate::manifest::{MAX_MANIFEST_BYTES, ShardRef};
+use crate::partial;
+use crate::selection::Selection;
 use crate::store::{FileKind, Put, Store, version_key};
 
 /// Shards that are copied at once.
@@ -43,16 +48,20 @@ pub struct Copied {
     pub shards: u64,
     /// Shards that were there already.
     pub kept: u64,
-    /// Bytes of all shards.
+    /// Bytes of these shards.
     pub bytes: u64,
+    /// Shards of the version that the target does not have: 0 unless only those of a selection were copied.
+    pub missing: u64,
 }
 
-/// Copies the open version of a dataset into another folder or URL; `None` if `progress` stopped it.
+/// Copies the open version of a dataset into another folder or URL, or of its shards only those that have the episodes of a
+/// selection; `None` if `progress` stopped it.
 ///
 /// `progress` is told the bytes of shards that are done, and of all.
 pub fn copy_dataset(
     dataset: &Dataset,
     target: &Path,
+    selection: Option<&Selection>,
     progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
 ) -> Result<Option<Copied>> {
     if dataset.manifest().links.is_some() {
@@ -62,6 +71,7 @@ pub fn copy_dataset(
         )));
     }
     let source = dataset.store();
+    let shards = shards_of(dataset, selection)?;
     let store = Store::create(target)?;
     let key = version_key(dataset.manifest().version);
     let manifest = source.read(&key, MAX_MANIFEST_BYTES)?;
@@ -71,7 +81,7 @@ pub fn copy_dataset(
     let copying = Copying {
         source,
         target: &store,
-        shards: &dataset.manifest().shards,
+        shards: &shards,
         next: AtomicUsize::new(0),
         done: AtomicU64::new(0),
         copied: AtomicU64::new(0),
@@ -84,14 +94,56 @@ pub fn copy_dataset(
     if !copied? {
         return Ok(None);
     }
+    let copied = copying.copied.into_inner();
+    let needed: HashSet<&Hash> = shards.iter().map(|shard| &shard.blake3).collect();
+    let others = dataset.manifest().shards.iter();
+    let others = others.filter(|shard| !needed.contains(&shard.blake3));
+    let missing = others.filter(|shard| !partial::has(&store, shard)).count() as u64;
+    if missing > 0 {
+        // Before the manifest: no reader finds a shard missing that nothing is said about.
+        partial::note(&store, source)?;
+    }
     publish(source, &store, dataset, &manifest)?;
-    let shards = copying.copied.into_inner();
+    if missing == 0 && partial::source(&store).is_some() && is_complete(&store)? {
+        partial::clear(&store)?;
+    }
     Ok(Some(Copied {
         version: dataset.manifest().version,
-        shards,
-        kept: dataset.manifest().shards.len() as u64 - shards,
-        bytes: bytes_of(&dataset.manifest().shards),
+        shards: copied,
+        kept: shards.len() as u64 - copied,
+        bytes: bytes_of(&shards),
+        missing,
     }))
+}
+
+/// The shards that have the episodes of a selection.
+fn shards_of(dataset: &Dataset, selection: Option<&Selection>) -> Result<Vec<ShardRef>> {
+    let all = &dataset.manifest().shards;
+    let Some(selection) = selection else {
+        return Ok(all.clone());
+    };
+    let rows = selection.rows(dataset)?;
+    let needed = rows
+        .iter()
+        .filter_map(|&row| dataset.table().shard(row as usize));
+    let needed: HashSet<Hash> = needed.map(|hash| Hash::from(*hash)).collect();
+    let needed = all.iter().filter(|shard| needed.contains(&shard.blake3));
+    Ok(needed.cloned().collect())
+}
+
+/// Whether all shards of all versions are there.
+fn is_complete(store: &Store) -> Result<bool> {
+    for version in store.versions()? {
+        let (manifest, _) = read_manifest(store, version)?;
+        if !manifest
+            .shards
+            .iter()
+            .all(|shard| partial::has(store, shard))
+        {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Refuses a target that has another dataset.

@@ -16,7 +16,9 @@ use crate::error::{DatasetError, Result, corrupt, format_at, invalid, not_found}
 use crate::hash::Hash;
 use crate::links::LinkedFiles;
 use crate::manifest::{MAX_MANIFEST_BYTES, Manifest};
+use crate::partial;
 use crate::remote::{CacheChoice, StorageReport};
+use crate::shard_slot::ShardSlot;
 use crate::stats::StreamStats;
 use crate::store::{FileKind, Store, forget, version_key};
 use crate::table::EpisodeTable;
@@ -47,7 +49,7 @@ struct Inner {
     links: Option<LinkedFiles>,
     /// Where the linked files are, if not where they were when they were linked.
     root: Option<PathBuf>,
-    shards: Vec<(Hash, OnceLock<Arc<Shard>>)>,
+    shards: Vec<(Hash, ShardSlot)>,
     stats: OnceLock<BTreeMap<String, StreamStats>>,
 }
 
@@ -111,7 +113,7 @@ impl Dataset {
         let shards = manifest
             .shards
             .iter()
-            .map(|shard| (shard.blake3, OnceLock::new()))
+            .map(|shard| (shard.blake3, ShardSlot::default()))
             .collect();
         Ok(Self {
             inner: Arc::new(Inner {
@@ -270,16 +272,9 @@ impl Dataset {
             return Err(unlisted(&self.inner.store, &self.inner.manifest, hash));
         };
         let key = FileKind::Shard.key(hash);
-        let slot = &self.inner.shards[position].1;
-        if let Some(shard) = slot.get() {
-            return Ok((Arc::clone(shard), key));
-        }
-        let shard = Arc::new(open_shard(
-            &self.inner.store,
-            &key,
-            self.inner.manifest.shards[position].bytes,
-        )?);
-        Ok((Arc::clone(slot.get_or_init(|| shard)), key))
+        let bytes = self.inner.manifest.shards[position].bytes;
+        let open = || open_shard(&self.inner.store, &key, bytes);
+        Ok((self.inner.shards[position].1.get(open)?, key))
     }
 }
 
@@ -288,9 +283,7 @@ pub(crate) fn open_shard(store: &Store, key: &str, bytes: u64) -> Result<Shard> 
     let place = store.path(key);
     let missing = |error| match error {
         // The manifest references it: if it is missing, that is damage, not an invalid request.
-        DatasetError::NotFound { .. } => {
-            corrupt(&place, "it is missing; copy it again from its source")
-        }
+        DatasetError::NotFound { .. } => partial::missing_shard(store, key),
         error => error,
     };
     // To ask a remote storage for it would be another round trip; what is cut there is noticed when it is read.

@@ -11,6 +11,7 @@ use crate::error::{Result, corrupt, format_at, not_found};
 use crate::events::Protected;
 use crate::hash::Hash;
 use crate::links::{Checksums, Fetch};
+use crate::read_size::ReadSize;
 use crate::stream::Stream;
 use crate::window::suggest;
 
@@ -200,9 +201,14 @@ impl Episode {
             .read_range(&self.inner.key, start..end)
     }
 
-    /// Whether its pages come over a network, and hardly any have yet.
-    pub(crate) fn is_cold(&self) -> bool {
-        self.inner.dataset.store().is_cold()
+    /// How much of its pages is best read at once.
+    pub(crate) fn read_size(&self) -> ReadSize {
+        self.inner.dataset.store().read_size()
+    }
+
+    /// Bytes of a read that are not wanted: gaps between pages.
+    pub(crate) fn count_unused(&self, bytes: u64) {
+        self.inner.dataset.store().count_unused(bytes);
     }
 
     /// Whether its pages come over a network.

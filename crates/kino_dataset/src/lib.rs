@@ -16,6 +16,7 @@
 
 mod appearance;
 mod assembler;
+mod at_once;
 mod attributes;
 mod commit;
 mod compare;
@@ -33,6 +34,7 @@ mod episode_records;
 mod episode_writer;
 mod error;
 mod events;
+mod find_last;
 mod garbage;
 mod generation;
 mod hash;
@@ -46,11 +48,13 @@ mod open_stream;
 mod overwrite;
 mod pages;
 mod part;
+mod partial;
 mod pipeline;
 mod plan;
 mod portions;
 mod protection;
 mod read_ahead;
+mod read_size;
 mod receipts;
 mod remote;
 mod repack;
@@ -61,6 +65,7 @@ mod selection;
 mod settled;
 mod shard_file;
 mod shard_links;
+mod shard_slot;
 mod spill;
 mod staging;
 mod stats;
@@ -78,6 +83,7 @@ mod writer;
 mod writer_options;
 
 pub use appearance::{Appearance, Figure, JpegSeen, JpegTrace};
+pub use at_once::at_once;
 pub use attributes::JsonMap;
 pub use commit::{Committed, SourceRecord};
 pub use complete::{EpisodeCounts, complete_episodes, has_filter};
@@ -117,6 +123,7 @@ pub use portions::{
     PortionsProgress, Received, cut_portions, portions_progress,
 };
 pub use read_ahead::{Pieces, ReadAhead, ReadLimits, Share, Task};
+pub use read_size::ReadSize;
 pub use remote::{CacheChoice, StorageReport, cache_folder};
 pub use repack::{
     Action, GenerationLoss, Repack, RepackOptions, RepackProgress, Repacked, RepackedPart,

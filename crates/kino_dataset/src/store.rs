@@ -25,8 +25,10 @@ use tempfile::NamedTempFile;
 
 use crate::emulate::{Emulated, EmulatedStorage, Storage};
 use crate::error::{DatasetError, Result, corrupt, invalid, io_at, not_found, stored};
+use crate::find_last::find_last;
 use crate::hash::Hash;
 use crate::manifest::MAX_VERSION;
+use crate::read_size::ReadSize;
 use crate::remote::{CacheChoice, StorageReport, work_folder};
 use crate::turn::Turn;
 
@@ -193,10 +195,16 @@ impl Store {
         self.is_remote
     }
 
-    /// Whether it is, and little was read of it so far.
-    pub(crate) fn is_cold(&self) -> bool {
+    /// How much is best read at once.
+    pub(crate) fn read_size(&self) -> ReadSize {
         const FEW_BYTES: u64 = 16 << 20;
-        self.is_remote && self.used_bytes.load(Ordering::Relaxed) < FEW_BYTES
+        let is_cold = self.used_bytes.load(Ordering::Relaxed) < FEW_BYTES;
+        ReadSize::of(self.storage.speed(), is_cold)
+    }
+
+    /// Bytes of a read that are not wanted.
+    pub(crate) fn count_unused(&self, bytes: u64) {
+        self.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     /// What was read so far, if it is.
@@ -290,32 +298,24 @@ impl Store {
         }
     }
 
-    /// The same without a listing: versions are numbered from 1 without gaps, so the last one is found by asking.
+    /// The same without a listing.
     fn probe_versions(&self) -> Result<Vec<u64>> {
         let is_there = |version: u64| match self.storage.size(&version_key(version)) {
             Ok(_) => Ok(true),
             Err(error) if error.kind() == kino_storage::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(stored(error)),
         };
-        let mut missing = 1;
-        while missing <= MAX_VERSION && is_there(missing)? {
-            missing *= 2;
-        }
-        let mut last = missing / 2;
-        while missing - last > 1 {
-            let middle = last.midpoint(missing);
-            if is_there(middle)? {
-                last = middle;
-            } else {
-                missing = middle;
-            }
-        }
-        Ok((1..=last).collect())
+        Ok((1..=find_last(is_there)?).collect())
     }
 
     /// Creates the object unless it exists: of two rivals exactly one creates it.
     pub(crate) fn put_new(&self, key: &str, bytes: &[u8]) -> Result<Put> {
         self.of(key).put_new(key, bytes).map_err(stored)
+    }
+
+    /// Creates or replaces a small object.
+    pub(crate) fn put(&self, key: &str, bytes: &[u8]) -> Result<()> {
+        self.of(key).put(key, bytes).map_err(stored)
     }
 
     /// Writes a small content-addressed file and returns its hash.

@@ -19,10 +19,12 @@ use bytes::Bytes;
 use kino_codec::{
     Codec, CodecError, Decoder, Dtype, FrameType, Page, Scratch, ValueType, VideoCoding,
 };
-use kino_format::{NONE, PageSlice, Segment, StreamRecord, StreamSchema};
+use kino_format::{NONE, PageRecord, PageSlice, Segment, StreamRecord, StreamSchema};
 
+use crate::at_once::at_once;
 use crate::episode::Episode;
 use crate::error::{DatasetError, Result, codec_at, corrupt, format_at, invalid};
+use crate::read_size::ReadSize;
 use crate::resize::{FitScratch, Fitted, first};
 
 /// The frames that a stream of an episode stores itself.
@@ -101,36 +103,90 @@ impl StoredStream {
         self.episode.index().pages_of(&segment)
     }
 
-    /// Reads consecutive pages in one request.
+    /// Reads pages, and the gaps between them, in one request; of a remote dataset also what is needed to decode them.
     pub fn fetch(&self, pages: &[PageSlice]) -> Result<Bytes> {
         match (pages.first(), pages.last()) {
             (Some(first), Some(last)) => {
-                let read = || self.episode.read_pages(&first.record, &last.record);
-                let bytes = read()?;
+                let (first, last) = (&first.record, &last.record);
+                let bytes = match self.missing_shared() {
+                    Some(shared) => self.fetch_with_shared(&shared, first, last)?,
+                    None => self.episode.read_pages(first, last)?,
+                };
                 if self.are_right(pages, &bytes) {
                     return Ok(bytes);
                 }
                 // Damaged on the way, or in the cache; if it is so at its source, decoding will say it.
-                self.episode.distrust(&first.record, &last.record);
-                read()
+                self.episode.distrust(first, last);
+                self.episode.read_pages(first, last)
             }
             _ => Ok(Bytes::new()),
         }
     }
 
-    /// How many bytes of consecutive pages are best fetched at once: enough for an efficient read, few enough for an
-    /// early first page.
+    /// The data that its pages share, if it would take a round trip to get it when the first page is decoded.
+    fn missing_shared(&self) -> Option<PageRecord> {
+        let page = self.record.shared_page;
+        let is_missing = page != NONE && self.decoder.get().is_none() && self.episode.is_remote();
+        is_missing.then(|| self.episode.index().page(page))
+    }
+
+    /// Reads pages together with the data that they share, which lies before the first page of the stream.
+    fn fetch_with_shared(
+        &self,
+        shared: &PageRecord,
+        first: &PageRecord,
+        last: &PageRecord,
+    ) -> Result<Bytes> {
+        // The first page follows it, after padding.
+        const NEAR: u64 = 8;
+        let end = shared.offset() + u64::from(shared.len);
+        let is_linked = last.offset() >= self.episode.index().linked_start();
+        let pages = match first.offset().checked_sub(end) {
+            Some(gap) if gap < NEAR && !is_linked => {
+                let bytes = self.episode.read_pages(shared, last)?;
+                let start = usize::try_from(first.offset() - shared.offset()).unwrap_or(usize::MAX);
+                let len = bytes.len().min(shared.len as usize);
+                self.prepare(shared, &bytes.slice(..len));
+                bytes.slice(start.min(bytes.len())..)
+            }
+            _ => {
+                let mut read = at_once(&[(shared, shared), (first, last)], |(first, last)| {
+                    self.episode.read_pages(first, last)
+                });
+                let pages = read.pop().unwrap_or_else(|| Ok(Bytes::new()))?;
+                if let Some(Ok(bytes)) = read.pop() {
+                    self.prepare(shared, &bytes);
+                }
+                pages
+            }
+        };
+        Ok(pages)
+    }
+
+    /// Makes the decoder; what is wrong is reported when a page is decoded.
+    fn prepare(&self, page: &PageRecord, shared: &Bytes) {
+        let place = || format!("{}, shared data of its pages", self.place());
+        let is_right = self.episode.check_page(page, shared, place).is_ok();
+        let codec = kino_codec::codec(&self.schema.codec).ok();
+        let decoder = codec
+            .filter(|_| is_right)
+            .and_then(|codec| codec.decoder(&self.frame, shared).ok());
+        if let Some(decoder) = decoder {
+            self.decoder.get_or_init(|| decoder);
+        }
+    }
+
+    /// How much is best read at once.
     ///
     /// Less at the beginning if the dataset is remote: the first batch has frames of many episodes, and would wait for all of
     /// these reads.
-    pub fn span_bytes(&self) -> u64 {
-        const SPAN_BYTES: u64 = 1 << 20;
-        const FIRST_SPAN_BYTES: u64 = 128 << 10;
-        if self.episode.is_cold() {
-            FIRST_SPAN_BYTES
-        } else {
-            SPAN_BYTES
-        }
+    pub fn read_size(&self) -> ReadSize {
+        self.episode.read_size()
+    }
+
+    /// Says that bytes of a read were not wanted: gaps between pages.
+    pub fn count_unused(&self, bytes: u64) {
+        self.episode.count_unused(bytes);
     }
 
     /// Whether pages that came over a network have their checksums.

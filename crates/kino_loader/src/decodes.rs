@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::RangeInclusive;
 
 use kino_codec::FrameType;
-use kino_dataset::{EpisodeSamples, NO_FRAME, Result, SampleFrames, Samples};
+use kino_dataset::{EpisodeSamples, NO_FRAME, Result, SampleFrames, Samples, at_once};
 
 /// Looked at: this many episodes, spread over all, and this many samples in a row of each.
 const EPISODES: usize = 4;
@@ -48,12 +48,15 @@ impl Decodes {
         let counts = samples.counts();
         let filled: Vec<usize> = (0..counts.len()).filter(|&at| counts[at] > 0).collect();
         let shown = filled.len().min(EPISODES);
+        let shown = (0..shown).map(|nth| filled[nth * filled.len() / shown]);
+        let shown: Vec<usize> = shown.filter(|_| !images.is_empty()).collect();
         let mut count = Count::default();
-        for nth in (0..shown).filter(|_| !images.is_empty()) {
-            // One that cannot be opened is reported when its turn comes in training.
-            if let Ok(episode) = samples.opened(filled[nth * filled.len() / shown]) {
-                count.add(&episode, &images)?;
-            }
+        // One that cannot be opened is reported when its turn comes in training.
+        for episode in at_once(&shown, |&at| samples.opened(at))
+            .into_iter()
+            .flatten()
+        {
+            count.add(&episode, &images)?;
         }
         if count.different == 0.0 {
             return Ok(Self::ONCE);

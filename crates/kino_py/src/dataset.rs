@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use kino_dataset::{CacheChoice, OpenOptions, Storage};
+use kino_dataset::{CacheChoice, OpenOptions, Selection, Storage};
 use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -87,8 +87,11 @@ impl Dataset {
         &self,
         py: Python<'_>,
         target: PathBuf,
+        selection: &str,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<(u64, u64, u64, u64)> {
+        let selection = Selection::from_json(selection).map_err(to_py)?;
+        let selection = Some(&selection).filter(|one| **one != Selection::default());
         let mut raised = Ok(());
         let mut tell = |done: u64, all: u64| {
             raised = Python::attach(|py| {
@@ -102,7 +105,8 @@ impl Dataset {
                 Err(_) => ControlFlow::Break(()),
             }
         };
-        let copied = py.detach(|| kino_dataset::copy_dataset(&self.inner, &target, &mut tell));
+        let copied =
+            py.detach(|| kino_dataset::copy_dataset(&self.inner, &target, selection, &mut tell));
         raised?;
         let copied = copied.map_err(to_py)?;
         let copied = copied.ok_or_else(|| invalid("the copy was stopped"))?;

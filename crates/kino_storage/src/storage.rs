@@ -14,7 +14,7 @@ use crate::cache::CacheReport;
 use crate::error::Result;
 use crate::local::LocalFolder;
 use crate::location::Location;
-use crate::remote::{ObjectStorage, RequestReport};
+use crate::remote::{ObjectStorage, RequestReport, Speed};
 
 /// Objects under keys such as `shards/<hash>.kshard`. Keys are made by the caller, and never from a file's contents.
 pub trait Storage: Debug + Send + Sync {
@@ -63,6 +63,11 @@ pub trait Storage: Debug + Send + Sync {
 
     /// What a cache did so far; `None` if there is none.
     fn cache(&self) -> Option<CacheReport> {
+        None
+    }
+
+    /// How fast reads are answered; `None` if there is no network between.
+    fn speed(&self) -> Option<Speed> {
         None
     }
 

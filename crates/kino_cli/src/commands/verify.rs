@@ -74,7 +74,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
         };
         print_json(&json!({
             "valid": is_valid, "files": found.files, "bytes": found.bytes,
-            "episodes": found.episodes, "frames": found.frames,
+            "episodes": found.episodes, "frames": found.frames, "missing_shards": found.missing_shards,
             "damage": places(&found.damage), "unreadable": places(&found.unreadable),
             "undecodable": places(&found.undecodable),
         }))?;
@@ -124,6 +124,10 @@ fn report(args: &Args, found: &Verified) -> String {
         .map(|(places, noun, verdict)| format!("{}{verdict}", count(places.len(), noun)))
         .collect();
     let verdict = match verdicts.as_slice() {
+        [] if found.missing_shards > 0 => format!(
+            "valid as far as it goes: a partial copy without {}",
+            count(found.missing_shards, "shard")
+        ),
         [] => "valid".to_owned(),
         some => some.join(", "),
     };

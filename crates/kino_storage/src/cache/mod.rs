@@ -28,7 +28,7 @@ use bytes::{Bytes, BytesMut};
 use tempfile::NamedTempFile;
 
 use crate::error::Result;
-use crate::remote::RequestReport;
+use crate::remote::{RequestReport, Speed};
 use crate::storage::{Entry, Put, Storage};
 use folder::{BLOCK, BLOCK_BYTES, CacheFolder};
 pub use report::{CacheListing, CacheReport, CachedShard, clear_cache, limit_cache, list_cache};
@@ -209,6 +209,10 @@ impl Storage for Cached {
 
     fn remove(&self, key: &str) -> Result<()> {
         self.inner.remove(key)
+    }
+
+    fn speed(&self) -> Option<Speed> {
+        self.inner.speed()
     }
 
     fn requests(&self) -> Option<RequestReport> {

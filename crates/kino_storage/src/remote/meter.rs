@@ -47,6 +47,8 @@ pub struct RequestReport {
     pub first_byte_s: f64,
     /// Its 95th percentile.
     pub first_byte_p95_s: f64,
+    /// Median bytes per second of one answer, after its first byte.
+    pub answer_bytes_per_s: f64,
 }
 
 /// Adds to a counter.

@@ -16,6 +16,7 @@ mod hub;
 mod meter;
 mod read;
 mod runtime;
+mod speed;
 mod write;
 
 use std::ops::Range;
@@ -36,6 +37,7 @@ use meter::add;
 pub use meter::{RequestMeter, RequestReport};
 use read::{Found, Reads, Wanted};
 use runtime::{PerProcess, runtime};
+pub use speed::Speed;
 
 /// The longest answer of the Hub to a request for a listing.
 const MAX_LISTING_BYTES: u64 = 64 << 20;
@@ -224,11 +226,16 @@ impl Storage for ObjectStorage {
         })
     }
 
+    fn speed(&self) -> Option<Speed> {
+        Some(self.reads.speed())
+    }
+
     fn requests(&self) -> Option<RequestReport> {
         let times = self.reads.percentiles();
         Some(RequestReport {
             first_byte_s: times.half.as_secs_f64(),
             first_byte_p95_s: times.most.as_secs_f64(),
+            answer_bytes_per_s: self.reads.speed().bytes_per_s,
             ..self.meter.report()
         })
     }

@@ -23,6 +23,7 @@ use tokio::time::{sleep, timeout};
 
 use super::hedge::{Pace, Percentiles};
 use super::meter::{RequestMeter, add};
+use super::speed::{Rates, Speed};
 
 /// A server that stops for so long in the middle of an answer is given up on; `hedge.rs` says how long it may take to begin.
 const PAUSE: Duration = Duration::from_secs(3);
@@ -45,6 +46,7 @@ const MOST_BACKOFF: Duration = Duration::from_secs(5);
 #[derive(Debug, Default)]
 pub(super) struct Reads {
     pace: Mutex<Pace>,
+    rates: Mutex<Rates>,
 }
 
 /// An answer whose first bytes have arrived.
@@ -67,6 +69,13 @@ enum Stopped {
 impl Reads {
     pub(super) fn percentiles(&self) -> Percentiles {
         self.pace.lock().percentiles()
+    }
+
+    pub(super) fn speed(&self) -> Speed {
+        Speed {
+            first_byte: self.percentiles().half,
+            bytes_per_s: self.rates.lock().median(),
+        }
     }
 
     /// The bytes of a range, or of the whole object if there is none; an object longer than `limit` is not read, and
@@ -130,6 +139,7 @@ impl Reads {
         // A damaged index or a lying server may name any length: beyond this, memory grows as bytes arrive.
         got.reserve(usize::try_from(whole).unwrap_or(0).min(MOST_RESERVED));
         let end = got.len() as u64 + whole;
+        let (began, before) = (Instant::now(), got.len());
         let mut chunk = answer.chunk.take();
         while let Some(bytes) = chunk {
             let bytes = bytes.map_err(Stopped::Broken)?;
@@ -147,6 +157,8 @@ impl Reads {
             })?;
         }
         if got.len() as u64 == end {
+            let bytes = got.len() - before;
+            self.rates.lock().learn(bytes, began.elapsed());
             Ok(None)
         } else {
             Err(broken("the answer ended too early".to_owned()))

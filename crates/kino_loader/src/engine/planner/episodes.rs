@@ -97,6 +97,12 @@ impl Opening {
         }
     }
 
+    /// Whether some episodes come over a network.
+    pub(crate) fn is_remote(&self) -> bool {
+        let mut samples = self.windows.iter().flatten();
+        samples.any(|samples| samples.dataset().is_remote())
+    }
+
     /// Opens an episode: reads from storage.
     pub(crate) fn open(&self, key: EpisodeKey) -> Opened {
         let windows = &self.windows[key.source as usize][key.variant as usize];

@@ -50,7 +50,7 @@ use kino_dataset::Samples;
 use crate::engine::LoaderOptions;
 use crate::engine::meter::Stage;
 use crate::engine::store::{Budget, EpisodeFrames, EpisodeKey};
-use crate::engine::threads::Engine;
+use crate::engine::threads::{Engine, Urgency};
 use crate::error::{Result, invalid};
 use crate::order::{Order, OrderReader, SampleRef, Uneven};
 use episodes::Episodes;
@@ -81,6 +81,10 @@ pub(crate) struct Planner {
     pub(crate) episodes: Episodes,
     /// The samples that this rank takes of episodes that it shares with others.
     pub(crate) runs: HashMap<EpisodeKey, Range<u32>>,
+    /// The samples of the next batches, by episode, if they come over a network.
+    pub(crate) needed: HashMap<EpisodeKey, Vec<u32>>,
+    /// Episodes that are read ahead once everything that the batch needs is queued.
+    pub(crate) filling: Vec<(Arc<EpisodeFrames>, Urgency)>,
     /// A block that was made and has no room yet.
     pub(crate) made: Option<(EpisodeKey, Arc<EpisodeFrames>)>,
     /// Whether the scout has come to the end of the order.
@@ -131,6 +135,8 @@ impl Planner {
             scouted_samples: 0,
             episodes: Episodes::default(),
             runs: HashMap::new(),
+            needed: HashMap::new(),
+            filling: Vec::new(),
             made: None,
             is_blind: false,
         })
@@ -175,6 +181,7 @@ impl Planner {
                 };
                 (done.map(|()| true), 0)
             });
+            self.read_ahead(engine);
             match done {
                 Ok(true) => {}
                 Ok(false) => return,

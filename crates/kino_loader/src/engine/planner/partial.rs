@@ -17,7 +17,7 @@ use kino_dataset::{DatasetError, SampleFrames, Samples};
 
 use super::Planner;
 use super::episodes::key_of;
-use super::plan::{fill_block, own_block, wait_for_room};
+use super::plan::{own_block, wait_for_room};
 use super::quality::Memory;
 use crate::engine::store::{EpisodeFrames, EpisodeKey, JobBlock, RoomFor};
 use crate::engine::threads::Engine;
@@ -125,7 +125,7 @@ impl Planner {
         let Some(block) = self.admit(engine, key, block)? else {
             return Ok(Found::NotKept);
         };
-        fill_block(engine, key, &block, number);
+        self.fill_block(engine, key, &block, number);
         Ok(Found::Block(block))
     }
 

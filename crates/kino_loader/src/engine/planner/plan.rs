@@ -48,7 +48,61 @@ impl Planner {
         }
         let mut wanted = Wanted::all(&windows, &requested, fits);
         wanted.ahead = scout::ahead_of(&self.own(key), &windows, &requested, fits)?;
+        let mut plan = SampleFrames::default();
+        for sample in self.needed.remove(&key).unwrap_or_default() {
+            windows.plan(sample, &mut plan)?;
+            for &window in &requested {
+                if let (Some(stream), Some(frames)) =
+                    (windows.stream(window), plan.windows.get(window))
+                {
+                    frames_of(frames).for_each(|frame| wanted.add_needed(window, stream, frame));
+                }
+            }
+        }
         Ok(Arc::new(EpisodeFrames::new(key, windows, wanted)?))
+    }
+
+    /// Adds an episode's frames, not decoded yet, to the cache; they are read after what the batch itself needs.
+    pub(crate) fn fill_block(
+        &mut self,
+        engine: &Engine,
+        key: EpisodeKey,
+        frames: &Arc<EpisodeFrames>,
+        batch: u64,
+    ) {
+        engine.store.insert(key, Arc::clone(frames));
+        self.filling
+            .push((Arc::clone(frames), Urgency::ahead(batch)));
+    }
+
+    /// Queues what is read ahead of the episodes that were added to the cache.
+    pub(crate) fn read_ahead(&mut self, engine: &Engine) {
+        for (frames, urgency) in self.filling.drain(..) {
+            let spans = frames.request_ahead(urgency);
+            engine.crew.read(&frames, spans, urgency);
+        }
+    }
+
+    /// Notes which samples the next batches have of episodes that are not here yet, if episodes come over a network.
+    ///
+    /// When training starts, and when a group does before it could be read ahead, a batch waits for a few pages of each of many
+    /// episodes. These are read by themselves, and the rest of the episodes behind them: no byte twice, and some hundred
+    /// requests more.
+    fn note_needed(&mut self, engine: &Engine) {
+        const NEXT_BATCHES: usize = 4;
+        if !engine.opening.is_remote() {
+            return;
+        }
+        while self.scouted.len() < NEXT_BATCHES && !self.is_far() {
+            if self.look_at_next(engine).is_err() {
+                self.is_blind = true;
+            }
+        }
+        self.needed.clear();
+        for sample in self.scouted.iter().take(NEXT_BATCHES).flatten() {
+            let samples = self.needed.entry(key_of(sample)).or_default();
+            samples.push(sample.sample);
+        }
     }
 
     /// Plans the next batch. What cannot be opened costs its batch, or is replaced; an error is the end of the order.
@@ -61,6 +115,7 @@ impl Planner {
                 self.is_blind = true;
             }
         }
+        self.note_needed(engine);
         self.decide_tier(engine);
         // What planning takes is part of what the batch takes.
         let (number, began) = (self.next, engine.meter().now());
@@ -240,19 +295,6 @@ pub(crate) fn wanted_by(
         }
     }
     wanted
-}
-
-/// Adds an episode's frames, not decoded yet, to the cache and queues reads for them.
-pub(crate) fn fill_block(
-    engine: &Engine,
-    key: EpisodeKey,
-    frames: &Arc<EpisodeFrames>,
-    batch: u64,
-) {
-    engine.store.insert(key, Arc::clone(frames));
-    let urgency = Urgency::ahead(batch);
-    let spans = frames.request_ahead(urgency);
-    engine.crew.read(frames, spans, urgency);
 }
 
 /// Waits for room in the cache; `false` if the loader stops. If waiting cannot make room, the budget is exceeded.

@@ -22,7 +22,6 @@ use kino_dataset::{EpisodeSamples, SampleFrames};
 
 use super::Planner;
 use super::episodes::{OPEN_AHEAD, ask_to_open, key_of};
-use super::plan::fill_block;
 use crate::engine::store::{Ahead, EpisodeKey, WindowFit, frames_of};
 use crate::engine::threads::Engine;
 use crate::error::Result;
@@ -91,7 +90,8 @@ impl Planner {
                 engine.store.pass_over(key);
                 continue;
             };
-            fill_block(engine, key, &block, batch);
+            self.fill_block(engine, key, &block, batch);
+            self.read_ahead(engine);
             if engine.assembler.has_room() {
                 break;
             }

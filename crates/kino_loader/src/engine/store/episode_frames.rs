@@ -66,19 +66,14 @@ impl EpisodeFrames {
     pub(crate) fn new(
         key: EpisodeKey,
         windows: Arc<EpisodeSamples>,
-        wanted: Wanted,
+        mut wanted: Wanted,
     ) -> Result<Self, DatasetError> {
         let mut stored = Vec::with_capacity(wanted.streams.len());
-        for ((position, fit), (window, frames)) in wanted.streams {
+        for ((position, fit), (window, frames)) in std::mem::take(&mut wanted.streams) {
             if let Some(stream) = windows.stream(window) {
                 let source = stream.stored(position)?;
-                stored.push(StoredPages::new(
-                    source,
-                    window,
-                    fit,
-                    frames,
-                    &wanted.ahead,
-                )?);
+                let reading = wanted.reading(position, fit);
+                stored.push(StoredPages::new(source, window, fit, frames, reading)?);
             }
         }
         let bytes = stored.iter().map(StoredPages::decoded_bytes);
@@ -225,7 +220,15 @@ impl EpisodeFrames {
             page,
         });
         let source = self.source(stream);
-        match source.and_then(|source| tier.read(self.key, source, &slices)) {
+        let fetched = source.and_then(|source| {
+            let (bytes, read) = tier.read(self.key, source, &slices)?;
+            // What is kept in memory is read whole, and used later.
+            if read == bytes.len() as u64 {
+                source.count_unused(read.saturating_sub(span.wanted));
+            }
+            Ok((bytes, read))
+        });
+        match fetched {
             Ok((bytes, read)) => {
                 let len = bytes.len() as u64;
                 *span.bytes.lock() = Some(bytes);
@@ -616,6 +619,34 @@ pub(crate) mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn pages_of_the_next_batches_are_read_without_others_and_no_page_is_read_twice() {
+        let (_folder, windows) = windows(1);
+        let episode = Arc::new(windows.episode(0).unwrap());
+        let needed = [3, 11];
+        let mut wanted = Wanted::all(&episode, &[0, 1, 2], &as_stored());
+        for frame in needed {
+            wanted.add_needed(0, episode.stream(0).unwrap(), frame);
+        }
+        let plain = Wanted::all(&episode, &[0, 1, 2], &as_stored());
+        let plain = EpisodeFrames::new(KEY, Arc::clone(&episode), plain).unwrap();
+        let frames = EpisodeFrames::new(KEY, episode, wanted).unwrap();
+        let spans = |frames: &EpisodeFrames| frames.stored[0].spans.len();
+        assert!(spans(&frames) > spans(&plain));
+        for frame in needed {
+            let (page, _) = frames.find(0, frame).unwrap();
+            let span = frames.cell(page).span;
+            let stored = page.stored;
+            let (stream, span) = frames.span(SpanId { stored, span });
+            for page in &stream.pages[span.pages.clone()] {
+                let first = page.first();
+                let end = first + u32::try_from(page.slice.range.len()).unwrap();
+                assert!(needed.iter().any(|frame| (first..end).contains(frame)));
+            }
+        }
+        assert_eq!(fill(&frames), fill(&plain), "`fill` decodes each page once");
     }
 
     #[test]

@@ -14,6 +14,7 @@
 //! | `cache.rs` | which episodes' frames stay; no locks |
 //! | `episode_frames.rs`, `pages.rs` | the frames of one episode, page by page, and who waits for them |
 //! | `device_image.rs`, `gpu_share.rs` | images that are put into the batch on a device, and which of them it decodes |
+//! | `reading.rs` | which of its pages are read ahead, and which by themselves |
 //! | `page_buffer.rs` | the memory of decoded pages, which is reused |
 //! | `in_flight.rs` | the limit on bytes that are read but not yet decoded |
 //! | `stored_tier.rs` | stored pages that stay in memory |
@@ -27,6 +28,7 @@ mod gpu_share;
 mod in_flight;
 mod page_buffer;
 mod pages;
+mod reading;
 mod stored_tier;
 
 pub(crate) use cache::{Budget, EpisodeKey, KEPT, RoomFor};
@@ -34,8 +36,9 @@ pub use device_image::DeviceImage;
 pub(crate) use episode_frames::{EpisodeFrames, Values};
 pub use gpu_share::{Decode, DecodeTimes, GpuShare};
 pub(crate) use pages::{
-    Ahead, DecodedPage, NextStep, PageId, SlotId, SpanId, Wanted, WindowFit, frames_of,
+    DecodedPage, NextStep, PageId, SlotId, SpanId, Wanted, WindowFit, frames_of,
 };
+pub(crate) use reading::Ahead;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

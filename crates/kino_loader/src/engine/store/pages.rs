@@ -4,19 +4,20 @@
 //! wanted frames 3, 4, 9 ─▶ page 0 (3..5) page 1 (9..10) ─▶ span 0: pages 0 and 1, one read
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use kino_dataset::{
-    DatasetError, EpisodeSamples, Fit, NO_FRAME, PageSlice, Resize, StoredStream, Stream,
+    DatasetError, EpisodeSamples, Fit, NO_FRAME, PageSlice, ReadSize, Resize, StoredStream, Stream,
     WindowFrames,
 };
 use kino_sync::Mutex;
 
 use super::episode_frames::Decoded;
+use super::reading::{Ahead, Reading};
 use crate::engine::threads::MostUrgent;
 
 /// What becomes of the frames of a window when they are decoded.
@@ -38,6 +39,8 @@ pub(crate) struct Wanted {
     pub(crate) streams: BTreeMap<(usize, WindowFit), (usize, Frames)>,
     /// Which of the frames are decoded before a sample needs them.
     pub(crate) ahead: Ahead,
+    /// Frames of the next batches, by position of the stream that stores them, and fit: their pages are read by themselves.
+    pub(crate) needed: BTreeMap<(usize, WindowFit), BTreeSet<u32>>,
     /// Whether one sample wants them, and no other ever will.
     pub(crate) is_for_one: bool,
 }
@@ -55,6 +58,7 @@ impl Wanted {
             fits: Arc::clone(fits),
             streams: BTreeMap::new(),
             ahead: Ahead::All,
+            needed: BTreeMap::new(),
             is_for_one: true,
         }
     }
@@ -96,33 +100,23 @@ impl Wanted {
         }
     }
 
+    /// Notes that one of the next batches needs a frame of a window's stream.
+    pub(crate) fn add_needed(&mut self, window: usize, stream: &Stream, frame: u32) {
+        let (position, frame) = stream.place_of(frame);
+        let frames = self.needed.entry((position, self.fit(window))).or_default();
+        frames.insert(frame);
+    }
+
+    /// How the pages of a stored stream are read.
+    pub(crate) fn reading(&self, position: usize, fit: WindowFit) -> Reading<'_> {
+        Reading {
+            ahead: &self.ahead,
+            needed: self.needed.get(&(position, fit)),
+        }
+    }
+
     fn fit(&self, window: usize) -> WindowFit {
         self.fits.get(window).copied().unwrap_or_default()
-    }
-}
-
-/// Which frames of an episode are decoded before a sample needs them: by position of the stream that stores them, and fit.
-#[derive(Debug, Default)]
-pub(crate) enum Ahead {
-    /// All of them.
-    #[default]
-    All,
-    /// Those of some samples that follow each other.
-    Run(BTreeMap<(usize, WindowFit), Range<u32>>),
-    /// None.
-    Nothing,
-}
-
-impl Ahead {
-    /// Whether some of these frames of a stored stream are among them.
-    pub(crate) fn has(&self, stream: (usize, WindowFit), frames: &Range<u32>) -> bool {
-        match self {
-            Self::All => true,
-            Self::Nothing => false,
-            Self::Run(ranges) => ranges
-                .get(&stream)
-                .is_some_and(|range| range.start < frames.end && frames.start < range.end),
-        }
     }
 }
 
@@ -144,8 +138,7 @@ pub(crate) struct StoredPages {
     /// Total bytes and number of its texts; unused for numeric streams.
     pub(crate) texts: (u64, u64),
     pub(crate) pages: Vec<PageCell>,
-    /// A span has about this many stored bytes.
-    span_bytes: u64,
+    read_size: ReadSize,
     pub(crate) spans: Vec<Span>,
 }
 
@@ -153,8 +146,12 @@ pub(crate) struct StoredPages {
 #[derive(Debug)]
 pub(crate) struct Span {
     pub(crate) pages: Range<usize>,
+    /// Bytes of these pages, without the gaps between them.
+    pub(crate) wanted: u64,
     /// Whether it is fetched before a sample needs it; then it may have several pages.
     pub(crate) is_ahead: bool,
+    /// Whether one of the next batches needs it: then it has no page that none of them needs.
+    is_needed: bool,
     pub(crate) requested: MostUrgent,
     /// Whether a thread has started to fetch it.
     pub(crate) begun: AtomicBool,
@@ -247,7 +244,7 @@ impl StoredPages {
         window: usize,
         fit: WindowFit,
         frames: Frames,
-        ahead: &Ahead,
+        reading: Reading<'_>,
     ) -> Result<Self, DatasetError> {
         let mut slices: Vec<PageSlice> = Vec::new();
         match frames {
@@ -276,46 +273,46 @@ impl StoredPages {
             frame_bytes,
             texts: (source.raw_bytes(), u64::from(source.frames().end)),
             pages: Vec::with_capacity(slices.len()),
-            span_bytes: source.span_bytes(),
+            read_size: source.read_size(),
             spans: Vec::new(),
         };
         slices
             .into_iter()
-            .for_each(|slice| stored.push(slice, ahead));
+            .for_each(|slice| stored.push(slice, reading));
         Ok(stored)
     }
 
     /// Adds the next page to the last span, or to a new one.
-    fn push(&mut self, slice: PageSlice, ahead: &Ahead) {
+    fn push(&mut self, slice: PageSlice, reading: Reading<'_>) {
         let page = self.pages.len();
         let first = first_frame(&slice);
         let frames = u32::try_from(slice.range.len()).unwrap_or(u32::MAX);
-        let is_ahead = ahead.has(
-            (self.position, self.fit),
-            &(first..first.saturating_add(frames)),
-        );
+        let frames = first..first.saturating_add(frames);
+        let is_ahead = reading.ahead.has((self.position, self.fit), &frames);
+        let is_needed = reading.is_needed(&frames);
+        let start = slice.record.offset();
+        let stored = start..start.saturating_add(u64::from(slice.record.len));
         // A page that is decoded only when it is needed is also read alone.
         let joins = self.spans.last().is_some_and(|span| {
-            if !(span.is_ahead && is_ahead) {
+            if !(span.is_ahead && is_ahead) || span.is_needed != is_needed {
                 return false;
             }
-            let (first, last) = (
-                &self.pages[span.pages.start].slice,
-                &self.pages[page - 1].slice,
-            );
-            let end = slice.record.offset() + u64::from(slice.record.len);
-            slice.page == last.page + 1
-                && end.saturating_sub(first.record.offset()) <= self.span_bytes
+            let (first, last) = (&self.pages[span.pages.start], &self.pages[page - 1]);
+            let read = first.slice.record.offset()..last.end();
+            self.read_size.joins(&read, span.wanted, &stored)
         });
         if joins {
             if let Some(span) = self.spans.last_mut() {
                 span.pages.end = page + 1;
+                span.wanted += u64::from(slice.record.len);
                 *span.left.get_mut() += 1;
             }
         } else {
             self.spans.push(Span {
                 pages: page..page + 1,
+                wanted: u64::from(slice.record.len),
                 is_ahead,
+                is_needed,
                 requested: MostUrgent::new(),
                 begun: AtomicBool::new(false),
                 bytes: Mutex::new(None),

@@ -159,6 +159,13 @@ impl<T> Ord for Entry<T> {
 }
 
 /// How urgent work is. In ascending order: what comes first is the least.
+///
+/// ```text
+/// needed by batch 0, 1, 2 …         then the rest of the episodes that batch 0, 1, 2 … is the first to need
+/// ```
+///
+/// What a batch waits for comes before any reading ahead: when training starts, or a new group does, the episodes of one batch
+/// may take seconds to read, and the batches after it need a few frames of each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Urgency(u64);
 
@@ -166,14 +173,17 @@ impl Urgency {
     /// No batch needs it.
     const NOT_REQUESTED: Self = Self(u64::MAX);
 
+    /// Reading ahead is less urgent than anything that a batch waits for.
+    const AHEAD: u64 = 1 << 63;
+
     /// Work that a batch waits for.
     pub(crate) fn needed(batch: u64) -> Self {
-        Self(batch.saturating_mul(2))
+        Self(batch.min(Self::AHEAD - 1))
     }
 
-    /// Reading the rest of an episode that a batch is the first to need: just after what the batch itself waits for.
+    /// Reading the rest of an episode that a batch is the first to need.
     pub(crate) fn ahead(batch: u64) -> Self {
-        Self(batch.saturating_mul(2).saturating_add(1))
+        Self(Self::AHEAD.saturating_add(batch).min(u64::MAX - 1))
     }
 }
 
@@ -272,13 +282,14 @@ mod tests {
     }
 
     #[test]
-    fn earlier_batches_come_first_and_what_they_wait_for_before_what_is_read_ahead() {
+    fn earlier_batches_come_first_and_what_any_waits_for_before_what_is_read_ahead() {
         let order = [
             Urgency::needed(0),
-            Urgency::ahead(0),
             Urgency::needed(1),
+            Urgency::needed(u64::MAX),
+            Urgency::ahead(0),
             Urgency::ahead(1),
-            Urgency::needed(2),
+            Urgency::ahead(u64::MAX),
             Urgency::NOT_REQUESTED,
         ];
         assert!(order.is_sorted_by(|a, b| a < b));
@@ -290,7 +301,7 @@ mod tests {
         let requests = [
             (Urgency::ahead(5), true),
             (Urgency::ahead(5), false),
-            (Urgency::needed(6), false),
+            (Urgency::needed(6), true),
             (Urgency::needed(5), true),
             (Urgency::needed(5), false),
             (Urgency::needed(4), true),
