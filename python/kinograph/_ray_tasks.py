@@ -112,7 +112,7 @@ def distribute(work: Work, how: How) -> list[Any]:
     # Retries are counted here, so that an error that would come again ends the pack at once.
     remote = _ray.remote(num_cpus=cpus, max_retries=0)(work.part)
 
-    def start(part: str) -> Any:
+    def start(part: str) -> object:
         return remote.options(name=f"part {part}").remote(part)
 
     running = {start(part): part for part in _names(parts)}
