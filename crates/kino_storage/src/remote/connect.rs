@@ -147,9 +147,12 @@ fn s3(url: &Url, retries: RetryConfig) -> Result<impl ObjectStore + use<>> {
 /// An emulator is named, and used without credentials, as by Google's own clients.
 fn gcs(url: &Url, retries: RetryConfig) -> object_store::Result<impl ObjectStore + use<>> {
     let mut builder = GoogleCloudStorageBuilder::from_env().with_url(bucket_only(url));
-    let emulator = variable("STORAGE_EMULATOR_HOST").map(|host| match host.contains("://") {
-        true => host,
-        false => format!("http://{host}"),
+    let emulator = variable("STORAGE_EMULATOR_HOST").map(|host| {
+        if host.contains("://") {
+            host
+        } else {
+            format!("http://{host}")
+        }
     });
     if let Some(emulator) = &emulator {
         // Without credentials to send, writes would ask the machine's service account for some.
