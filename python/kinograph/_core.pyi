@@ -328,7 +328,6 @@ def export(
     dataset: str | PathLike[str],
     target: str | PathLike[str],
     options: ExportArgs,
-    part: str | None,
     progress: Callable[[int, int], object] | None,
 ) -> tuple[tuple[int, int], list[tuple[str, str, str | None, str, bool]]]: ...
 def doctor(
@@ -528,6 +527,7 @@ class ExportArgs(TypedDict):
     selection: str
     on_defect: str
     cameras: str
+    part: str | None
 
 @type_check_only
 class EpisodeArgs(TypedDict):

@@ -72,7 +72,7 @@ def export(  # noqa: PLR0913 (each is a keyword of its own)
             "cameras": cameras,
         },
     )
-    return to_exported(_core.export(path, target, options, None, progress))
+    return to_exported(_core.export(path, target, options, progress))
 
 
 class ExportOptions(TypedDict, total=False):
@@ -100,6 +100,7 @@ def to_export_args(
         "selection": json.dumps(selection),
         "on_defect": options.get("on_defect", "error"),
         "cameras": options.get("cameras", "stored"),
+        "part": None,
     }
 
 

@@ -147,7 +147,7 @@ def export(  # noqa: PLR0913 (each is a keyword of its own)
         path, arguments = call(here(prepare), how.cpus)
         work = Work(
             lambda: _core.count_export_parts(path, arguments),
-            lambda part: _core.export(path, target, arguments, part, None)[0],
+            lambda part: _core.export(path, target, {**arguments, "part": part}, None)[0],
             lambda: _core.export_parts_done(target),
         )
         return run_parts(work, lambda: to_exported(_core.commit_export(target)), how)

@@ -21,10 +21,12 @@ pub(crate) struct ExportArgs {
     selection: String,
     on_defect: String,
     cameras: String,
+    /// Such as `3/64`.
+    part: Option<String>,
 }
 
 impl ExportArgs {
-    fn into_options(self) -> PyResult<(OpenOptions, ExportOptions)> {
+    fn into_options(self) -> PyResult<(OpenOptions, ExportOptions, Option<PartOf>)> {
         let open = OpenOptions {
             version: self.version,
             root: self.root,
@@ -36,25 +38,24 @@ impl ExportArgs {
             on_defect: self.on_defect.parse().map_err(import_to_py)?,
             cameras: Cameras::from_name(&self.cameras, videos()).map_err(import_to_py)?,
         };
-        Ok((open, export))
+        let part = self.part.map(|part| part.parse()).transpose();
+        Ok((open, export, part.map_err(to_py)?))
     }
 }
 
 /// Episodes and frames; then the defects: data that the format cannot represent.
 type ExportResult = ((u64, u64), Vec<DefectParts>);
 
-/// Writes a dataset in another format, or a part of it such as `3/64`, calling `progress` with bytes done and total bytes.
+/// Writes a dataset in another format, or a part of it, calling `progress` with bytes done and total bytes.
 #[pyfunction]
 pub(crate) fn export(
     py: Python<'_>,
     dataset: PathBuf,
     target: PathBuf,
     options: ExportArgs,
-    part: Option<String>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<ExportResult> {
-    let (open, export) = options.into_options()?;
-    let part: Option<PartOf> = part.map(|part| part.parse()).transpose().map_err(to_py)?;
+    let (open, export, part) = options.into_options()?;
     py.detach(|| {
         let dataset = Dataset::open_with(&dataset, open).map_err(to_py)?;
         telling(progress.as_ref(), |report| match part {
@@ -72,7 +73,7 @@ pub(crate) fn count_export_parts(
     dataset: PathBuf,
     options: ExportArgs,
 ) -> PyResult<usize> {
-    let (open, export) = options.into_options()?;
+    let (open, export, _) = options.into_options()?;
     py.detach(|| {
         let dataset = Dataset::open_with(&dataset, open).map_err(to_py)?;
         kino_import::count_export_parts(&dataset, &export).map_err(import_to_py)
