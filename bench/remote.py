@@ -2,7 +2,7 @@
 
     python bench/remote.py latency   kinograph.numpy.Loader over HTTP with emulated latency and bandwidth
     python bench/remote.py faults    random ranges by our client and by the stock client of object_store
-    python bench/remote.py writers   rival writers on an S3 server (moto): one winner each, nothing lost
+    python bench/remote.py writers   rival writers on an S3 server (s3_server.py): one winner each, nothing lost
 
 The server runs in a process of its own, on this machine: the figures depend on the emulated link and on its cores.
 """
@@ -27,7 +27,8 @@ import numpy as np
 import kinograph
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "tests" / "python"))
+sys.path[:0] = [str(HERE), str(HERE.parent / "tests" / "python")]
+import s3_server  # noqa: E402 (beside this file)
 from remote_servers import Faults, Web, serving  # noqa: E402 (the tests' servers)
 
 RESULTS = HERE / "results"
@@ -226,19 +227,13 @@ def write_rounds(url: str, first: int, rounds: int, queue: multiprocessing.Queue
 
 def writers(options: argparse.Namespace) -> None:
     """Rival processes append; every episode whose commit returned must be there, one version each."""
-    import boto3  # noqa: PLC0415 (only for this)
-    from moto.server import ThreadedMotoServer  # noqa: PLC0415
+    with s3_server.serving() as endpoint:
+        os.environ |= s3_server.environment(endpoint)
+        append_all(options)
 
-    server = ThreadedMotoServer(port=0, verbose=False)
-    server.start()
-    endpoint = "http://{}:{}".format(*server.get_host_and_port())
-    os.environ |= {
-        "AWS_ENDPOINT_URL": endpoint,
-        "AWS_ACCESS_KEY_ID": "x",
-        "AWS_SECRET_ACCESS_KEY": "x",
-        "AWS_REGION": "us-east-1",
-    }
-    boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1").create_bucket(Bucket="lab")
+
+def append_all(options: argparse.Namespace) -> None:
+    """Let the writers run, and compare what was acknowledged with what is there."""
     url = "s3://lab/rivals.kino"
     with kinograph.Writer(url) as writer:
         writer.add_episode({"x": np.zeros((4, 2), np.int64)}, rate_hz=10.0, id="e0")
@@ -273,8 +268,8 @@ def writers(options: argparse.Namespace) -> None:
         "wall_s": round(time.monotonic() - began, 1),
     }
     print(row)
+    assert not lost
     save("remote_writers.csv", [row])
-    server.stop()
 
 
 def save(name: str, rows: list[dict[str, Any]]) -> None:

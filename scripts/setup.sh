@@ -6,8 +6,8 @@
 #
 # Needs cargo, a C compiler and Python 3.10 or newer; works with or without root. Everything goes into
 # .venv and .tools, except for one system package (nasm) that it installs when run as root on Debian or Ubuntu.
-# torch and ray are optional: without them, their tests are skipped and say why. KINOGRAPH_NO_TORCH=1 and KINOGRAPH_NO_RAY=1
-# skip them.
+# torch, ray and Azurite are optional: without them, their tests are skipped and say why. KINOGRAPH_NO_TORCH=1,
+# KINOGRAPH_NO_RAY=1 and KINOGRAPH_NO_AZURITE=1 skip them.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # .venv must be created by a Python that outlives it, even if .venv is the active environment.
@@ -17,6 +17,7 @@ readonly VENV=.venv TOOLS=.tools
 readonly STAMP=$VENV/.setup-stamp NO_TORCH=$VENV/no-torch NO_NASM=$TOOLS/no-nasm
 readonly REQUIREMENTS=scripts/requirements-dev.txt
 readonly NO_RAY=$VENV/no-ray RAY='ray>=2.40,<3'
+readonly AZURITE=$TOOLS/azurite NO_AZURITE=$TOOLS/no-azurite
 readonly TORCH='torch>=2.12,<3' TORCH_CPU=https://download.pytorch.org/whl/cpu
 say() { printf 'setup: %s\n' "$*" >&2; }
 die() {
@@ -147,6 +148,33 @@ no_ray() {
     say "no ray; the tests that need it are skipped: $1"
 }
 
+# Azurite, the emulator of Azure's storage, for the tests of az:// URLs: half a minute from npm, and 0.2 GB. It runs with node,
+# which is not installed here.
+setup_azurite() {
+    if [[ -d $AZURITE/node_modules/azurite ]]; then
+        rm -f "$NO_AZURITE"
+    elif [[ ${KINOGRAPH_NO_AZURITE:-} == 1 ]]; then
+        no_azurite "KINOGRAPH_NO_AZURITE=1 was set"
+    elif ! have node || ! have npm; then
+        no_azurite "node and npm are not installed"
+    elif [[ ! -e $NO_AZURITE ]] || ! grep -q 'npm failed' "$NO_AZURITE"; then
+        say "installing azurite"
+        if timeout 300 npm install --prefix "$AZURITE.new" --no-audit --no-fund --ignore-scripts --fetch-retries 1 \
+            'azurite@^3.35' >"$TOOLS/azurite.log" 2>&1; then
+            rm -rf "$AZURITE" "$NO_AZURITE"
+            mv "$AZURITE.new" "$AZURITE"
+        else
+            rm -rf "$AZURITE.new"
+            no_azurite "npm failed: see $TOOLS/azurite.log"
+        fi
+    fi
+}
+
+no_azurite() {
+    printf '%s; to try again: rm %s && make setup\n' "$1" "$NO_AZURITE" >"$NO_AZURITE"
+    say "no azurite; the tests that need it are skipped: $1"
+}
+
 is_root_on_debian() { [[ $(id -u) == 0 ]] && have apt-get; }
 
 apt_install() {
@@ -210,5 +238,6 @@ mkdir -p "$TOOLS"
 setup_python
 setup_torch
 setup_ray
+setup_azurite
 setup_nasm
 notice

@@ -37,12 +37,12 @@ def _ray_address(arguments: list[str]) -> tuple[list[str], str] | None:
 
 def _run_on_ray(arguments: list[str], address: str) -> int:
     try:
-        from kinograph import ray  # noqa: PLC0415 (it needs a package that is optional)
+        from kinograph import _ray_command  # noqa: PLC0415 (it needs a package that is optional)
     except ImportError as error:
         print(f"error: --ray needs Ray: pip install 'kinograph[ray]' ({error})", file=sys.stderr)
         return 1
     try:
-        return ray.run_command(arguments, address)
+        return _ray_command.run_command(arguments, address)
     except (KinographError, ConnectionError, RuntimeError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

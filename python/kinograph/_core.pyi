@@ -23,9 +23,12 @@ __all__ = [
     "Waits",
     "Writer",
     "add_ffmpeg_folder",
+    "commit_export",
     "commit_parts",
     "copy_mp4",
+    "count_export_parts",
     "count_portions",
+    "count_repack_portions",
     "doctor",
     "doctor_foreign",
     "doctor_html",
@@ -33,6 +36,7 @@ __all__ = [
     "end_codecs",
     "escape",
     "export",
+    "export_parts_done",
     "gc",
     "idle",
     "jpeg_shape",
@@ -55,6 +59,7 @@ __all__ = [
     "probe_text",
     "register_codec",
     "repack",
+    "repack_part",
     "report_html",
     "robomimic_request",
     "run_cli",
@@ -315,6 +320,18 @@ def repack(
     options: RepackArgs,
     progress: Callable[[int, int], object] | None,
 ) -> tuple[tuple[int, str, int], list[_RepackedStream]]: ...
+def repack_part(
+    dataset: str | PathLike[str],
+    target: str | PathLike[str],
+    options: RepackArgs,
+    part: str,
+) -> tuple[int, int, int, int]: ...
+def count_repack_portions(dataset: str | PathLike[str], options: RepackArgs) -> int: ...
+def count_export_parts(dataset: str | PathLike[str], options: ExportArgs) -> int: ...
+def commit_export(
+    target: str | PathLike[str],
+) -> tuple[tuple[int, int], list[tuple[str, str, str | None, str, bool]]]: ...
+def export_parts_done(target: str | PathLike[str]) -> tuple[int, int] | None: ...
 def export(
     dataset: str | PathLike[str],
     target: str | PathLike[str],
@@ -397,7 +414,10 @@ def report_html(measured: str, is_whole: bool) -> str: ...
 def run_cli(argv: list[str]) -> int: ...
 def escape(text: str) -> str: ...
 def verify(
-    path: str | PathLike[str], decode: bool, root: str | PathLike[str] | None
+    path: str | PathLike[str],
+    decode: bool,
+    root: str | PathLike[str] | None,
+    part: str | None,
 ) -> list[tuple[str, str]]: ...
 
 @type_check_only
@@ -515,6 +535,7 @@ class ExportArgs(TypedDict):
     selection: str
     on_defect: str
     cameras: str
+    part: str | None
 
 @type_check_only
 class EpisodeArgs(TypedDict):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import pathlib
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias, TypedDict
 
 from kinograph import _core
 from kinograph._dataset import Dataset
@@ -60,14 +61,52 @@ def export(  # noqa: PLR0913 (each is a keyword of its own)
     :param progress: called with the bytes of frames done and the total; an exception raised by it stops the
         export, which leaves nothing behind.
     """
+    path, options = to_export_args(
+        dataset,
+        to,
+        {
+            "split": split,
+            "episodes": episodes,
+            "filter": filter,
+            "on_defect": on_defect,
+            "cameras": cameras,
+        },
+    )
+    return to_exported(_core.export(path, target, options, progress))
+
+
+class ExportOptions(TypedDict, total=False):
+    """The options of :func:`kinograph.export`; each has the default that it has there."""
+
+    split: str | Sequence[str] | None
+    episodes: Iterable[int | str] | None
+    filter: str | None
+    on_defect: Literal["error", "keep"]
+    cameras: Literal["stored", "images", "video"]
+
+
+def to_export_args(
+    dataset: Dataset | str | os.PathLike[str], to: To, options: ExportOptions
+) -> tuple[pathlib.Path | str, _core.ExportArgs]:
+    """Return the path of the dataset, and the options converted for the core."""
     opened = dataset if isinstance(dataset, Dataset) else Dataset(dataset)
-    options: _core.ExportArgs = {
+    selection = to_selection(
+        opened, options.get("split"), options.get("episodes"), options.get("filter")
+    )
+    return opened.path, {
         "to": to,
         "version": opened.version,
         "root": opened.root,
-        "selection": json.dumps(to_selection(opened, split, episodes, filter)),
-        "on_defect": on_defect,
-        "cameras": cameras,
+        "selection": json.dumps(selection),
+        "on_defect": options.get("on_defect", "error"),
+        "cameras": options.get("cameras", "stored"),
+        "part": None,
     }
-    counts, defects = _core.export(opened.path, target, options, progress)
+
+
+def to_exported(
+    result: tuple[tuple[int, int], list[tuple[str, str, str | None, str, bool]]],
+) -> Exported:
+    """Convert what the core returns."""
+    counts, defects = result
     return Exported(*counts, [Defect(*defect) for defect in defects])

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypedDict
 
 from kinograph import _core
 from kinograph._arguments import U64, to_whole
@@ -31,6 +32,48 @@ class RepackedStream(NamedTuple):
     psnr_db: float | None
     generations: list[Generation]
     note: str | None
+
+
+class RepackOptions(TypedDict, total=False):
+    """The options of :func:`kinograph.repack` for a new dataset; each has the default that it has there."""
+
+    plan: Plan
+    quality: int | None
+    allow_generation_loss: bool
+    streams: str | Iterable[str] | None
+    exclude: str | Iterable[str] | None
+    episodes: str | Iterable[int | str] | None
+    version: int | None
+    root: str | os.PathLike[str] | None
+    shard_size: int | str
+    memory: int | str
+    threads: int | None
+    attributes: Mapping[str, Any] | None
+    created: str | datetime.datetime | None
+
+
+def to_repack_args(options: RepackOptions, mode: Mode) -> _core.RepackArgs:
+    """Check the options and convert them for the core."""
+    version = options.get("version")
+    return {
+        "writer": to_options(
+            mode=mode,
+            plan=options.get("plan"),
+            quality=options.get("quality"),
+            shard_size=options.get("shard_size", SHARD_SIZE),
+            memory=options.get("memory", MEMORY),
+            threads=options.get("threads"),
+            attributes=options.get("attributes"),
+            settings={},
+            created=options.get("created"),
+        ),
+        "version": None if version is None else to_whole("version", version, most=U64),
+        "root": options.get("root"),
+        "streams": to_texts("streams", options.get("streams")),
+        "exclude": to_texts("exclude", options.get("exclude")),
+        "episodes": to_texts("episodes", options.get("episodes")),
+        "allow_generation_loss": options.get("allow_generation_loss", False),
+    }
 
 
 class Repacked(NamedTuple):
@@ -60,6 +103,7 @@ def repack(  # noqa: PLR0913 (each is a keyword of its own)
     memory: int | str = MEMORY,
     threads: int | None = None,
     attributes: Mapping[str, Any] | None = None,
+    created: str | datetime.datetime | None = None,
     progress: Callable[[int, int], object] | None = None,
 ) -> Repacked:
     """Copy a dataset, or store it with another plan.
@@ -108,6 +152,7 @@ def repack(  # noqa: PLR0913 (each is a keyword of its own)
     :param memory: memory limit for in-flight frames, such as ``"512MB"``.
     :param threads: worker threads; default: one per core.
     :param attributes: attributes of the new version, in addition to those of the dataset.
+    :param created: when the version says it was created, such as ``"2026-11-19T12:00:00Z"``; default: now.
     :param progress: called with the bytes of frames written and the total. An exception raised by it stops the repack,
         which ``mode="resume"`` can continue.
     """
@@ -115,25 +160,22 @@ def repack(  # noqa: PLR0913 (each is a keyword of its own)
         raise InvalidArgumentError("name a target, or pass in_place=True")
     if in_place and mode not in ("new", "resume"):
         raise InvalidArgumentError(f"mode {mode!r} does not apply to a repack in place; remove it")
-    options: _core.RepackArgs = {
-        "writer": to_options(
-            mode=mode,
-            plan=plan,
-            quality=quality,
-            shard_size=shard_size,
-            memory=memory,
-            threads=threads,
-            attributes=attributes,
-            settings={},
-        ),
-        "version": None if version is None else to_whole("version", version, most=U64),
-        "root": root,
-        "streams": to_texts("streams", streams),
-        "exclude": to_texts("exclude", exclude),
-        "episodes": to_texts("episodes", episodes),
+    options: RepackOptions = {
+        "plan": plan,
+        "quality": quality,
         "allow_generation_loss": allow_generation_loss,
+        "streams": streams,
+        "exclude": exclude,
+        "episodes": episodes,
+        "version": version,
+        "root": root,
+        "shard_size": shard_size,
+        "memory": memory,
+        "threads": threads,
+        "attributes": attributes,
+        "created": created,
     }
-    committed, found = _core.repack(dataset, target, options, progress)
+    committed, found = _core.repack(dataset, target, to_repack_args(options, mode), progress)
     return Repacked(*committed, [_to_stream(stream) for stream in found])
 
 

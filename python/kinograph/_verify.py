@@ -38,4 +38,4 @@ def verify(
 
     :param root: the folder of the linked files, if they were moved.
     """
-    return [Damage(place, what) for place, what in _core.verify(path, decode, root)]
+    return [Damage(place, what) for place, what in _core.verify(path, decode, root, None)]

@@ -1,5 +1,6 @@
 import signal
 
+import numpy as np
 import pytest
 import samples
 
@@ -50,3 +51,23 @@ def ctrl_c():
 @pytest.fixture
 def lift(lift_path):
     return kinograph.open(lift_path)
+
+
+@pytest.fixture(scope="session")
+def camera_path(tmp_path_factory):
+    """A dataset of a few megabytes, in several shards."""
+    path = tmp_path_factory.mktemp("remote") / "camera.kino"
+    random = np.random.default_rng(5)
+    with kinograph.Writer(path, shard_size="1MB") as writer:
+        for number in range(6):
+            images = random.integers(0, 255, (40, 48, 64, 3), dtype=np.uint8)
+            streams = {"camera": images, "actions": random.normal(size=(40, 7)).astype(np.float32)}
+            writer.add_episode(streams, rate_hz=20.0, id=f"e{number}")
+    return path
+
+
+@pytest.fixture
+def work_folder(tmp_path, monkeypatch):
+    """Keep the unfinished work of remote datasets of this test alone."""
+    monkeypatch.setenv("KINOGRAPH_WORK", str(tmp_path / "work"))
+    monkeypatch.delenv("KINOGRAPH_CACHE", raising=False)

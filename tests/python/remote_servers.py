@@ -1,8 +1,4 @@
-"""Servers for tests of remote datasets: S3 by moto, a plain web server, and faults on the way to either.
-
-moto speaks S3 with conditional puts (exactly one winner), ranges and multipart uploads; it does not verify signatures,
-so a wrong key is only refused by the faulty proxy below.
-"""
+"""Servers for tests of remote datasets: a plain web server, and faults on the way to it or to those of `clouds.py`."""
 
 import contextlib
 import http.client
@@ -11,6 +7,7 @@ import random
 import re
 import threading
 import time
+import urllib.parse
 from pathlib import Path
 from typing import NamedTuple
 
@@ -139,7 +136,7 @@ def broken(handler, fault, answer):
 
 
 class Proxy(http.server.BaseHTTPRequestHandler):
-    """What goes to an S3 server, with faults in the answers to reads."""
+    """What goes to an object store, with faults in the answers to reads."""
 
     protocol_version = "HTTP/1.1"
     upstream = ""
@@ -159,20 +156,19 @@ class Proxy(http.server.BaseHTTPRequestHandler):
         if self.refuses:
             self.reply(self.refuses, {}, b"<Error><Code>AccessDenied</Code></Error>")
             return
-        dropped = {"host", "if-none-match"} if self.ignores_conditions else {"host"}
-        headers = {k: v for k, v in self.headers.items() if k.lower() not in dropped}
         upstream = http.client.HTTPConnection(self.upstream, timeout=30)
-        upstream.request(self.command, self.path, body, headers)
+        upstream.request(self.command, self.request_path(), body, self.request_headers())
         answer = upstream.getresponse()
         content = answer.read()
         upstream.close()
-        if self.command == "PUT" and (lost := [k for k in self.lost if k in self.path]):
+        if self.command == "PUT" and (
+            lost := [key for key in self.lost if key in urllib.parse.unquote(self.path)]
+        ):
             self.lost.remove(lost[0])
             self.close_connection = True
             self.connection.close()
             return
-        kept = ("etag", "last-modified", "content-range", "content-type", "accept-ranges")
-        headers = {k: v for k, v in answer.getheaders() if k.lower() in kept}
+        headers = self.answer_headers(answer)
         fault = self.faults.next() if self.command == "GET" else None
         if self.command == "HEAD":
             headers["Content-Length"] = answer.getheader("Content-Length", "0")
@@ -182,6 +178,28 @@ class Proxy(http.server.BaseHTTPRequestHandler):
             self.end_headers()
         else:
             broken(self, fault, Answer(answer.status, headers, content, True))
+
+    def request_path(self):
+        """What the upstream server is asked for."""
+        return self.path
+
+    def request_headers(self):
+        """What the upstream server is told."""
+        conditions = ("if-none-match", "x-goog-if-generation-match")
+        dropped = ("host", *(conditions if self.ignores_conditions else ()))
+        return {k: v for k, v in self.headers.items() if k.lower() not in dropped}
+
+    def answer_headers(self, answer):
+        """What is told of its answer: not how it was transferred."""
+        dropped = (
+            "connection",
+            "content-length",
+            "date",
+            "keep-alive",
+            "server",
+            "transfer-encoding",
+        )
+        return {k: v for k, v in answer.getheaders() if k.lower() not in dropped}
 
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = forward  # noqa: N815 (the names that the base class calls)
     reply = Web.reply

@@ -73,3 +73,23 @@ def same_bits(found, expected):
         and found.shape == expected.shape
         and found.tobytes() == expected.tobytes()
     )
+
+
+def batches(place, epochs=1, **options):
+    """All batches of some epochs, as bytes."""
+    windows = {"camera": [0], "actions": [0, 1]}
+    dataset = kinograph.open(place, **options)
+    with kinograph.numpy.Loader(dataset, windows=windows, batch_size=32, seed=3) as loader:
+        return [
+            {name: np.asarray(value).tobytes() for name, value in batch.items()}
+            for _ in range(epochs)
+            for batch in loader
+        ]
+
+
+def write_numbered(place, ids, **options):
+    """Write episodes whose ids and values are numbers."""
+    with kinograph.Writer(place, **options) as writer:
+        for number in ids:
+            joints = np.full((20, 3), number, np.float32)
+            writer.add_episode({"joints": joints}, rate_hz=20.0, id=f"e{number}")

@@ -86,3 +86,13 @@ def test_a_version_is_created_when_the_user_says(recording, tmp_path):
     for wrong in ["yesterday", datetime.datetime(2026, 11, 19)]:
         with pytest.raises(kinograph.InvalidArgumentError, match="time"):
             kinograph.pack(recording, tmp_path / "b.kino", created=wrong)
+
+
+def test_parts_share_the_time_at_which_the_first_began(recording, tmp_path):
+    for part in ("2/2", "1/2"):
+        run("pack", recording, tmp_path / "a.kino", "--part", part)
+        time.sleep(1.1)
+    parts = kinograph.commit_parts(tmp_path / "a.kino")
+    manifest = json.loads((tmp_path / "a.kino/versions/00000001.json").read_text("utf-8"))
+    whole = kinograph.pack(recording, tmp_path / "b.kino", created=manifest["created"])
+    assert parts.id == whole.id

@@ -88,6 +88,10 @@ def test_the_command_packs_and_verifies_with_ray(recording, cluster, tmp_path):
     assert ran.returncode == 0, ran.stderr
     assert f"id {whole.id}" in ran.stdout
     assert "pack: 100%" in ran.stderr
+    exported = command("export", target, tmp_path / "out", "--to", "mcap", "--on-defect", "keep")
+    assert exported.returncode in (0, 3), exported.stderr
+    assert "export: 100% (24 of 24 parts" in exported.stderr
+    assert len(list((tmp_path / "out").glob("*.mcap"))) == 24
     wrong = command("pack", recording, target, *options, "--seed", "4")
     assert wrong.returncode == 1
     assert 'seed was "3", now it is "4"' in wrong.stderr
@@ -97,3 +101,46 @@ def test_the_command_packs_and_verifies_with_ray(recording, cluster, tmp_path):
     assert found.returncode == 1
     assert shard.name in found.stdout
     assert "24 episodes" in found.stdout
+
+
+def files(folder):
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_repack_export_and_verify_are_those_of_one_process(recording, whole, cluster, tmp_path):
+    source = recording.parent / "whole.kino"
+    options = {"plan": {"stream": [{"kind": "image", "codec": "jpeg:q=80"}]}, "created": CREATED}
+    one = kinograph.repack(source, tmp_path / "one.kino", shard_size="16KB", **options)
+    seen = []
+    repacked = kinograph_ray.repack(
+        source,
+        tmp_path / "many.kino",
+        shard_size="16KB",
+        progress=lambda *now: seen.append(now),
+        **options,
+    )
+    assert (repacked.id, repacked.episodes) == (one.id, 24)
+    assert seen[-1][0] == seen[-1][1] > 0
+    kept = {"on_defect": "keep", "filter": "frames > 0"}
+    kinograph.export(source, tmp_path / "one", to="act", **kept)
+    with Chaos(most=2, every_s=0.05):
+        exported = kinograph_ray.export(
+            source, tmp_path / "many", to="act", progress=lambda *now: seen.append(now), **kept
+        )
+    assert exported.episodes == 24
+    assert seen[-1] == (24, 24)
+    assert files(tmp_path / "many") == files(tmp_path / "one")
+    with pytest.raises(kinograph.InvalidArgumentError, match="act, lerobot-v2"):
+        kinograph_ray.export(source, tmp_path / "a.hdf5", to="robomimic")
+    with pytest.raises(kinograph.InvalidArgumentError, match="'colour' is not an option"):
+        kinograph_ray.export(source, tmp_path / "b", to="act", colour="red")
+    assert kinograph_ray.verify(source, decode=True) == []
+    shard = max((tmp_path / "many.kino" / "shards").iterdir())
+    shard.write_bytes(shard.read_bytes()[:-1])
+    found = kinograph_ray.verify(tmp_path / "many.kino")
+    assert set(found) == set(kinograph.verify(tmp_path / "many.kino"))
+    assert any(shard.name in place.place for place in found)

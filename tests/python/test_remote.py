@@ -4,87 +4,32 @@ import json
 import shutil
 import subprocess
 import sys
-import threading
 import time
 import warnings
 from pathlib import Path
 
-import numpy as np
 import pytest
-import samples
+from clouds import moto_server, use_s3
 from remote_servers import Faults, Proxy, Web, serving
+from samples import batches, write_numbered
 
 import kinograph
 
-SAMPLE = Path(__file__).resolve().parents[1] / "data" / "lift_3demos.hdf5"
-
-moto_server = pytest.importorskip("moto.server", reason='S3 needs moto: pip install "moto[server]"')
+pytestmark = pytest.mark.usefixtures("work_folder")
 
 
 @pytest.fixture(scope="module")
 def s3():
-    """An S3 server, and a function that makes a bucket."""
-    import boto3  # noqa: PLC0415 (only with moto)
-
-    server = moto_server.ThreadedMotoServer(port=0, verbose=False)
-    server.start()
-    _, port = server.get_host_and_port()
-    with pytest.MonkeyPatch.context() as patch:
-        use_s3(patch, f"http://127.0.0.1:{port}")
-        client = boto3.client(
-            "s3", endpoint_url=f"http://127.0.0.1:{port}", region_name="us-east-1"
-        )
-        client.create_bucket(Bucket="lab")
-        client.authority = f"127.0.0.1:{port}"
+    """A client of an S3 server, which this process uses."""
+    with moto_server() as client, pytest.MonkeyPatch.context() as patch:
+        use_s3(patch, f"http://{client.authority}")
         yield client
-    server.stop()
-
-
-def use_s3(patch, endpoint):
-    for name, value in {
-        "AWS_ENDPOINT_URL": endpoint,
-        "AWS_ACCESS_KEY_ID": "test-key",
-        "AWS_SECRET_ACCESS_KEY": "test-secret",
-        "AWS_REGION": "us-east-1",
-        "AWS_EC2_METADATA_DISABLED": "true",
-    }.items():
-        patch.setenv(name, value)
-
-
-@pytest.fixture(autouse=True)
-def work_folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("KINOGRAPH_WORK", str(tmp_path / "work"))
-    monkeypatch.delenv("KINOGRAPH_CACHE", raising=False)
-
-
-@pytest.fixture(scope="module")
-def camera_path(tmp_path_factory):
-    """A dataset of a few megabytes, in several shards."""
-    path = tmp_path_factory.mktemp("remote") / "camera.kino"
-    random = np.random.default_rng(5)
-    with kinograph.Writer(path, shard_size="1MB") as writer:
-        for number in range(6):
-            images = random.integers(0, 255, (40, 48, 64, 3), dtype=np.uint8)
-            streams = {"camera": images, "actions": random.normal(size=(40, 7)).astype(np.float32)}
-            writer.add_episode(streams, rate_hz=20.0, id=f"e{number}")
-    return path
 
 
 def upload(client, folder, key):
     for file in Path(folder).rglob("*"):
         if file.is_file():
             client.upload_file(str(file), "lab", f"{key}/{file.relative_to(folder)}")
-
-
-def batches(place, epochs=1, **options):
-    """All batches of some epochs, as bytes."""
-    samples = kinograph.open(place, **options).samples(windows={"camera": [0], "actions": [0, 1]})
-    with kinograph.numpy.Loader(samples, batch_size=32, seed=3) as loader:
-        return [
-            {name: np.asarray(value).tobytes() for name, value in batch.items()}
-            for _ in range(epochs)
-            for batch in loader
-        ]
 
 
 def test_samples_are_the_same_from_a_folder_s3_and_http(s3, camera_path):
@@ -103,18 +48,6 @@ def test_samples_are_the_same_if_answers_go_wrong(camera_path, fault):
     with serving(Web, folder=camera_path.parent, faults=faults) as web:
         assert batches(f"{web.url}/{camera_path.name}", epochs=2) == batches(camera_path, epochs=2)
     assert faults.seen[fault] > 0
-
-
-def test_an_s3_server_may_fail_now_and_then(s3, camera_path, monkeypatch):
-    upload(s3, camera_path, "faulty.kino")
-    faults = Faults(busy=0.1, reset=0.1, cut=0.1)
-    with serving(Proxy, upstream=s3.authority, faults=faults) as proxy:
-        use_s3(monkeypatch, proxy.url)
-        assert batches("s3://lab/faulty.kino") == batches(camera_path)
-        dataset = kinograph.open("s3://lab/faulty.kino")
-        dataset[0]["camera"][:]
-        assert dataset.storage["gets"] > 0
-    assert sum(faults.seen.values()) > 2
 
 
 def test_an_outage_is_an_error_that_says_where(camera_path):
@@ -164,37 +97,6 @@ def test_a_refused_key_says_where_keys_are_looked_for_and_never_the_key(s3, monk
     assert "test-key" not in str(raised.value)
 
 
-def write(place, ids, **options):
-    with kinograph.Writer(place, **options) as writer:
-        for number in ids:
-            joints = np.full((20, 3), number, np.float32)
-            writer.add_episode({"joints": joints}, rate_hz=20.0, id=f"e{number}")
-
-
-def test_a_dataset_is_written_appended_verified_and_repacked_remotely(s3, tmp_path):
-    url = "s3://lab/made.kino"
-    write(url, [0, 1])
-    with pytest.raises(kinograph.ConflictError, match="already contains a dataset"):
-        write(url, [5])
-    write(url, [2], mode="append")
-    dataset = kinograph.open(url)
-    assert (dataset.version, dataset.versions, str(dataset.path)) == (2, [1, 2], url)
-    assert [episode.id for episode in dataset] == ["e0", "e1", "e2"]
-    assert np.all(dataset["e2"]["joints"][:] == 2)
-    assert not kinograph.verify(url)
-    kinograph.repack(url, "s3://lab/copy.kino")
-    kinograph.repack(url, tmp_path / "copy.kino")
-    for copy in ("s3://lab/copy.kino", tmp_path / "copy.kino"):
-        for number, episode in enumerate(kinograph.open(copy)):
-            assert np.all(episode["joints"][:] == number)
-    kinograph.export(url, tmp_path / "out", to="webdataset", on_defect="keep")
-    with pytest.raises(kinograph.InvalidArgumentError, match="cannot be overwritten"):
-        write(url, [5], mode="overwrite")
-    assert kinograph.gc(url) == (0, [], [])
-    left = {path.name for path in tmp_path.rglob("*") if path.is_file()}
-    assert not [name for name in left if "secret" in name]
-
-
 def test_the_commands_take_urls(s3, camera_path):
     upload(s3, camera_path, "cli.kino")
     for arguments in (["info"], ["verify"], ["gc"], ["cat", "--episode", "0"]):
@@ -203,87 +105,6 @@ def test_the_commands_take_urls(s3, camera_path):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode in (0, 2), done.stderr
         assert "secret" not in done.stdout + done.stderr
-
-
-def test_what_was_not_committed_is_resumed(s3):
-    url = "s3://lab/resumed.kino"
-    arrays = {
-        f"e{number}": samples.numbers("float64", (500, 4), seed=number) for number in range(6)
-    }
-    writer = kinograph.Writer(url, shard_size=1, memory=1)
-    for name in list(arrays)[:4]:
-        writer.add_episode({"x": arrays[name]}, rate_hz=20.0, id=name)
-    writer.abandon()
-    with pytest.raises(kinograph.NotFoundError):
-        kinograph.open(url)
-    with pytest.raises(kinograph.ConflictError, match="contains an interrupted pack"):
-        kinograph.Writer(url)
-    with kinograph.Writer(url, mode="resume", shard_size=1) as writer:
-        done = writer.resumed
-        for name in set(arrays) - done:
-            writer.add_episode({"x": arrays[name]}, rate_hz=20.0, id=name)
-    assert done
-    dataset = kinograph.open(url)
-    assert {episode.id for episode in dataset} == set(arrays)
-    assert all(samples.same_bits(dataset[name]["x"][:], array) for name, array in arrays.items())
-
-
-def test_a_lost_answer_to_a_commit_is_not_a_conflict(s3, monkeypatch):
-    with serving(Proxy, upstream=s3.authority, lost=["versions/00000001.json"]) as proxy:
-        use_s3(monkeypatch, proxy.url)
-        write("s3://lab/lost.kino", [0])
-        assert proxy.RequestHandlerClass.lost == []
-    use_s3(monkeypatch, f"http://{s3.authority}")
-    dataset = kinograph.open("s3://lab/lost.kino")
-    assert (dataset.versions, len(dataset)) == ([1], 1)
-
-
-def test_machines_that_share_nothing_but_the_bucket_pack_one_dataset(s3, tmp_path, monkeypatch):
-    options = {"shard_size": "10KB", "created": "2026-11-19T12:00:00Z"}
-    kinograph.pack(SAMPLE, tmp_path / "whole.kino", **options)
-    for part in ("2/3", "1/3", "3/3"):
-        with pytest.raises(kinograph.KinographError, match="--part"):
-            kinograph.commit_parts("s3://lab/parts.kino")
-        monkeypatch.setenv("KINOGRAPH_WORK", str(tmp_path / part.replace("/", "-")))
-        kinograph.pack_part(SAMPLE, "s3://lab/parts.kino", part=part, **options)
-    assert kinograph.commit_parts("s3://lab/parts.kino").episodes == 3
-    whole = kinograph.open(tmp_path / "whole.kino")
-    assert kinograph.open("s3://lab/parts.kino").id == whole.id
-    assert kinograph.commit_parts("s3://lab/parts.kino").episodes == 3, "it may be repeated"
-
-
-def test_a_server_that_ignores_conditions_is_refused(s3, monkeypatch):
-    with serving(Proxy, upstream=s3.authority, ignores_conditions=True) as proxy:
-        use_s3(monkeypatch, proxy.url)
-        with pytest.raises(kinograph.InvalidArgumentError, match="If-None-Match"):
-            write("s3://lab/unsafe.kino", [0])
-    use_s3(monkeypatch, f"http://{s3.authority}")
-    with pytest.raises(kinograph.NotFoundError):
-        kinograph.open("s3://lab/unsafe.kino")
-
-
-def test_of_rival_writers_none_loses_an_episode(s3):
-    url = "s3://lab/rivals.kino"
-    write(url, [0])
-    failures = []
-
-    def append(first):
-        try:
-            for number in range(first, first + 3):
-                write(url, [number], mode="append")
-        except Exception as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=append, args=(100 * one,)) for one in range(1, 5)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
-    dataset = kinograph.open(url)
-    assert dataset.versions == list(range(1, 14)), "one winner each"
-    expected = {0, *(100 * one + number for one in range(1, 5) for number in range(3))}
-    assert {episode.id for episode in dataset} == {f"e{number}" for number in expected}
 
 
 def test_a_cache_answers_and_survives_restarts_and_damage(camera_path, tmp_path, monkeypatch):
@@ -423,7 +244,7 @@ def test_a_copy_is_the_same_version_and_goes_on_where_it_stopped(s3, camera_path
         "what is there is compared, and copied again if it differs"
     )
     other = tmp_path / "other.kino"
-    write(other, [0])
+    write_numbered(other, [0])
     with pytest.raises(kinograph.ConflictError, match="has another dataset"):
         remote.copy(other)
     kinograph.open(staged).copy("s3://lab/uploaded.kino")

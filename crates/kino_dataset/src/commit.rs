@@ -14,10 +14,11 @@
 //! made from, so that nothing another writer has committed is undone.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use kino_codec::FrameType;
 use kino_format::Kind;
+use kino_storage::jittered;
 use serde::{Deserialize, Serialize};
 
 use crate::assembler::Finished;
@@ -36,7 +37,11 @@ use crate::usage::{StreamUsage, Usage};
 use crate::writer_options::Start;
 
 /// How often a commit is retried on top of another writer's before it gives up.
-const ATTEMPTS: usize = 100;
+const ATTEMPTS: u32 = 100;
+
+/// The pause after a lost race, doubled each time, up to 1.28 s: rivals that all try again at once make each other lose.
+const PAUSE: Duration = Duration::from_millis(10);
+const MOST_DOUBLINGS: u32 = 7;
 
 /// The result of a commit.
 #[derive(Debug, Clone)]
@@ -228,7 +233,7 @@ pub(crate) fn commit(
     let begun_on = head
         .as_ref()
         .map(|head| (head.manifest.version, head.id.clone()));
-    for _ in 0..ATTEMPTS {
+    for attempt in 0..ATTEMPTS {
         let newest = store.versions()?.last().copied();
         if newest != head.as_ref().map(|head| head.manifest.version) {
             head = read_head(store)?;
@@ -253,6 +258,7 @@ pub(crate) fn commit(
                 streams,
             });
         }
+        std::thread::sleep(jittered(PAUSE * (1 << attempt.min(MOST_DOUBLINGS))));
     }
     let version = head.map_or(1, |head| head.manifest.version);
     Err(DatasetError::Conflict {

@@ -87,7 +87,10 @@ mod zip;
 pub use commit_parts::commit_parts;
 pub use defect::{Action, Defect, OnDefect};
 pub use error::{ImportError, Result};
-pub use export::{Cameras, EXPORTERS, ExportOptions, Exported, export};
+pub use export::{
+    Cameras, EXPORTERS, ExportOptions, ExportProgress, Exported, commit_export, count_export_parts,
+    export, export_part, export_progress,
+};
 pub use formats::FORMATS;
 pub use group::group_defects;
 pub use kino_dataset::Part;

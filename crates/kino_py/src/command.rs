@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use kino_dataset::{Dataset, Level, OpenOptions};
+use kino_dataset::{Dataset, Level, OpenOptions, PartOf};
 use pyo3::prelude::*;
 
 use crate::errors::{import_to_py, invalid, to_py};
@@ -53,14 +53,16 @@ pub(crate) fn copy_mp4(py: Python<'_>, source: PathBuf, target: PathBuf) -> PyRe
         .map_err(import_to_py)
 }
 
-/// Verifies the newest version of a dataset; returns place and description of all damage.
+/// Verifies the newest version of a dataset, or a part of it such as `3/64`; returns place and description of all damage.
 #[pyfunction]
 pub(crate) fn verify(
     py: Python<'_>,
     path: PathBuf,
     decode: bool,
     root: Option<PathBuf>,
+    part: Option<String>,
 ) -> PyResult<Vec<(String, String)>> {
+    let part: Option<PartOf> = part.map(|part| part.parse()).transpose().map_err(to_py)?;
     let depth = if decode { Level::Decode } else { Level::Bytes };
     let mut checked = Instant::now();
     let mut raised = Ok(());
@@ -81,7 +83,10 @@ pub(crate) fn verify(
     };
     let found = py.detach(|| {
         let dataset = Dataset::open_with(&path, options)?;
-        kino_dataset::verify_dataset(&dataset, depth, &mut on)
+        match part {
+            None => kino_dataset::verify_dataset(&dataset, depth, &mut on),
+            Some(part) => kino_dataset::verify_part(&dataset, depth, part, &mut on),
+        }
     });
     raised?;
     let found = found.map_err(to_py)?.unwrap_or_default();

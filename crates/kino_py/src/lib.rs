@@ -68,7 +68,7 @@ mod _core {
     #[pymodule_export]
     use crate::doctor::{doctor, doctor_foreign, doctor_html, doctor_text};
     #[pymodule_export]
-    use crate::export::export;
+    use crate::export::{commit_export, count_export_parts, export, export_parts_done};
     #[pymodule_export]
     use crate::foreign::{end_codecs, register_codec};
     #[pymodule_export]
@@ -95,7 +95,7 @@ mod _core {
     #[pymodule_export]
     use crate::probe::{probe, probe_html, probe_text, unmatched_rules};
     #[pymodule_export]
-    use crate::repack::repack;
+    use crate::repack::{count_repack_portions, repack, repack_part};
     #[pymodule_export]
     use crate::samples::{Samples, lerobot_request, robomimic_request};
     #[pymodule_export]

@@ -4,8 +4,8 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use kino_dataset::{
-    Dataset, Generation, GenerationLoss, OpenOptions, Part, Repack, RepackOptions, RepackProgress,
-    StreamChange,
+    Dataset, Generation, GenerationLoss, OpenOptions, Part, PartOf, Repack, RepackOptions,
+    RepackProgress, Start, StreamChange,
 };
 use pyo3::prelude::*;
 
@@ -24,6 +24,31 @@ pub(crate) struct RepackArgs {
     exclude: Vec<String>,
     episodes: Vec<String>,
     allow_generation_loss: bool,
+}
+
+impl RepackArgs {
+    fn into_options(self) -> PyResult<(Start, OpenOptions, RepackOptions)> {
+        let (start, writer) = self.writer.into_writer()?;
+        let open = OpenOptions {
+            version: self.version,
+            root: self.root,
+            ..OpenOptions::default()
+        };
+        let how = RepackOptions {
+            writer,
+            part: Part {
+                streams: self.streams,
+                exclude: self.exclude,
+                episodes: self.episodes,
+            },
+            generation_loss: if self.allow_generation_loss {
+                GenerationLoss::Allow
+            } else {
+                GenerationLoss::Refuse
+            },
+        };
+        Ok((start, open, how))
+    }
 }
 
 /// Codec, largest error and PSNR of a lossy encoding.
@@ -53,25 +78,7 @@ pub(crate) fn repack(
     options: RepackArgs,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<RepackResult> {
-    let (start, writer) = options.writer.into_writer()?;
-    let open = OpenOptions {
-        version: options.version,
-        root: options.root,
-        ..OpenOptions::default()
-    };
-    let how = RepackOptions {
-        writer,
-        part: Part {
-            streams: options.streams,
-            exclude: options.exclude,
-            episodes: options.episodes,
-        },
-        generation_loss: if options.allow_generation_loss {
-            GenerationLoss::Allow
-        } else {
-            GenerationLoss::Refuse
-        },
-    };
+    let (start, open, how) = options.into_options()?;
     py.detach(|| {
         let dataset = Dataset::open_with(&dataset, open).map_err(to_py)?;
         let repack = Repack::new(&dataset, how).map_err(to_py)?;
@@ -100,6 +107,42 @@ pub(crate) fn repack(
             streams,
         ))
     })
+}
+
+/// Repacks a part, such as `3/64`: portions in all, made here, found here, and missing.
+#[pyfunction]
+pub(crate) fn repack_part(
+    py: Python<'_>,
+    dataset: PathBuf,
+    target: PathBuf,
+    options: RepackArgs,
+    part: String,
+) -> PyResult<(usize, usize, usize, usize)> {
+    let (_, open, how) = options.into_options()?;
+    let part: PartOf = part.parse().map_err(to_py)?;
+    py.detach(|| {
+        let dataset = Dataset::open_with(&dataset, open).map_err(to_py)?;
+        let repack = Repack::new(&dataset, how).map_err(to_py)?;
+        let mut go_on = |_| ControlFlow::Continue(());
+        let done = repack.run_part(&target, part, &mut go_on).map_err(to_py)?;
+        let done = done.ok_or_else(|| invalid("the repack was stopped"))?;
+        Ok((done.portions, done.made, done.found, done.missing))
+    })
+}
+
+/// How many portions a repack has.
+#[pyfunction]
+pub(crate) fn count_repack_portions(
+    py: Python<'_>,
+    dataset: PathBuf,
+    options: RepackArgs,
+) -> PyResult<usize> {
+    let (_, open, how) = options.into_options()?;
+    py.detach(|| {
+        let dataset = Dataset::open_with(&dataset, open)?;
+        Repack::new(&dataset, how)?.count_portions()
+    })
+    .map_err(to_py)
 }
 
 /// What happened to a stream, as Python gets it.

@@ -36,5 +36,5 @@ pub use error::{ErrorKind, Result, StorageError};
 pub use local::{LocalFolder, read_file};
 pub use location::{Location, Scheme};
 pub use memory::Memory;
-pub use remote::{ObjectStorage, RequestMeter, RequestReport, Speed};
+pub use remote::{ObjectStorage, RequestMeter, RequestReport, Speed, jittered};
 pub use storage::{Entry, Put, Storage, open};

@@ -1,9 +1,10 @@
-//! `kinograph commit`: makes the parts of a pack one version.
+//! `kinograph commit`: makes the parts of a pack one version, and those of an export its target.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use kino_dataset::{Dataset, PortionsProgress, portions_progress};
+use kino_import::{Defect, ExportProgress};
 use serde_json::json;
 
 use crate::Outcome;
@@ -12,9 +13,9 @@ use crate::output::{bytes, count, print, print_json};
 use crate::progress::Progress;
 use crate::writing::tell_defects;
 
-/// Make the parts of a pack one version.
+/// Make the parts of a pack one version, or the parts of an export its target.
 ///
-/// The parts are those of `kinograph pack SOURCE TARGET --part 1/N` to `--part N/N`. Their receipts are compared with the
+/// The parts are those of `kinograph pack SOURCE TARGET --part 1/N` to `--part N/N`, or of `repack` or `export`. Their receipts are compared with the
 /// plan of the pack, and every shard with its hash; if a part is missing, the error names it and nothing is committed. It
 /// is safe to run this twice, or at the same time on two machines: the version is made once.
 #[derive(Debug, clap::Args)]
@@ -30,6 +31,9 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
+    if let Some(found) = kino_import::export_progress(&args.target)? {
+        return commit_export(args, &found);
+    }
     if args.status {
         return status(args);
     }
@@ -43,11 +47,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let (packed, is_repeated) = done?;
     let committed = &packed.committed;
     if args.json {
-        let defects: Vec<_> = packed
-            .defects
-            .iter()
-            .map(kino_import::Defect::to_json)
-            .collect();
+        let defects: Vec<_> = packed.defects.iter().map(Defect::to_json).collect();
         print_json(&json!({
             "target": args.target.display().to_string(), "version": committed.version, "id": committed.id,
             "episodes": committed.episodes, "already_committed": is_repeated, "defects": defects,
@@ -72,6 +72,39 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     Ok(tell_defects(&packed.defects))
 }
 
+/// The same for the parts of an export.
+fn commit_export(args: &Args, found: &ExportProgress) -> Result<Outcome> {
+    let target = args.target.display().to_string();
+    if args.status {
+        let (all, missing) = (found.parts, &found.missing);
+        let finished = all - missing.len();
+        if args.json {
+            print_json(&json!({"portions": all, "finished": finished, "missing": missing}))?;
+        } else {
+            let next = next_step(&args.target, missing, all);
+            print(&format!(
+                "{target}: {finished} of {} finished; {next}\n",
+                count(all, "part")
+            ))?;
+        }
+        return Ok(Outcome::Done);
+    }
+    let exported = kino_import::commit_export(&args.target)?;
+    if args.json {
+        let defects: Vec<_> = exported.defects.iter().map(Defect::to_json).collect();
+        print_json(&json!({
+            "target": target, "episodes": exported.episodes, "frames": exported.frames, "defects": defects,
+        }))?;
+    } else {
+        print(&format!(
+            "{target}: {}, {} in all streams\n",
+            count(exported.episodes, "episode"),
+            count(exported.frames, "frame"),
+        ))?;
+    }
+    Ok(tell_defects(&exported.defects))
+}
+
 fn status(args: &Args) -> Result<Outcome> {
     let found = portions_progress(&args.target)?;
     let found =
@@ -90,20 +123,22 @@ fn status(args: &Args) -> Result<Outcome> {
 
 fn text(target: &Path, found: &PortionsProgress) -> String {
     let (done, all) = found.portions;
-    let missing: Vec<_> = found
-        .missing
-        .iter()
-        .map(|one| format!("{}/{all}", one + 1))
-        .collect();
-    let missing = match missing.as_slice() {
-        [] => format!("run `kinograph commit {}`", target.display()),
-        some => format!("missing: --part {}", some.join(", ")),
-    };
+    let missing: Vec<_> = found.missing.iter().map(|one| one + 1).collect();
+    let next = next_step(target, &missing, all);
     format!(
-        "{}: {done} of {} finished, {} of {} as raw frames; {missing}\n",
+        "{}: {done} of {} finished, {} of {} as raw frames; {next}\n",
         target.display(),
         count(all, "portion"),
         bytes(found.bytes.0),
         bytes(found.bytes.1),
     )
+}
+
+/// What to do about parts that are missing, or if none is.
+fn next_step(target: &Path, missing: &[usize], all: usize) -> String {
+    let missing: Vec<_> = missing.iter().map(|one| format!("{one}/{all}")).collect();
+    match missing.as_slice() {
+        [] => format!("run `kinograph commit {}`", target.display()),
+        some => format!("missing: --part {}", some.join(", ")),
+    }
 }

@@ -6,15 +6,16 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Result;
-use kino_dataset::{Episodes, Selection, check_local};
+use kino_dataset::{Episodes, PartOf, Selection, check_local};
 use kino_import::{Cameras, Defect, EXPORTERS, ExportOptions, Videos};
 use serde_json::json;
 
 use crate::Outcome;
 use crate::open_args::RootArg;
 use crate::output::{count, print, print_json};
+use crate::parts_args::print_portions;
 use crate::progress::Progress;
-use crate::writing::tell_defects;
+use crate::writing::{check_ray, tell_defects};
 
 /// Write a dataset in another tool's format.
 ///
@@ -45,6 +46,17 @@ pub(crate) struct Args {
     /// video, others as images), all as `images`, or as `video`, which encodes images with loss (LeRobot only)
     #[arg(long, value_name = "HOW", default_value = "stored", value_parser = clap::builder::PossibleValuesParser::new(Cameras::NAMES))]
     cameras: String,
+    /// Write the files of part I of N only, `3/64`, on any machine that sees both paths; `kinograph commit TARGET` then makes all
+    /// parts the target, the same as without --part. Formats with a file per episode: act, lerobot-v2.1, mcap
+    #[arg(long, value_name = "I/N", value_parser = |text: &str| text.parse::<PartOf>(), conflicts_with = "portions")]
+    part: Option<PartOf>,
+    /// Export with Ray: `auto` for the cluster that this machine belongs to, `local`, or an address (needs `pip install
+    /// 'kinograph[ray]'`)
+    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["part", "portions"])]
+    ray: Option<String>,
+    /// Print how many parts can have something to do, and write nothing
+    #[arg(long)]
+    portions: bool,
     #[command(flatten)]
     root: RootArg,
     /// Print the result as JSON
@@ -53,6 +65,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, videos: Option<Arc<dyn Videos>>) -> Result<Outcome> {
+    check_ray(args.ray.as_deref())?;
     check_local(&args.target)?;
     let dataset = args.root.open(&args.dataset, None)?;
     let options = ExportOptions {
@@ -65,13 +78,21 @@ pub(crate) fn run(args: &Args, videos: Option<Arc<dyn Videos>>) -> Result<Outcom
         on_defect: args.on_defect.parse()?,
         cameras: Cameras::from_name(&args.cameras, videos)?,
     };
+    if args.portions {
+        let portions = kino_import::count_export_parts(&dataset, &options)?;
+        return print_portions(portions, &args.target, args.json);
+    }
     let begin = Instant::now();
     let mut progress = Progress::new("export");
-    let exported = kino_import::export(&dataset, &args.target, &options, &mut |at| {
+    let mut report = |at: kino_import::Progress| {
         let message = format!("{} of {}", at.episodes_done, count(at.episodes, "episode"));
         progress.update(at.bytes_done, at.bytes, &message);
         ControlFlow::Continue(())
-    });
+    };
+    let exported = match args.part {
+        None => kino_import::export(&dataset, &args.target, &options, &mut report),
+        Some(part) => kino_import::export_part(&dataset, &args.target, &options, part, &mut report),
+    };
     progress.finish();
     let exported = exported?;
     let seconds = begin.elapsed().as_secs_f64();
@@ -83,8 +104,10 @@ pub(crate) fn run(args: &Args, videos: Option<Arc<dyn Videos>>) -> Result<Outcom
         }))?;
     } else {
         print(&format!(
-            "{}: {}, {} in all streams, as {}, {seconds:.2} s\n",
+            "{}{}: {}, {} in all streams, as {}, {seconds:.2} s\n",
             args.target.display(),
+            args.part
+                .map_or_else(String::new, |part| format!(", part {part}")),
             count(exported.episodes, "episode"),
             count(exported.frames, "frame"),
             args.to,

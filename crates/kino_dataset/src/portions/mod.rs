@@ -218,6 +218,11 @@ impl PartOf {
         Ok(Self { part, parts })
     }
 
+    /// How many parts there are.
+    pub fn parts(self) -> usize {
+        self.parts
+    }
+
     /// Whether it is the first.
     pub fn is_first(self) -> bool {
         self.part == 1
@@ -226,6 +231,12 @@ impl PartOf {
     /// Whether this process writes that portion.
     pub fn has(self, portion: usize) -> bool {
         portion % self.parts == self.part - 1
+    }
+}
+
+impl std::fmt::Display for PartOf {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "{}/{}", self.part, self.parts)
     }
 }
 

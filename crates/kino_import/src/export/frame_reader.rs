@@ -29,10 +29,10 @@ impl<'a> FrameReader<'a> {
         outline: &Outline,
         report: &'a mut dyn FnMut(Progress) -> ControlFlow<()>,
     ) -> Self {
-        let streams = outline.episodes.iter().flat_map(|episode| &episode.streams);
+        let streams = outline.mine().flat_map(|(_, episode)| &episode.streams);
         let bytes = streams.map(StreamOutline::raw_bytes);
         Self {
-            reporter: Reporter::new(report, outline.episodes.len(), bytes),
+            reporter: Reporter::new(report, outline.mine().count(), bytes),
             scratch: Scratch::new(),
         }
     }

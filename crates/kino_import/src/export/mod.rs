@@ -10,6 +10,7 @@
 
 mod frame_reader;
 mod outline;
+mod parts;
 mod publish;
 mod zarr;
 
@@ -34,6 +35,7 @@ use crate::video::Videos;
 use crate::webdataset::export as webdataset;
 pub(crate) use frame_reader::{FrameReader, ImageForm};
 pub(crate) use outline::{EpisodeOutline, Losses, Outline, StreamOutline, after};
+pub use parts::{ExportProgress, commit_export, count_export_parts, export_part, export_progress};
 use publish::Unpublished;
 
 /// A format that can be exported to.
@@ -49,6 +51,8 @@ pub struct Exporter {
     write: fn(&Outline, &mut FrameReader<'_>, &Path) -> Result<()>,
     /// Whether cameras may be video files.
     has_videos: bool,
+    /// Whether each episode has files of its own, so that many processes can write them.
+    has_parts: bool,
 }
 
 /// Every format that can be exported to.
@@ -59,6 +63,7 @@ pub const EXPORTERS: &[Exporter] = &[
         prepare: hdf5::robomimic::prepare,
         write: hdf5::robomimic::write,
         has_videos: false,
+        has_parts: false,
     },
     Exporter {
         name: "act",
@@ -66,6 +71,7 @@ pub const EXPORTERS: &[Exporter] = &[
         prepare: hdf5::act::prepare,
         write: hdf5::act::write,
         has_videos: false,
+        has_parts: true,
     },
     Exporter {
         name: "lerobot-v2.1",
@@ -73,6 +79,7 @@ pub const EXPORTERS: &[Exporter] = &[
         prepare: lerobot::prepare,
         write: lerobot::v21::write,
         has_videos: true,
+        has_parts: true,
     },
     Exporter {
         name: "lerobot-v3",
@@ -80,6 +87,7 @@ pub const EXPORTERS: &[Exporter] = &[
         prepare: lerobot::prepare,
         write: lerobot::v3::write,
         has_videos: true,
+        has_parts: false,
     },
     Exporter {
         name: "zarr",
@@ -87,6 +95,7 @@ pub const EXPORTERS: &[Exporter] = &[
         prepare: zarr::prepare,
         write: zarr::write,
         has_videos: false,
+        has_parts: false,
     },
     Exporter {
         name: "webdataset",
@@ -94,6 +103,7 @@ pub const EXPORTERS: &[Exporter] = &[
         prepare: webdataset::prepare,
         write: webdataset::write,
         has_videos: false,
+        has_parts: false,
     },
     Exporter {
         name: "rlds",
@@ -101,6 +111,7 @@ pub const EXPORTERS: &[Exporter] = &[
         prepare: rlds::prepare,
         write: rlds::write,
         has_videos: false,
+        has_parts: false,
     },
     Exporter {
         name: "mcap",
@@ -108,6 +119,7 @@ pub const EXPORTERS: &[Exporter] = &[
         prepare: mcap::prepare,
         write: mcap::write,
         has_videos: false,
+        has_parts: true,
     },
 ];
 
@@ -156,6 +168,35 @@ pub fn export(
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<Exported> {
     check_local(target)?;
+    refuse_existing(target)?;
+    let (outline, defects) = prepare(dataset, target, options)?;
+    let unpublished = Unpublished::beside(target, dataset.path())?;
+    let mut reader = FrameReader::new(&outline, progress);
+    (find(&options.to)?.write)(&outline, &mut reader, &unpublished.data())?;
+    unpublished.publish()?;
+    Ok(Exported::of(&outline, defects))
+}
+
+impl Exported {
+    /// What was written of an outline.
+    fn of(outline: &Outline, defects: Vec<Defect>) -> Self {
+        let episodes = outline.mine().map(|(_, episode)| episode);
+        let streams = episodes.clone().flat_map(|found| &found.streams);
+        Self {
+            episodes: episodes.count() as u64,
+            frames: streams.map(|stream| stream.frames as u64).sum(),
+            defects,
+        }
+    }
+}
+
+/// Decides where everything goes, and what the format cannot hold; writes nothing.
+fn prepare(
+    dataset: &Dataset,
+    target: &Path,
+    options: &ExportOptions,
+) -> Result<(Outline, Vec<Defect>)> {
+    check_local(target)?;
     let exporter = find(&options.to)?;
     if options.on_defect == OnDefect::DropEpisode {
         return Err(invalid(
@@ -168,7 +209,6 @@ pub fn export(
             exporter.name
         )));
     }
-    refuse_existing(target)?;
     let mut outline = Outline::of(dataset, &options.selection)?;
     outline.cameras = options.cameras.clone();
     outline.target = files::file_name(target);
@@ -178,21 +218,20 @@ pub fn export(
         let format = exporter.name;
         return Err(ImportError::NoPlace { format, defects });
     }
-    let unpublished = Unpublished::beside(target, dataset.path())?;
-    let mut reader = FrameReader::new(&outline, progress);
-    (exporter.write)(&outline, &mut reader, &unpublished.data())?;
-    unpublished.publish()?;
-    let streams = outline.episodes.iter().flat_map(|found| &found.streams);
-    Ok(Exported {
-        episodes: outline.episodes.len() as u64,
-        frames: streams.map(|stream| stream.frames as u64).sum(),
-        defects,
-    })
+    Ok((outline, defects))
 }
 
 impl Cameras {
     /// Every choice, by its user-facing name.
     pub const NAMES: [&'static str; 3] = ["stored", "images", "video"];
+
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Stored => Self::NAMES[0],
+            Self::Images => Self::NAMES[1],
+            Self::Video(_) => Self::NAMES[2],
+        }
+    }
 
     /// The choice of that name; `videos` encodes, if there is an encoder.
     pub fn from_name(name: &str, videos: Option<Arc<dyn Videos>>) -> Result<Self> {

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use kino_codec::{Dtype, FrameType, VideoCoding};
-use kino_dataset::{Clock, Dataset, Episode, EpisodeRow, Kind, Selection};
+use kino_dataset::{Clock, Dataset, Episode, EpisodeRow, Kind, PartOf, Selection};
 use serde_json::{Map, Value};
 
 use crate::defect::{Action, Defect};
@@ -27,6 +27,8 @@ pub(crate) struct Outline {
     pub(crate) target: String,
     pub(crate) attributes: Map<String, Value>,
     pub(crate) episodes: Vec<EpisodeOutline>,
+    /// Whose files are written here; those of all, if there is none.
+    pub(crate) part: Option<PartOf>,
     pub(crate) cameras: Cameras,
     pub(crate) losses: Losses,
 }
@@ -88,6 +90,7 @@ impl Outline {
             target: String::new(),
             attributes,
             episodes: Vec::new(),
+            part: None,
             cameras: Cameras::Stored,
             losses: Losses::default(),
         };
@@ -97,6 +100,12 @@ impl Outline {
             outline.add(&found, labels)?;
         }
         Ok(outline)
+    }
+
+    /// The episodes whose files are written here, and their positions among all.
+    pub(crate) fn mine(&self) -> impl Iterator<Item = (usize, &EpisodeOutline)> + Clone {
+        let all = self.episodes.iter().enumerate();
+        all.filter(|(number, _)| self.part.is_none_or(|part| part.has(*number)))
     }
 
     fn add(&mut self, episode: &Episode, row: EpisodeRow) -> Result<()> {

@@ -13,11 +13,13 @@
 use std::time::Duration;
 
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
-use object_store::azure::MicrosoftAzureBuilder;
-use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
+use object_store::gcp::{GcpCredential, GoogleCloudStorageBuilder};
 use object_store::http::HttpBuilder;
 use object_store::path::Path;
-use object_store::{BackoffConfig, ClientOptions, ObjectStore, RetryConfig};
+use object_store::{
+    BackoffConfig, ClientOptions, ObjectStore, RetryConfig, StaticCredentialProvider,
+};
 use std::sync::Arc;
 use url::Url;
 
@@ -78,22 +80,8 @@ fn client(url: &Url, scheme: Scheme, retries: RetryConfig) -> Result<Arc<dyn Obj
     let unusable = |error: object_store::Error| unusable(url, &error);
     Ok(match scheme {
         Scheme::S3 => Arc::new(s3(url, retries)?),
-        Scheme::Gcs => Arc::new(
-            GoogleCloudStorageBuilder::from_env()
-                .with_url(bucket_only(url))
-                .with_client_options(client_options(is_plain_http("STORAGE_EMULATOR_HOST")))
-                .with_retry(retries)
-                .build()
-                .map_err(unusable)?,
-        ),
-        Scheme::Azure => Arc::new(
-            MicrosoftAzureBuilder::from_env()
-                .with_url(bucket_only(url))
-                .with_client_options(client_options(is_plain_http("AZURE_STORAGE_ENDPOINT")))
-                .with_retry(retries)
-                .build()
-                .map_err(unusable)?,
-        ),
+        Scheme::Gcs => Arc::new(gcs(url, retries).map_err(unusable)?),
+        Scheme::Azure => Arc::new(azure(url, retries).map_err(unusable)?),
         Scheme::Http | Scheme::HuggingFace => {
             let options = client_options(url.scheme() == "http");
             Arc::new(web(url.as_str(), options, retries).map_err(unusable)?)
@@ -156,6 +144,52 @@ fn s3(url: &Url, retries: RetryConfig) -> Result<impl ObjectStore + use<>> {
         .map_err(|error| unusable(url, &error))
 }
 
+/// An emulator is named, and used without credentials, as by Google's own clients.
+fn gcs(url: &Url, retries: RetryConfig) -> object_store::Result<impl ObjectStore + use<>> {
+    let mut builder = GoogleCloudStorageBuilder::from_env().with_url(bucket_only(url));
+    let emulator = variable("STORAGE_EMULATOR_HOST").map(|host| {
+        if host.contains("://") {
+            host
+        } else {
+            format!("http://{host}")
+        }
+    });
+    if let Some(emulator) = &emulator {
+        // Without credentials to send, writes would ask the machine's service account for some.
+        let empty = StaticCredentialProvider::new(GcpCredential {
+            bearer: String::new(),
+        });
+        builder = builder
+            .with_base_url(emulator.trim_end_matches('/'))
+            .with_credentials(Arc::new(empty))
+            .with_skip_signature(true);
+    }
+    let is_plain = emulator.is_some_and(|emulator| emulator.starts_with("http://"));
+    builder
+        .with_client_options(client_options(is_plain))
+        .with_retry(retries)
+        .build()
+}
+
+fn azure(url: &Url, retries: RetryConfig) -> object_store::Result<impl ObjectStore + use<>> {
+    let mut builder = MicrosoftAzureBuilder::from_env().with_url(bucket_only(url));
+    // The names that `az storage` reads, which the client does not know.
+    for (name, key) in [
+        ("AZURE_STORAGE_ACCOUNT", AzureConfigKey::AccountName),
+        ("AZURE_STORAGE_KEY", AzureConfigKey::AccessKey),
+    ] {
+        if let (None, Some(value)) = (builder.get_config_value(&key), variable(name)) {
+            builder = builder.with_config(key, value);
+        }
+    }
+    let endpoint = builder.get_config_value(&AzureConfigKey::Endpoint);
+    let is_plain = endpoint.is_some_and(|endpoint| endpoint.starts_with("http://"));
+    builder
+        .with_client_options(client_options(is_plain))
+        .with_retry(retries)
+        .build()
+}
+
 /// For reads, which `read.rs` repeats.
 pub(super) const NO_RETRIES: RetryConfig = RetryConfig {
     backoff: BackoffConfig {
@@ -187,7 +221,7 @@ fn bucket_only(url: &Url) -> String {
     bucket.to_string()
 }
 
-/// Whether a variable names an emulator without TLS.
-fn is_plain_http(variable: &str) -> bool {
-    std::env::var(variable).is_ok_and(|endpoint| endpoint.starts_with("http://"))
+/// A variable of the environment that is set to something.
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
 }

@@ -35,6 +35,7 @@ use connect::{Connection, Listing};
 use errors::failed;
 use meter::add;
 pub use meter::{RequestMeter, RequestReport};
+pub use read::jittered;
 use read::{Found, Reads, Wanted};
 use runtime::{PerProcess, runtime};
 pub use speed::Speed;

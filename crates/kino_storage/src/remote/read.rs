@@ -89,11 +89,8 @@ impl Reads {
     ) -> Result<Found, Error> {
         let mut got = BytesMut::new();
         let mut backoff = FIRST_BACKOFF;
-        let mut left = if self.pace.lock().is_new() {
-            FIRST_ATTEMPTS
-        } else {
-            ATTEMPTS
-        };
+        let mut is_known = !self.pace.lock().is_new();
+        let mut left = if is_known { ATTEMPTS } else { FIRST_ATTEMPTS };
         let mut progress = (0, Instant::now());
         loop {
             left -= 1;
@@ -111,10 +108,14 @@ impl Reads {
                 Ok(Some(object)) => return Ok(Found::TooLong(object)),
                 Ok(None) => return Ok(Found::Bytes(got.freeze())),
                 Err(Stopped::Failed(error)) => return Err(error),
-                Err(Stopped::Broken(error)) if left == 0 || progress.1.elapsed() > PATIENCE => {
-                    return Err(error);
-                }
-                Err(Stopped::Broken(_)) => {
+                Err(Stopped::Broken(error)) => {
+                    // A server that answers, if only that it is busy, is at the right address.
+                    if !is_known && has_status(&error) {
+                        (is_known, left) = (true, ATTEMPTS);
+                    }
+                    if left == 0 || progress.1.elapsed() > PATIENCE {
+                        return Err(error);
+                    }
                     add(&meter.retried, 1);
                     sleep(jittered(backoff)).await;
                     backoff = MOST_BACKOFF.min(2 * backoff);
@@ -197,7 +198,7 @@ impl Reads {
 }
 
 /// A pause of half of this to all of it, so that readers that were refused together do not come back together.
-fn jittered(pause: Duration) -> Duration {
+pub fn jittered(pause: Duration) -> Duration {
     let mut hasher = std::hash::DefaultHasher::new();
     std::time::SystemTime::now().hash(&mut hasher);
     std::thread::current().id().hash(&mut hasher);
@@ -282,8 +283,14 @@ pub(super) fn pauses() -> impl Iterator<Item = Duration> {
 
 /// Whether an answer broke off.
 pub(super) fn is_broken(error: &Error) -> bool {
-    let is_status = error.to_string().contains("status code");
-    matches!(error, Error::Generic { .. }) && !is_status && !error.to_string().contains("after ")
+    matches!(error, Error::Generic { .. })
+        && !has_status(error)
+        && !error.to_string().contains("after ")
+}
+
+/// Whether a server has answered.
+fn has_status(error: &Error) -> bool {
+    error.to_string().contains("status code")
 }
 
 /// Whether a server has refused a request for good, by a status without a variant of its own.

@@ -61,7 +61,7 @@ fn stream_name(stream: &StreamOutline) -> String {
 
 pub(crate) fn write(outline: &Outline, reader: &mut FrameReader<'_>, path: &Path) -> Result<()> {
     fs::create_dir(path).map_err(|error| unwritable(path, error))?;
-    for episode in &outline.episodes {
+    for (_, episode) in outline.mine() {
         if episode.name.starts_with('.') {
             let id = &episode.id;
             return Err(invalid(format!(

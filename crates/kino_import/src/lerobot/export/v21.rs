@@ -20,7 +20,7 @@ use super::stats::Quantiles;
 use super::table;
 use super::tasks::Tasks;
 use crate::error::Result;
-use crate::export::{FrameReader, Outline, WritingPath, create_new};
+use crate::export::{EpisodeOutline, FrameReader, Outline, WritingPath, create_new};
 use crate::lerobot::paths::{DATA_V2, VIDEO_V2};
 
 pub(crate) fn write(outline: &Outline, reader: &mut FrameReader<'_>, path: &Path) -> Result<()> {
@@ -42,7 +42,9 @@ pub(crate) fn write(outline: &Outline, reader: &mut FrameReader<'_>, path: &Path
         tasks: &tasks,
         frames: 0,
     };
-    for (number, episode) in outline.episodes.iter().enumerate() {
+    for (number, episode) in outline.mine() {
+        let before = outline.episodes.iter().take(number);
+        writer.frames = before.map(EpisodeOutline::frames).sum();
         let folder = number as u64 / in_folder;
         let file = format!("data/chunk-{folder:03}/episode_{number:06}.parquet");
         let mut table = table::create(&path.join(file), &fields, Some(footer(&columns)))?;

@@ -91,7 +91,7 @@ fn file_name(id: &str) -> String {
 pub(crate) fn write(outline: &Outline, reader: &mut FrameReader<'_>, path: &Path) -> Result<()> {
     fs::create_dir(path).writing(path)?;
     about::write_dataset(path, &outline.attributes)?;
-    for episode in &outline.episodes {
+    for (_, episode) in outline.mine() {
         let source = outline.dataset.find(&episode.id)?;
         let file = path.join(format!("{}.mcap", episode.name));
         write_episode(&file, reader, episode, &source)?;
