@@ -15,6 +15,7 @@ import os
 import pathlib
 import sys
 import time
+from typing import Any
 
 os.environ.setdefault("MUJOCO_GL", "disabled")
 
@@ -33,6 +34,22 @@ MOST_STEPS, LEAST_STEPS = 150, 30
 PHASES = 5
 RATE_HZ = 20
 CLOSED, OPEN = 1.0, -1.0
+
+
+def make(seed: int, horizon: int) -> Any:  # noqa: ANN401 (robosuite has no types)
+    """Make Lift without rendering."""
+    return robosuite.make(
+        "Lift",
+        robots="Panda",
+        controller_configs=load_composite_controller_config(controller="BASIC", robot="Panda"),
+        has_renderer=False,
+        has_offscreen_renderer=False,
+        use_camera_obs=False,
+        control_freq=RATE_HZ,
+        horizon=horizon,
+        ignore_done=True,
+        seed=seed,
+    )
 
 
 class Operator:
@@ -113,18 +130,7 @@ def main() -> None:
     parser.add_argument("--demos", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    env = robosuite.make(
-        "Lift",
-        robots="Panda",
-        controller_configs=load_composite_controller_config(controller="BASIC", robot="Panda"),
-        has_renderer=False,
-        has_offscreen_renderer=False,
-        use_camera_obs=False,
-        control_freq=RATE_HZ,
-        horizon=2 * MOST_STEPS,
-        ignore_done=True,
-        seed=options.seed,
-    )
+    env = make(options.seed, 2 * MOST_STEPS)
     random = np.random.default_rng(options.seed)
     begin, names, steps = time.monotonic(), [], 0
     options.out.parent.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
 """The C++ libraries that FFCV is compiled against, without root; used by `setup.py`.
 
-    target/peers/sysroot/usr/…            Debian's packages of OpenCV (core and imgproc) and libjpeg-turbo, unpacked
+    target/peers/sysroot/usr/…            Debian's packages of OpenCV (core and imgproc, with LAPACK) and libjpeg-turbo, unpacked
     target/peers/sysroot/pkgconfig/*.pc   their locations, for FFCV's setup.py
 
 FFCV calls one function of OpenCV, `resize`, but includes the header of all its modules; those need 700 MB. The list of modules
@@ -13,7 +13,9 @@ import shutil
 import subprocess
 
 # What must be linked, with dependencies; package names contain the release, which differs between Debian releases.
-WANTED = re.compile(r"libopencv-(core|imgproc)(-dev|\d+\w*)|libturbojpeg\w*(-dev)?|libtbb\d+\w*")
+WANTED = re.compile(
+    r"libopencv-(core|imgproc)(-dev|\d+\w*)|libturbojpeg\w*(-dev)?|libtbb\d+\w*|lib(lapack|blas)3|libgfortran5|libquadmath0"
+)
 NEEDED = ("libopencv-imgproc-dev", "libturbojpeg0-dev")
 MODULES = "#define HAVE_OPENCV_CORE\n#define HAVE_OPENCV_IMGPROC\n"
 
@@ -34,9 +36,11 @@ def make(folder: pathlib.Path) -> dict[str, str]:
         _describe(folder, descriptions)
     # DT_RPATH, not DT_RUNPATH: OpenCV's own libraries must be found in the same way.
     libraries = _libraries(folder)
+    # Debian keeps these two in folders of their own, and links to them when they are installed.
+    paths = [libraries, libraries / "lapack", libraries / "blas"]
     return {
         "PKG_CONFIG_PATH": str(descriptions),
-        "LDFLAGS": f"-Wl,--disable-new-dtags,-rpath,{libraries}",
+        "LDFLAGS": f"-Wl,--disable-new-dtags,-rpath,{':'.join(map(str, paths))}",
     }
 
 

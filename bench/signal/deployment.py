@@ -1,11 +1,14 @@
 """How often `kinograph.check_deployment` finds a mistake, and how often it finds one where there is none.
 
     python bench/signal/deployment.py rates NAME=RECORDING...       detection and false alarms, on episodes that were held out
-    python bench/signal/deployment.py parity                        what a live frame costs
+    python bench/signal/deployment.py parity [--before FOLDER]      what a live frame costs
 
 ``rates`` packs each recording without loss of its own, takes every fifth episode away (or one of less than ten, in turn), and passes frames of
 it as if they were live: as they are, and after the usual mistakes, made with Pillow and numpy. A handful is ten frames spread over
 the episode, or ten in a row. A mistake counts as *found* if there is any warning, and as *named* if the right one is among them.
+
+``parity`` also times what no JPEG can do without: one call of libjpeg-turbo to encode and one to decode (`pip install simplejpeg`). FOLDER
+has another build of the package ``kinograph``; the builds take turns, each in processes of its own, and medians are over all turns.
 
 The results are written to bench/results/deployment.csv and deployment_parity.csv.
 """
@@ -14,8 +17,13 @@ from __future__ import annotations
 
 import argparse
 import csv
+import importlib.util
 import io
+import json
+import os
 import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -32,6 +40,8 @@ RESULTS = ROOT / "bench" / "results"
 OUT = ROOT / "target" / "bench" / "deployment"
 FRAMES = 10
 MOST_EPISODES = 20
+PARITY_COLUMNS = ("size", "plan", "before_ms", "cpu_ms", "library_ms")
+TURNS = 5
 COLUMNS = ("recording", "camera", "size", "change", "frames", "handfuls", "found", "named")
 Pixels = npt.NDArray[np.uint8]
 
@@ -42,13 +52,16 @@ def main() -> None:
     commands = parser.add_subparsers(dest="command", required=True)
     rates = commands.add_parser("rates")
     rates.add_argument("recordings", nargs="+", metavar="NAME=RECORDING")
-    commands.add_parser("parity")
+    parity = commands.add_parser("parity")
+    parity.add_argument("--before", type=Path, help="a folder with another build of the package")
+    commands.add_parser("slot").add_argument("parity", type=Path)
     options = parser.parse_args()
+    if options.command == "slot":
+        print(json.dumps(times_ms(kinograph.Parity(options.parity)["cam"])))
+        return
     if options.command == "parity":
-        timed = list(measure_parity())
-        for row in timed:
-            print(*row.values(), sep="\t")
-        write("deployment_parity.csv", ("size", "plan", "cpu_ms"), timed)
+        timed = list(measure_parity(options.before))
+        write("deployment_parity.csv", PARITY_COLUMNS, timed)
         return
     rows: list[dict[str, Any]] = []
     for text in options.recordings:
@@ -171,14 +184,45 @@ def handfuls(frames: int) -> Iterator[tuple[str, list[int]]]:
     yield "in a row", list(range(start, start + count))
 
 
-def measure_parity() -> Iterator[dict[str, Any]]:
-    """Take the CPU time of one frame at a time: noise over waves, which is harder to compress than most camera images."""
+def noisy_frames() -> npt.NDArray[np.uint8]:
+    """Make noise over waves, which is harder to compress than most camera images."""
     rng = np.random.default_rng(0)
     rows, columns, waves = np.mgrid[0:480, 0:640, 0:3].astype(float)
     moving = [
         127 + 60 * np.sin((rows * (waves + 1) + 2 * columns + 5 * step) / 40) for step in range(8)
     ]
-    frames = (np.stack(moving) + rng.normal(0, 3, (8, 480, 640, 3))).clip(0, 255).astype(np.uint8)
+    return (np.stack(moving) + rng.normal(0, 3, (8, 480, 640, 3))).clip(0, 255).astype(np.uint8)
+
+
+def times_ms(one: Callable[[Pixels], object], size: int | None = None) -> list[float]:
+    """Take the CPU time of one frame at a time, of a corner of this size."""
+    frames = [np.ascontiguousarray(frame[:size, :size]) for frame in noisy_frames()]
+    times = []
+    for step in range(50):
+        start = time.process_time()
+        one(frames[step % 8])
+        times.append(1000 * (time.process_time() - start))
+    return times[10:]
+
+
+def library(codec: str) -> Callable[[Pixels], object] | None:
+    """Give what a JPEG needs at least: encode and decode, each one call of libjpeg-turbo."""
+    if not codec.startswith("jpeg") or importlib.util.find_spec("simplejpeg") is None:
+        return None
+    import simplejpeg  # noqa: PLC0415 (optional)
+
+    quality = int(codec.partition("q=")[2].partition(",")[0])
+    chroma = "420" if "sub=420" in codec else "444"
+
+    def pass_through(frame: Pixels) -> object:
+        file = simplejpeg.encode_jpeg(frame, quality, "RGB", chroma, fastdct=False)
+        return simplejpeg.decode_jpeg(file, "RGB", fastdct=False, fastupsample=False)
+
+    return pass_through
+
+
+def measure_parity(before: Path | None) -> Iterator[dict[str, Any]]:
+    """Time each plan with every build in turn, and the library between them."""
     plans: dict[str, dict[str, Any]] = {
         "jpeg:q=95,sub=420": {"codec": "jpeg:q=95,sub=420"},
         "jpeg:q=95,sub=444": {"codec": "jpeg:q=95"},
@@ -187,19 +231,38 @@ def measure_parity() -> Iterator[dict[str, Any]]:
         "resize 224×224, lossless": {"codec": "predict", "resize": [224, 224]},
         "lossless": {"codec": "predict"},
     }
+    builds = {"cpu_ms": Path(kinograph.__file__).parents[1]}
+    if before is not None:
+        builds["before_ms"] = before.resolve()
     for name, rule in plans.items():
         path = OUT / "timing.kino"
         with kinograph.Writer(
             path, mode="overwrite", plan={"stream": [{"kind": "image", **rule}]}
         ) as writer:
-            writer.add_episode({"cam": frames}, rate_hz=20.0)
-        one = kinograph.open(path).parity(reference=False)["cam"]
-        times = []
-        for step in range(100):
-            start = time.process_time()
-            one(frames[step % 8])
-            times.append(time.process_time() - start)
-        yield {"size": "480×640", "plan": name, "cpu_ms": round(1000 * float(np.median(times)), 2)}
+            writer.add_episode({"cam": noisy_frames()}, rate_hz=20.0)
+        kinograph.open(path).parity(reference=False).save(OUT / "timing.json")
+        found: dict[str, list[float]] = {}
+        bare = library(rule["codec"])
+        for _ in range(TURNS):
+            for column, folder in builds.items():
+                found.setdefault(column, []).extend(slot(folder))
+            if bare is not None:
+                found.setdefault("library_ms", []).extend(
+                    times_ms(bare, rule.get("resize", [None])[0])
+                )
+        medians = {column: round(float(np.median(one)), 2) for column, one in found.items()}
+        row = {"size": "480×640", "plan": name, **medians}
+        print(*row.values(), sep="\t", flush=True)
+        yield row
+
+
+def slot(folder: Path) -> list[float]:
+    """Time the saved parity in a process of its own, with the package of this folder."""
+    command = [sys.executable, __file__, "slot", str(OUT / "timing.json")]
+    environment = os.environ | {"PYTHONPATH": str(folder)}
+    run = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE)
+    times: list[float] = json.loads(run.stdout)
+    return times
 
 
 if __name__ == "__main__":

@@ -17,13 +17,11 @@ from typing import Any
 os.environ.setdefault("MUJOCO_GL", "disabled")
 
 import numpy as np
-import robosuite
-from robosuite.controllers import load_composite_controller_config
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench" / "convergence"))
 
-from lift import KEYS, RATE_HZ  # noqa: E402 (what was recorded)
+from lift import KEYS, make  # noqa: E402 (what was recorded)
 
 FOLDER = ROOT / "target" / "signal" / "lift"
 RESULTS = ROOT / "bench" / "results" / "signal_lift.csv"
@@ -52,23 +50,7 @@ class Runner:
         return np.clip(values.reshape(-1, ACTIONS)[:EXECUTED], -1, 1)
 
 
-def make() -> Any:  # noqa: ANN401 (robosuite has no types)
-    """Make the environment that was recorded in."""
-    return robosuite.make(
-        "Lift",
-        robots="Panda",
-        controller_configs=load_composite_controller_config(controller="BASIC", robot="Panda"),
-        has_renderer=False,
-        has_offscreen_renderer=False,
-        use_camera_obs=False,
-        control_freq=RATE_HZ,
-        horizon=2 * MOST_STEPS,
-        ignore_done=True,
-        seed=0,
-    )
-
-
-def attempt(env: Any, runner: Runner, placement: int) -> bool:  # noqa: ANN401
+def attempt(env: Any, runner: Runner, placement: int) -> bool:  # noqa: ANN401 (robosuite has no types)
     """Roll out once, and say whether the cube was lifted."""
     env.rng = env.placement_initializer.rng = np.random.default_rng(placement)
     obs = env.reset()
@@ -107,7 +89,7 @@ def main() -> None:
         "--only", nargs="+", help="policies to try, such as lossless-7; writes nothing"
     )
     options = parser.parse_args()
-    env = make()
+    env = make(seed=0, horizon=2 * MOST_STEPS)
     found = done()
     trained = [path.stem.rpartition("-") for path in FOLDER.glob("*.npz")]
     # The two arms of all seeds first, then the control.

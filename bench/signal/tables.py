@@ -208,7 +208,7 @@ def spearman(one: Sequence[float], other: Sequence[float]) -> float:
     return float(np.corrcoef(first, second)[0, 1])
 
 
-def predictors_table(results: Results, probes: dict[str, dict[str, float]]) -> None:
+def predictors_table(results: Results, untrained: dict[str, dict[str, float]]) -> None:
     """Print how measures rank arms by success on raw frames, and runs within arms."""
     own = [name for name in results.rows[0] if name.endswith(("_raw", "_own"))]
     runs = [row for row in results.rows if row["mode"] == "raw" and "@" not in row["arm"]]
@@ -216,9 +216,9 @@ def predictors_table(results: Results, probes: dict[str, dict[str, float]]) -> N
     print("|---|---|---|---|---|")
     for name in own:
         line(name, "yes", runs, lambda row, name=name: float(row[name]))
-    for name in sorted({name for values in probes.values() for name in values}):
-        known = [row for row in runs if name in probes.get(row["arm"], {})]
-        line(name, "no", known, lambda row, name=name: probes[row["arm"]][name])
+    for name in sorted({name for values in untrained.values() for name in values}):
+        known = [row for row in runs if name in untrained.get(row["arm"], {})]
+        line(name, "no", known, lambda row, name=name: untrained[row["arm"]][name])
 
 
 def line(name: str, training: str, runs: Rows, value: Callable[[dict[str, str]], float]) -> None:
@@ -251,9 +251,14 @@ def line(name: str, training: str, runs: Rows, value: Callable[[dict[str, str]],
     )
 
 
-def read_probes() -> dict[str, dict[str, float]]:
-    """Read by how much the probe says that errors grow, by arm and contrast."""
+def read_untrained() -> dict[str, dict[str, float]]:
+    """Read what is known of an arm without a policy: its images, and by how much the probe says that errors grow."""
     found: dict[str, dict[str, float]] = collections.defaultdict(dict)
+    for row in read("signal_pilot.csv"):
+        if row["neg_psnr"]:
+            found[row["arm"]] |= {"PSNR": -float(row["neg_psnr"]), "SSIM": -float(row["neg_ssim"])}
+    # The pilot had no AV1; the bound of the study's arm is its PSNR, to a decibel.
+    found["av1-37"]["PSNR"] = 37.0
     for row in read("signal_probe.csv"):
         if row["region"] == "everywhere" and row["increase"]:
             name = f"probe: {row['contrast']}, {row['target']}"
@@ -277,7 +282,7 @@ def main() -> None:
     print()
     pilot_table(read("signal_pilot.csv"))
     print()
-    predictors_table(results, read_probes())
+    predictors_table(results, read_untrained())
     print()
     lift_tables()
 

@@ -1,7 +1,7 @@
 from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeAlias, TypedDict, final, type_check_only
+from typing import Any, Literal, TypeAlias, TypedDict, final, type_check_only
 
 import numpy as np
 import numpy.typing as npt
@@ -375,29 +375,11 @@ def plan_what_if(found: str, how: PlanArgs) -> str: ...
 _Function: TypeAlias = Callable[[bytearray, str, list[int]], bytes]
 _Candidate: TypeAlias = tuple[str, str | None, Dataset | None, dict[str, _Function]]
 
-@type_check_only
-class _Lesson(TypedDict):
-    rows: int
-    sets: int
-    seed: int
-    seconds: float
-
-@type_check_only
-class _Network(Protocol):
-    def learn(
-        self,
-        cameras: dict[str, tuple[bytearray, tuple[int, int, int], int]],
-        vectors: bytearray,
-        targets: bytearray,
-        how: _Lesson,
-    ) -> None: ...
-    def encode(self, stream: str, frames: bytearray) -> bytes: ...
-
 def probe(
     dataset: Dataset,
     candidates: list[_Candidate],
     how: ProbeArgs,
-    calls: tuple[Callable[[str], object] | None, _Network | None],
+    progress: Callable[[str], object] | None,
 ) -> str: ...
 def probe_html(found: str, is_page: bool) -> str: ...
 def probe_text(found: str) -> str: ...
@@ -474,6 +456,7 @@ class ProbeArgs(TypedDict):
     chunk: int
     size: tuple[int, int] | None
     crop: tuple[int, int] | None
+    encoder: str
     features: int
     seeds: int
     folds: int

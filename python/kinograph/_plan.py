@@ -307,7 +307,7 @@ def plan(  # noqa: PLR0913 (each is a keyword of its own)
     :param quality: Also consider JPEG of this quality, 1 to 100, for images without a bound
     :param signal: Whether the probe says what a policy would lose with the plans that lose something (:func:`probe`)
     :param probe: How the probe measures, for ``signal`` and for bounds such as ``signal(2%)``: ``{"inputs": ["cam"]}``. Without
-        ``inputs``, a policy sees the streams that the loader reads
+        ``inputs``, a policy sees the streams that the loader reads; an ``encoder`` is for ``signal`` only
     :param foreign: Foreign codecs that may be chosen, such as ``["webp-80"]``: every reader of the dataset needs them
         too. Others are only compared
     :param allow_resize: Also consider images stored in the size that ``images`` resizes them to: nothing else can be made

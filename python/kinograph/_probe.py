@@ -27,7 +27,7 @@ from kinograph._dataset import Dataset
 from kinograph._errors import InvalidArgumentError
 from kinograph._loader_options import Images
 from kinograph._plan import PlanChoice
-from kinograph._probe_options import Chosen, Encoder, say, to_network, to_probe
+from kinograph._probe_options import Chosen, Encoder, say, to_probe
 from kinograph._report import written
 from kinograph._source import is_dataset, refuse, to_rule, to_source
 
@@ -260,13 +260,13 @@ def probe(  # noqa: PLR0913 (each is a keyword of its own)
     :param progress: Called with a line about what comes next and how long it takes; by default written to stderr
     """
     asked = _asked(plan, codecs, against, candidates)
-    calls = progress, to_network(encoder, progress)
     how = to_probe(
         inputs=inputs,
         targets=targets,
         chunk=chunk,
         images=images,
         seconds=seconds,
+        encoder=encoder,
         features=features,
         seeds=seeds,
         folds=folds,
@@ -287,7 +287,7 @@ def probe(  # noqa: PLR0913 (each is a keyword of its own)
     if isinstance(source, Dataset) or is_dataset(source):
         refuse(how_read, tuple(how_read), "a dataset; they are for recordings")
         dataset = source if isinstance(source, Dataset) else Dataset(source)
-        return _from_json(_core.probe(dataset._core, parts, how, calls))
+        return _from_json(_core.probe(dataset._core, parts, how, progress))
     most = to_bytes("sample", sample, least=1)
     with tempfile.TemporaryDirectory(prefix=".kinograph-probe-", dir=folder) as place:
         target = pathlib.Path(place) / "sample.kino"
@@ -299,7 +299,7 @@ def probe(  # noqa: PLR0913 (each is a keyword of its own)
             "plan": "",
         }
         _core.pack_sample(source, target, sampled)
-        return _from_json(_core.probe(Dataset(target)._core, parts, how, calls))
+        return _from_json(_core.probe(Dataset(target)._core, parts, how, progress))
 
 
 def _asked(

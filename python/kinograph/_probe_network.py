@@ -11,19 +11,17 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Iterator, Mapping
+from typing import TypeAlias, TypedDict
 
 import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional
 
-if TYPE_CHECKING:
-    from kinograph._core import _Lesson
-
+_Shape: TypeAlias = tuple[int, int, int]
 #: Packed images of a camera, the shape of one, and how many features it becomes.
-_Frames: TypeAlias = tuple[bytearray, tuple[int, int, int], int]
+_Frames: TypeAlias = tuple[bytearray, _Shape, int]
 
 _BATCH = 64
 #: Steps of a network: at least so many rounds over the frames, within these limits.
@@ -72,12 +70,14 @@ class _Camera(nn.Module):  # type: ignore[misc, unused-ignore]
 class _Policy(nn.Module):  # type: ignore[misc, unused-ignore]
     """All cameras, and a linear prediction of the targets from their features and the vectors."""
 
-    def __init__(self, cameras: Mapping[str, _Frames], vectors: int, targets: int) -> None:
+    def __init__(
+        self, cameras: Mapping[str, tuple[_Shape, int]], vectors: int, targets: int
+    ) -> None:
         super().__init__()
         # A module's name must not have dots, and a stream's may.
         self.names = list(cameras)
-        self.cameras = nn.ModuleList(_Camera(shape, width) for _, shape, width in cameras.values())
-        features = sum(width for _, _, width in cameras.values())
+        self.cameras = nn.ModuleList(_Camera(shape, width) for shape, width in cameras.values())
+        features = sum(width for _, width in cameras.values())
         self.head = nn.Linear(features + vectors, targets)
 
     def forward(self, images: list[torch.Tensor], vectors: torch.Tensor) -> torch.Tensor:
@@ -87,52 +87,58 @@ class _Policy(nn.Module):  # type: ignore[misc, unused-ignore]
         return found
 
 
+class _Lesson(TypedDict):
+    """How much there is to learn from, by how many networks, and how long they may take."""
+
+    rows: int
+    sets: int
+    seed: int
+    seconds: float
+
+
 class Network:
-    """What the probe calls: :meth:`learn` once, then :meth:`encode` for raw and compressed images."""
+    """What the probe calls: :meth:`prepare`, :meth:`learn` for each set of features, then :meth:`encode`."""
 
-    def __init__(self, progress: Callable[[str], object] | None) -> None:
-        self._say = progress or (lambda _: None)
+    def __init__(self) -> None:
         self._policies: list[_Policy] = []
-        self._shapes: dict[str, tuple[int, int, int]] = {}
 
-    def learn(
-        self,
-        cameras: dict[str, _Frames],
-        vectors: bytearray,
-        targets: bytearray,
-        how: _Lesson,
-    ) -> None:
-        """Train one network per set of features, each from its own start, on the same frames."""
-        self._shapes = {stream: shape for stream, (_, shape, _) in cameras.items()}
+    def prepare(
+        self, cameras: dict[str, _Frames], vectors: bytearray, targets: bytearray, how: _Lesson
+    ) -> str:
+        """Take frames, measure a few steps, and say how long training takes."""
+        self._how = how
+        images = [_to_tensor(frames, shape) for frames, shape, _ in cameras.values()]
+        known, wanted = (_to_rows(values, how["rows"]) for values in (vectors, targets))
+        self._data = images, known, wanted
+        self._cameras = {name: (shape, width) for name, (_, shape, width) in cameras.items()}
+        # The first step of a process sets up much that the others do not wait for.
+        self._trained(steps=1)
+        began = time.perf_counter()
+        self._trained(steps=_TIMED_STEPS)
+        step_s = (time.perf_counter() - began) / _TIMED_STEPS
+        self._steps = _steps(how, step_s)
+        return (
+            f"training {how['sets']} networks on {how['rows']} frames, {self._steps} steps each: about "
+            f"{how['sets'] * self._steps * step_s:.0f} s"
+        )
+
+    def learn(self) -> None:
+        """Train one more network, from its own start, on the same frames."""
+        self._policies.append(self._trained(self._steps).eval())
+        if len(self._policies) == self._how["sets"]:
+            del self._data
+
+    def _trained(self, steps: int) -> _Policy:
         with _own_settings(), torch.enable_grad():
-            images = [_to_tensor(frames, shape) for frames, shape, _ in cameras.values()]
-            known, wanted = (_to_rows(values, how["rows"]) for values in (vectors, targets))
-
-            def start(number: int) -> _Policy:
-                torch.manual_seed((how["seed"] + 1_000_003 * number) % 2**63)
-                return _Policy(cameras, known.shape[1], wanted.shape[1])
-
-            def train(policy: _Policy, steps: int) -> None:
-                _train(policy, (images, known, wanted), steps)
-
-            # The first step of a process sets up much that the others do not wait for.
-            train(start(0), 1)
-            began = time.perf_counter()
-            train(start(0), _TIMED_STEPS)
-            step_s = (time.perf_counter() - began) / _TIMED_STEPS
-            steps = _steps(how, step_s)
-            self._say(
-                f"training {how['sets']} networks on {how['rows']} frames, {steps} steps each: about "
-                f"{how['sets'] * steps * step_s:.0f} s"
-            )
-            for number in range(how["sets"]):
-                policy = start(number)
-                train(policy, steps)
-                self._policies.append(policy.eval())
+            torch.manual_seed((self._how["seed"] + 1_000_003 * len(self._policies)) % 2**63)
+            _, known, wanted = self._data
+            policy = _Policy(self._cameras, known.shape[1], wanted.shape[1])
+            _train(policy, self._data, steps)
+            return policy
 
     def encode(self, stream: str, frames: bytearray) -> bytes:
         """Give features of packed images as float32: of each image, those of the first network, then of the next."""
-        images = _to_tensor(frames, self._shapes[stream])
+        images = _to_tensor(frames, self._cameras[stream][0])
         with _own_settings(), torch.no_grad():
             parts = []
             for policy in self._policies:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias, TypedDict
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, get_args
 
 from kinograph import _core
 from kinograph._arguments import to_number, to_whole
 from kinograph._errors import InvalidArgumentError
 from kinograph._loader_options import Images, to_size
+
+if TYPE_CHECKING:
+    from kinograph._probe_network import Network
 
 #: Streams, or streams and their elements.
 Chosen: TypeAlias = "Sequence[str] | Mapping[str, Sequence[int] | None]"
@@ -26,6 +29,7 @@ class ProbeOptions(TypedDict, total=False):
     chunk: int
     images: Images | Mapping[str, Any]
     seconds: float
+    encoder: Encoder
     features: int
     seeds: int
     folds: int
@@ -63,6 +67,7 @@ def to_probe(  # noqa: PLR0913 (each is a keyword of its own)
     chunk: int = 16,
     images: Images | Mapping[str, Any] | None = None,
     seconds: float = 180.0,
+    encoder: Encoder = "random",
     features: int = 1024,
     seeds: int = 3,
     folds: int = 10,
@@ -79,12 +84,20 @@ def to_probe(  # noqa: PLR0913 (each is a keyword of its own)
         raise InvalidArgumentError(
             "images: the probe needs one size for all cameras, such as (224, 224)"
         )
+    if encoder not in get_args(Encoder):
+        raise InvalidArgumentError(
+            f"encoder is {encoder!r}; it must be 'random', 'trained' or 'auto'"
+        )
+    if encoder == "trained":
+        # Refused before anything is packed or measured.
+        new_network()
     return {
         "inputs": _chosen("inputs", inputs),
         "targets": _chosen("targets", targets),
         "chunk": to_whole("chunk", chunk, least=1),
         "size": None if size is None else (size[0], size[1]),
         "crop": None if crop is None else (crop[0], crop[1]),
+        "encoder": encoder,
         "features": to_whole("features", features, least=64),
         "seeds": to_whole("seeds", seeds, least=1),
         "folds": to_whole("folds", folds, least=3),
@@ -94,20 +107,12 @@ def to_probe(  # noqa: PLR0913 (each is a keyword of its own)
     }
 
 
-def to_network(encoder: Encoder, progress: Callable[[str], object] | None) -> _core._Network | None:
-    """Give the network that makes features, or None for random convolutions."""
-    if encoder not in ("random", "trained", "auto"):
-        raise InvalidArgumentError(
-            f"encoder is {encoder!r}; it must be 'random', 'trained' or 'auto'"
-        )
-    if encoder == "random":
-        return None
+def new_network() -> Network:
+    """Make the network that learns features of images; the core calls this too."""
     try:
         from kinograph._probe_network import Network  # noqa: PLC0415 (it needs torch)
     except ImportError as error:
-        if encoder == "auto":
-            return None
         raise ImportError(
-            "encoder='trained' needs torch, which is not installed; run `pip install torch`, or use encoder='random'"
+            "the encoder 'trained' needs torch, which is not installed; run `pip install torch`, or use the encoder 'random'"
         ) from error
-    return Network(progress)
+    return Network()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -295,18 +296,18 @@ class Seen:
     def __init__(self, monkeypatch):
         network = importlib.import_module("kinograph._probe_network").Network
         self.learned, self.encoded = [], []
-        learn, encode = network.learn, network.encode
+        prepare, encode = network.prepare, network.encode
 
         def keep_learned(own, cameras, *rest):
             for frames, shape, _ in cameras.values():
                 self.learned += split(frames, shape)
-            learn(own, cameras, *rest)
+            return prepare(own, cameras, *rest)
 
         def keep_encoded(own, stream, frames):
             self.encoded += split(frames, (SIDE, SIDE, 3))
             return encode(own, stream, frames)
 
-        monkeypatch.setattr(network, "learn", keep_learned)
+        monkeypatch.setattr(network, "prepare", keep_learned)
         monkeypatch.setattr(network, "encode", keep_encoded)
 
 
@@ -355,7 +356,7 @@ def test_a_network_sees_a_planted_loss_and_learns_from_episodes_that_are_set_asi
 def test_without_torch_a_network_is_refused_and_auto_is_random(path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.delitem(sys.modules, "kinograph._probe_network", raising=False)
-    with pytest.raises(ImportError, match=r"pip install torch.*encoder='random'"):
+    with pytest.raises(ImportError, match=r"pip install torch.*encoder 'random'"):
         kinograph.probe(path, codecs={"cam": "raw"}, encoder="trained", **QUICK)
     found = kinograph.probe(path, codecs={"cam": "jpeg:q=20"}, encoder="auto", **QUICK)
     assert found.effort["set_aside"] == 0
@@ -363,6 +364,57 @@ def test_without_torch_a_network_is_refused_and_auto_is_random(path, monkeypatch
     assert found.candidates == expected.candidates
     with pytest.raises(kinograph.InvalidArgumentError, match="'random', 'trained' or 'auto'"):
         kinograph.probe(path, codecs={"cam": "raw"}, encoder="deep", **QUICK)
+
+
+def test_an_exception_while_a_network_learns_is_raised_as_it_is(many, monkeypatch):
+    optional("torch")
+    network = importlib.import_module("kinograph._probe_network").Network
+
+    def stopped(own):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(network, "learn", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        kinograph.probe(many, codecs={"cam": "jpeg"}, encoder="trained", **QUICK)
+
+
+def run_probe(path, *options, environment=None):
+    """Run `kinograph probe` as a user does."""
+    command = [sys.executable, "-m", "kinograph", "probe", str(path), "--codec", "cam=jpeg:q=20"]
+    quick = ["--chunk", "1", "--features", "64", "--seeds", "1", "--folds", "6"]
+    return subprocess.run(
+        [*command, *quick, *options],
+        env=os.environ | (environment or {}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_command_finds_with_a_network_what_the_function_finds(many):
+    optional("torch")
+    run = run_probe(many, "--encoder", "trained", "--json")
+    assert run.returncode == 0, run.stderr
+    found = kinograph.probe(many, codecs={"cam": "jpeg:q=20"}, encoder="trained", **QUICK)
+    expected = json.loads(found.to_json())
+    told = json.loads(run.stdout)
+    assert [one["arms"] for one in told["candidates"]] == [
+        one["arms"] for one in expected["candidates"]
+    ]
+    assert (told["skill"], told["effort"]["set_aside"]) == (expected["skill"], 10)
+    assert "probing: training 1 networks on 200 frames" in run.stderr
+
+
+def test_the_command_says_what_a_network_needs_before_anything_is_measured(path, tmp_path):
+    (tmp_path / "torch.py").write_text("raise ImportError('a machine without torch')")
+    without = {"PYTHONPATH": str(tmp_path)}
+    refused = run_probe(path, "--encoder", "trained", environment=without)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr.startswith("error: --encoder trained: ")
+    assert "run `pip install torch`, or use the encoder 'random'" in refused.stderr
+    assert "probing" not in refused.stderr
+    assert run_probe(path, "--encoder", "auto", environment=without).returncode == 0
+    assert "random, trained, auto" in run_probe(path, "--encoder", "deep").stderr
 
 
 def test_a_network_needs_episodes_to_set_aside(tmp_path):

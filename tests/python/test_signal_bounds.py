@@ -9,6 +9,7 @@ import sys
 
 import numpy as np
 import pytest
+from optional import optional
 
 import kinograph
 
@@ -111,6 +112,20 @@ def test_nothing_is_written_with_a_bound_that_was_not_measured(path, tmp_path):
     assert not (tmp_path / "new.kino").exists()
     with pytest.raises(kinograph.InvalidArgumentError, match=r"signal\(2%\)"):
         kinograph.plan(path, step_s=0.1, bounds={"cam": "signal(2)"})
+
+
+def test_an_encoder_is_for_verdicts_and_bounds_are_found_with_random_features(path, choice):
+    optional("torch")
+    asked = {"step_s": 0.5, "batch_size": 16, "seconds": 0.2, "bounds": {"cam": "signal(99%)"}}
+    trained = {**PROBE, "encoder": "trained"}
+    with pytest.raises(kinograph.InvalidArgumentError, match="bounds are found with random"):
+        kinograph.plan(path, probe=trained, progress=None, **asked)
+    found = kinograph.plan(path, probe=trained, signal=True, progress=None, **asked)
+    assert found.probed["effort"]["set_aside"] == 4
+    assert choice.probed["effort"]["set_aside"] == 0
+    (camera,) = (one for one in found.signal_bounds if one.stream == "cam")
+    (expected,) = (one for one in choice.signal_bounds if one.stream == "cam")
+    assert camera.evidence == expected.evidence
 
 
 def test_the_command_resolves_a_plan_whose_bounds_are_tight_to_lossless(path, tmp_path):

@@ -34,6 +34,18 @@ pub enum AdvisorError {
         /// The highest that this library knows.
         supported: u32,
     },
+    /// Features of images cannot be trained here.
+    #[error("features of images cannot be trained")]
+    NoNetwork {
+        /// What is missing.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// Training features of images failed, or was interrupted.
+    #[error("training features of images failed")]
+    Network {
+        /// What the network's library says.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// The caller cancelled the measurement.
     #[error("the measurement was interrupted")]
     Interrupted,
@@ -49,9 +61,9 @@ impl AdvisorError {
     /// Which kind of error this is.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Invalid { .. } | Self::Interrupted => ErrorKind::Invalid,
+            Self::Invalid { .. } | Self::Interrupted | Self::Network { .. } => ErrorKind::Invalid,
             Self::DamagedParity { .. } => ErrorKind::Corrupt,
-            Self::NewerParity { .. } => ErrorKind::Unsupported,
+            Self::NewerParity { .. } | Self::NoNetwork { .. } => ErrorKind::Unsupported,
             Self::Loader(error) => error.kind(),
             Self::Dataset(error) => error.kind(),
         }

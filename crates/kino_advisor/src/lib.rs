@@ -48,7 +48,7 @@ pub use planner::{
 pub use report::Measured;
 pub use signal::{
     Arm, Candidate, Change, Changed, Chosen, Contrast, Control, Effort, Features, FoundBound,
-    FoundBounds, Interval, Lesson, LessonCamera, Looked, Outcome, ProbeHost, ProbeOptions, Probed,
-    ProbedCandidate, Region, Skill, Verdict, find_bounds, probe,
+    FoundBounds, Interval, Lesson, LessonCamera, Looked, Network, Outcome, ProbeHost, ProbeOptions,
+    Probed, ProbedCandidate, Region, Skill, Verdict, find_bounds, probe, set_network,
 };
 pub use workload::Workload;

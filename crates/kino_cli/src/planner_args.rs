@@ -90,7 +90,7 @@ impl PlannerArgs {
             bounds: bounds(&self.bound, self.bounds.as_deref(), quality)?,
             signal: SignalOptions {
                 verdicts: self.signal,
-                probe: self.probe.options(self.probe_seconds),
+                probe: self.probe.options(self.probe_seconds)?,
             },
             foreign: self.foreign.clone(),
             allow_resize: self.allow_resize,

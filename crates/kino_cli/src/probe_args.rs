@@ -1,6 +1,8 @@
 //! How the probe measures what a policy would lose: the options that `kinograph probe` and `kinograph plan` share.
 
-use kino_advisor::{Chosen, ProbeOptions};
+use anyhow::{Context, Result};
+use clap::builder::PossibleValuesParser;
+use kino_advisor::{Chosen, Features, ProbeOptions};
 
 /// What a policy sees and predicts, and how well that is measured.
 #[derive(Debug, Clone, clap::Args)]
@@ -15,10 +17,14 @@ pub(crate) struct ProbeArgs {
     /// Frames of an action chunk
     #[arg(long, value_name = "N", default_value_t = 16)]
     chunk: usize,
-    /// Random features of all images together
+    /// What turns images into features: random convolutions, a network that learns from episodes which are set aside (it needs
+    /// the Python package and torch), or auto, that network where it is installed
+    #[arg(long, value_name = "NAME", default_value = Features::NAMES[0], value_parser = PossibleValuesParser::new(Features::NAMES))]
+    encoder: String,
+    /// Features of all images together
     #[arg(long, value_name = "N", default_value_t = 1024)]
     features: usize,
-    /// Sets of random features
+    /// Sets of features
     #[arg(long, value_name = "N", default_value_t = 3)]
     seeds: usize,
     /// Parts of the episodes, each of which is held out once
@@ -30,19 +36,24 @@ pub(crate) struct ProbeArgs {
 }
 
 impl ProbeArgs {
-    /// What the probe is asked, and how many seconds it may take.
-    pub(crate) fn options(&self, seconds: f64) -> ProbeOptions {
-        ProbeOptions {
+    /// What the probe is asked, and how many seconds it may take; an error if nothing here can train what it asks for.
+    pub(crate) fn options(&self, seconds: f64) -> Result<ProbeOptions> {
+        let encoder: Features = self.encoder.parse()?;
+        encoder
+            .check()
+            .with_context(|| format!("--encoder {}", self.encoder))?;
+        Ok(ProbeOptions {
             inputs: self.inputs.clone(),
             targets: self.targets.clone(),
             chunk: self.chunk,
+            encoder,
             features: self.features,
             seeds: self.seeds,
             folds: self.folds,
             seconds,
             margin: self.margin,
             ..ProbeOptions::default()
-        }
+        })
     }
 
     /// The streams that every sampled episode needs; none are all.

@@ -20,8 +20,20 @@ pub struct Scratch {
     pub(crate) offsets: Vec<usize>,
     /// The zstd library's contexts.
     pub(crate) zstd: ZstdContexts,
+    /// What becomes of pages that are encoded with it.
+    pub(crate) purpose: Purpose,
     /// What single codecs keep, each in a type of its own.
     states: Vec<Box<dyn Any + Send>>,
+}
+
+/// What becomes of encoded pages.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// They are kept, so they should be small.
+    #[default]
+    Stored,
+    /// They are decoded at once, so encoding should be fast.
+    Dropped,
 }
 
 impl fmt::Debug for Scratch {
@@ -34,6 +46,14 @@ impl Scratch {
     /// Empty working memory.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Empty working memory for pages that are decoded at once and dropped: a codec may make them larger, if that is faster.
+    pub fn for_dropped_pages() -> Self {
+        Self {
+            purpose: Purpose::Dropped,
+            ..Self::default()
+        }
     }
 
     /// Takes out what was last [kept](Self::keep) of this type, or makes it.

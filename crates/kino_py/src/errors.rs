@@ -53,6 +53,15 @@ pub(crate) fn cuda_to_py(error: CudaError) -> PyErr {
 pub(crate) fn advisor_to_py(error: AdvisorError) -> PyErr {
     match error {
         AdvisorError::Loader(error) => loader_to_py(error),
+        // The Python exception says more.
+        AdvisorError::NoNetwork { source } | AdvisorError::Network { source }
+            if source.is::<PyErr>() =>
+        {
+            match source.downcast::<PyErr>() {
+                Ok(raised) => *raised,
+                Err(source) => invalid(source.to_string()),
+            }
+        }
         error => raise(error.kind(), &error),
     }
 }

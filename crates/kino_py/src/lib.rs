@@ -14,7 +14,7 @@
 //! kinograph.doctor  ─▶ _core.doctor    doctor.rs
 //! kinograph.plan    ─▶ _core.plan      plan.rs
 //! kinograph.Parity  ─▶ _core.Parity    parity.rs
-//! kinograph.probe   ─▶ _core.probe     probe.rs
+//! kinograph.probe   ─▶ _core.probe     probe.rs; its network in network.rs
 //! kinograph.gc      ─▶ _core.gc        gc.rs
 //! a codec in Python ─▶ register_codec   foreign.rs
 //! an error          ─▶ an exception    errors.rs
@@ -39,6 +39,7 @@ mod idle;
 mod jpeg;
 mod lengths;
 mod loader;
+mod network;
 mod order;
 mod pack;
 mod parity;
@@ -106,6 +107,7 @@ mod _core {
     #[pymodule_init]
     fn init(_module: &pyo3::Bound<'_, pyo3::types::PyModule>) -> pyo3::PyResult<()> {
         crate::foreign::set_source();
+        crate::network::set_source();
         Ok(())
     }
 

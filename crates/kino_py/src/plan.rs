@@ -83,7 +83,7 @@ impl PlanArgs {
             seconds: self.seconds,
             signal: SignalOptions {
                 verdicts: self.signal,
-                probe: self.probe.options(),
+                probe: self.probe.options()?,
             },
             ..PlannerOptions::default()
         })

@@ -3,13 +3,12 @@
 use std::collections::HashMap;
 
 use kino_advisor::{
-    AdvisorError, Candidate, Change, Chosen, Features, Lesson, ProbeHost, ProbeOptions, Probed,
-    probe as measure,
+    AdvisorError, Candidate, Change, Chosen, ProbeHost, ProbeOptions, Probed, probe as measure,
 };
 use kino_codec::ValueType;
 use kino_dataset::{Fit, Plan, Size};
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyBytes, PyDict};
+use pyo3::types::{PyByteArray, PyBytes};
 
 use crate::arguments::parse;
 use crate::dataset::Dataset;
@@ -27,6 +26,7 @@ pub(crate) struct ProbeArgs {
     chunk: usize,
     size: Option<(usize, usize)>,
     crop: Option<(usize, usize)>,
+    encoder: String,
     features: usize,
     seeds: usize,
     folds: usize,
@@ -45,13 +45,13 @@ pub(crate) struct CandidateParts<'py>(
 );
 
 impl ProbeArgs {
-    pub(crate) fn options(&self) -> ProbeOptions {
+    pub(crate) fn options(&self) -> PyResult<ProbeOptions> {
         let chosen = |all: &[ChosenParts]| {
             let all = all.iter().cloned();
             all.map(|(stream, elements)| Chosen { stream, elements })
                 .collect()
         };
-        ProbeOptions {
+        Ok(ProbeOptions {
             inputs: chosen(&self.inputs),
             targets: chosen(&self.targets),
             chunk: self.chunk,
@@ -60,30 +60,27 @@ impl ProbeArgs {
                 centre: self.crop.map(Size::from),
                 ..Fit::default()
             },
+            encoder: self.encoder.parse().map_err(advisor_to_py)?,
             features: self.features,
             seeds: self.seeds,
             folds: self.folds,
             seconds: self.seconds,
             margin: self.margin,
             seed: self.seed,
-        }
+        })
     }
 }
 
-/// What is called with a line about what comes next, and the network that images become features with, if there is one.
-type Calls = (Option<Py<PyAny>>, Option<Py<PyAny>>);
-
-/// Measures what a policy would lose.
+/// Measures what a policy would lose; `progress` is called with a line about what comes next.
 #[pyfunction]
 pub(crate) fn probe(
     py: Python<'_>,
     dataset: PyRef<'_, Dataset>,
     candidates: Vec<CandidateParts<'_>>,
     how: ProbeArgs,
-    calls: Calls,
+    progress: Option<Py<PyAny>>,
 ) -> PyResult<String> {
-    let options = how.options();
-    let (progress, network) = calls;
+    let options = how.options()?;
     let mut functions = Vec::new();
     let mut changes = Vec::new();
     for CandidateParts(name, plan, other, given) in candidates {
@@ -99,7 +96,6 @@ pub(crate) fn probe(
     let mut host = Caller {
         functions,
         progress,
-        network,
         raised: None,
     };
     let found = py.detach(|| measure(&dataset, &changes, &options, &mut host));
@@ -154,8 +150,6 @@ struct Caller {
     /// By candidate, the function of each stream: packed frames, dtype and shape → packed frames.
     functions: Vec<HashMap<String, Py<PyAny>>>,
     progress: Option<Py<PyAny>>,
-    /// `kinograph._probe_network.Network`.
-    network: Option<Py<PyAny>>,
     raised: Option<PyErr>,
 }
 
@@ -204,55 +198,4 @@ impl ProbeHost for Caller {
         });
         self.keep(called)
     }
-
-    fn features(&self) -> Features {
-        match self.network {
-            Some(_) => Features::Trained,
-            None => Features::Random,
-        }
-    }
-
-    fn learn(&mut self, lesson: Lesson) -> kino_advisor::Result<()> {
-        let Some(network) = &self.network else {
-            return Ok(());
-        };
-        let called = Python::attach(|py| {
-            let cameras = PyDict::new(py);
-            for camera in lesson.cameras {
-                let shape = (camera.size.height, camera.size.width, camera.channels);
-                let frames = PyByteArray::new(py, &camera.frames);
-                cameras.set_item(camera.stream, (frames, shape, camera.width))?;
-            }
-            let how = PyDict::new(py);
-            how.set_item("rows", lesson.rows)?;
-            how.set_item("sets", lesson.sets)?;
-            how.set_item("seed", lesson.seed)?;
-            how.set_item("seconds", lesson.seconds)?;
-            let values = (packed(py, &lesson.vectors), packed(py, &lesson.targets));
-            network
-                .call_method1(py, "learn", (cameras, values.0, values.1, how))
-                .map(drop)
-        });
-        self.keep(called)
-    }
-
-    fn encode(&mut self, stream: &str, frames: &[u8]) -> kino_advisor::Result<Vec<f32>> {
-        let Some(network) = &self.network else {
-            return Ok(Vec::new());
-        };
-        let called = Python::attach(|py| {
-            let frames = PyByteArray::new(py, frames);
-            let found = network.call_method1(py, "encode", (stream, frames))?;
-            let found = found.bind(py).cast::<PyBytes>()?.as_bytes();
-            let (values, _) = found.as_chunks();
-            Ok(values.iter().map(|one| f32::from_le_bytes(*one)).collect())
-        });
-        self.keep(called)
-    }
-}
-
-/// Values as little-endian float32.
-fn packed<'py>(py: Python<'py>, values: &[f32]) -> Bound<'py, PyByteArray> {
-    let bytes: Vec<u8> = values.iter().flat_map(|one| one.to_le_bytes()).collect();
-    PyByteArray::new(py, &bytes)
 }

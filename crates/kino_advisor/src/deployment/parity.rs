@@ -62,6 +62,8 @@ pub struct LiveFrame {
     delivery: Delivery,
     live_bytes: usize,
     resizing: ResizeScratch,
+    /// The frames as they are now, and room for what the next step makes of them.
+    now: Vec<u8>,
     spare: Vec<u8>,
 }
 
@@ -162,6 +164,7 @@ impl StreamParity {
         let trip = |codec: &String, ty: &ValueType| {
             kino_codec::codec(codec)
                 .and_then(|codec| RoundTrip::new(codec, ty.clone()))
+                .map(RoundTrip::for_values)
                 .map_err(|source| at(&self.stored.stream, source))
         };
         let earlier = self.stored.earlier.iter();
@@ -173,6 +176,7 @@ impl StreamParity {
             delivery: self.loaded.delivery(&self.key, self.stored.kind, &stored)?,
             live_bytes: live.frame_bytes(),
             resizing: ResizeScratch::default(),
+            now: Vec::new(),
             spare: Vec::new(),
         })
     }
@@ -250,17 +254,18 @@ impl LiveFrame {
 
     /// Passes packed frames through, each on its own.
     pub fn apply(&mut self, frames: &[u8]) -> Result<Vec<u8>> {
-        let mut now = self.until_stored(frames)?;
+        self.until_stored(frames)?;
+        let now = &mut self.now;
         let frame_bytes = match &self.resize {
             Some(resize) => resize.frame_bytes(),
             None => self.live_bytes,
         };
         let Some(codec) = &mut self.codec else {
-            return Ok(self.delivery.deliver(&mut now)?);
+            return Ok(self.delivery.deliver(now)?);
         };
         if !self.delivery.is_reduced() {
-            pass(codec, &mut now, frame_bytes, &mut self.spare)?;
-            return Ok(self.delivery.deliver(&mut now)?);
+            pass(codec, now, frame_bytes, &mut self.spare)?;
+            return Ok(self.delivery.deliver(now)?);
         }
         let mut out = Vec::new();
         for frame in now.chunks_exact(frame_bytes.max(1)) {
@@ -269,18 +274,19 @@ impl LiveFrame {
         Ok(out)
     }
 
-    /// The frames as they would be given to the codec that stores them.
-    fn until_stored(&mut self, frames: &[u8]) -> Result<Vec<u8>> {
-        let mut now = frames.to_vec();
+    /// Makes `now` the frames as they would be given to the codec that stores them.
+    fn until_stored(&mut self, frames: &[u8]) -> Result<()> {
+        self.now.clear();
+        self.now.extend_from_slice(frames);
         for codec in &mut self.earlier {
-            pass(codec, &mut now, self.live_bytes, &mut self.spare)?;
+            pass(codec, &mut self.now, self.live_bytes, &mut self.spare)?;
         }
         if let Some(resize) = &self.resize {
-            now = resize
-                .to_resized(&mut now, &mut self.resizing)
+            self.now = resize
+                .to_resized(&mut self.now, &mut self.resizing)
                 .map_err(invalid)?;
         }
-        Ok(now)
+        Ok(())
     }
 }
 

@@ -9,8 +9,8 @@ use super::{CandidatePlan, CodecOption, Planned, PlannerOptions, StreamOptions};
 use crate::doctor::{Host, Subject};
 use crate::error::{Result, invalid};
 use crate::signal::{
-    Candidate, Change, Chosen, Contrast, FoundBounds, ProbeHost, ProbeOptions, Probed, Verdict,
-    check_episodes, check_streams, find_bounds, is_action, one_percent, probe,
+    Candidate, Change, Chosen, Contrast, Features, FoundBounds, ProbeHost, ProbeOptions, Probed,
+    Verdict, check_episodes, check_streams, find_bounds, is_action, one_percent, probe,
 };
 
 /// Lossy plans that are probed, at most: each takes time.
@@ -24,7 +24,7 @@ pub const PROBING: &str = "what a policy would lose: ";
 pub struct SignalOptions {
     /// Whether the probe also judges the candidate plans that lose something.
     pub verdicts: bool,
-    /// How it measures. Without inputs, a policy sees the streams that the loader reads, in the size that it makes of images.
+    /// How it measures; bounds always by random features, which were compared with rollouts. Without inputs, a policy sees the streams that the loader reads, in the size that it makes of images.
     pub probe: ProbeOptions,
 }
 
@@ -64,6 +64,12 @@ pub(super) fn measure_bounds(
         return Ok(None);
     }
     let (dataset, how) = asked(subject, options)?;
+    if how.encoder != Features::Random && !options.signal.verdicts {
+        return Err(invalid(
+            "an encoder is for what the probe says of plans (`signal`); bounds are found with random features, which were compared with \
+            rollouts: omit the encoder",
+        ));
+    }
     // What cannot be probed is said before anything else is measured.
     if !has_bounds {
         check_episodes(dataset, &how)?;

@@ -19,7 +19,6 @@ use kino_dataset::{Dataset, Plan, SignalEvidence};
 use serde::{Deserialize, Serialize};
 
 use super::bounds_search::{Search, controls};
-use super::encoder::Features;
 use super::interval::Interval;
 use super::layout::Layout;
 use super::outcome::{Contrast, Control, Effort, Skill};
@@ -143,7 +142,7 @@ pub fn find_bounds(
     rules.extend(asked.events.iter().cloned());
     let anchor = layout.anchor;
     host.begins("the codecs of signal bounds on one episode");
-    let mut lanes = lanes(dataset, layout, &candidates, (options, Features::Random))?;
+    let mut lanes = lanes(dataset, layout, &candidates, (options, None))?;
     let steps = search.steps();
     let work = Work {
         arms: &|lanes| steps + controls(lanes).len(),

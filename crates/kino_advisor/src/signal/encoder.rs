@@ -2,25 +2,15 @@
 //!
 //! ```text
 //!            ┌─▶ Random    convolution.rs ─┐
-//! frames ────┼─▶ Trained   the host ───────┴─▶ rows of features
+//! frames ────┼─▶ Trained   network.rs ─────┴─▶ rows of features
 //!            └─▶ Kept      the frames themselves, for lesson.rs
 //! ```
 
-use super::ProbeHost;
 use super::convolution::{Convolution, Scratch};
+use super::network::SharedNetwork;
 use super::ridge::Rows;
 use super::threads::map;
 use crate::error::{Result, invalid};
-
-/// Where features of images come from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Features {
-    /// Random convolutions, without training.
-    #[default]
-    Random,
-    /// A network that the host trains on episodes that are set aside ([`ProbeHost::learn`]).
-    Trained,
-}
 
 /// What turns the images of one camera into features.
 #[derive(Debug)]
@@ -30,6 +20,7 @@ pub(super) enum Encoder {
     Trained {
         frame_len: usize,
         width: usize,
+        network: SharedNetwork,
     },
     /// Packed images.
     Kept(Vec<u8>),
@@ -54,13 +45,7 @@ impl Encoder {
     }
 
     /// Adds the features of packed images as rows.
-    pub(super) fn add(
-        &mut self,
-        stream: &str,
-        frames: &[u8],
-        table: &mut Rows,
-        host: &mut dyn ProbeHost,
-    ) -> Result<()> {
+    pub(super) fn add(&mut self, stream: &str, frames: &[u8], table: &mut Rows) -> Result<()> {
         match self {
             Self::Random(convolution) => {
                 let frames: Vec<&[u8]> = frames
@@ -74,8 +59,10 @@ impl Encoder {
                 rows.iter()
                     .for_each(|row| table.values.extend_from_slice(row));
             }
-            Self::Trained { frame_len, .. } => {
-                let found = host.encode(stream, frames)?;
+            Self::Trained {
+                frame_len, network, ..
+            } => {
+                let found = network.lock().encode(stream, frames)?;
                 let expected = frames.len() / (*frame_len).max(1) * table.cols;
                 if found.len() != expected || !found.iter().all(|value| value.is_finite()) {
                     return Err(invalid(format!(
@@ -93,11 +80,26 @@ impl Encoder {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use kino_sync::Mutex;
+
+    use super::super::lesson::Lesson;
+    use super::super::network::Network;
     use super::*;
 
+    #[derive(Debug)]
     struct Mean(usize);
 
-    impl ProbeHost for Mean {
+    impl Network for Mean {
+        fn prepare(&mut self, _lesson: Lesson) -> Result<String> {
+            Ok(String::new())
+        }
+
+        fn learn(&mut self) -> Result<()> {
+            Ok(())
+        }
+
         fn encode(&mut self, _stream: &str, frames: &[u8]) -> Result<Vec<f32>> {
             let means = frames
                 .chunks_exact(self.0)
@@ -107,20 +109,19 @@ mod tests {
     }
 
     #[test]
-    fn features_of_the_host_are_rows_unless_some_are_missing() {
-        let mut encoder = Encoder::Trained {
+    fn features_of_a_network_are_rows_unless_some_are_missing() {
+        let encoder = |len| Encoder::Trained {
             frame_len: 2,
             width: 1,
+            network: Arc::new(Mutex::new(Box::new(Mean(len)))),
         };
         let mut table = Rows {
             cols: 1,
             values: Vec::new(),
         };
-        encoder
-            .add("cam", &[1, 2, 3, 4], &mut table, &mut Mean(2))
-            .unwrap();
+        encoder(2).add("cam", &[1, 2, 3, 4], &mut table).unwrap();
         assert_eq!(table.values, [3.0, 7.0]);
-        let error = encoder.add("cam", &[1, 2, 3, 4], &mut table, &mut Mean(4));
+        let error = encoder(4).add("cam", &[1, 2, 3, 4], &mut table);
         assert!(error.unwrap_err().to_string().contains("must give 2"));
     }
 }

@@ -126,7 +126,7 @@ impl Gathered {
             let frames = stream.read(first..end)?;
             self.run_s += began.elapsed().as_secs_f64();
             let used = pick(&frames, size, &inside);
-            self.add_features(lane, 0, (used.clone(), lane.source.fit), host)?;
+            self.add_features(lane, 0, (used.clone(), lane.source.fit))?;
             for number in 0..lane.variants.len() {
                 let began = Instant::now();
                 let variant = &mut lane.variants[number];
@@ -151,7 +151,7 @@ impl Gathered {
                 if after == used && variant.ty == lane.source.ty {
                     lane.repeat_raw(number + 1, inside.len());
                 } else {
-                    self.add_features(lane, number + 1, (after, fit), host)?;
+                    self.add_features(lane, number + 1, (after, fit))?;
                 }
             }
         }
@@ -163,7 +163,6 @@ impl Gathered {
         lane: &mut Lane,
         version: usize,
         (mut frames, fit): (Vec<u8>, Option<Resize>),
-        host: &mut dyn ProbeHost,
     ) -> Result<()> {
         let began = Instant::now();
         if let Some(fit) = fit {
@@ -173,7 +172,7 @@ impl Gathered {
         }
         if let Some(encoder) = &mut lane.encoder {
             let table = &mut lane.tables[version][0];
-            encoder.add(&lane.source.name, &frames, table, host)?;
+            encoder.add(&lane.source.name, &frames, table)?;
         }
         self.feature_s += began.elapsed().as_secs_f64();
         Ok(())

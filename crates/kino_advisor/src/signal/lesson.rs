@@ -1,7 +1,7 @@
-//! What a network of the host learns features from: episodes that are set aside, so that no fold has seen them.
+//! What a network learns features from: episodes that are set aside, so that no fold has seen them.
 //!
 //! ```text
-//! episodes, shuffled   set aside: frames, vectors, targets ──▶ host.learn │ the others: folds, as with random features
+//! episodes, shuffled   set aside: frames, vectors, targets ──▶ network.rs │ the others: folds, as with random features
 //! ```
 
 use std::time::Instant;
@@ -9,9 +9,10 @@ use std::time::Instant;
 use kino_dataset::{Episode, Size};
 
 use super::columns::columns;
-use super::encoder::{Encoder, Features};
+use super::encoder::Encoder;
 use super::gather::{Gathered, Lane, anchors_of};
 use super::layout::Role;
+use super::network::SharedNetwork;
 use super::sample::{image_shape, least_episodes};
 use super::{ProbeHost, ProbeOptions};
 use crate::error::{Result, invalid};
@@ -68,17 +69,17 @@ pub(super) struct Spent {
     pub(super) seconds: f64,
 }
 
-/// Lets the host learn from a third of the episodes, which are taken out of `order`; nothing with random features.
+/// Lets the network learn from a third of the episodes, which are taken out of `order`; nothing with random features.
 pub(super) fn learn(
     order: &mut Vec<Episode>,
     (lanes, anchor): (&[Lane], usize),
-    options: &ProbeOptions,
+    (options, network): (&ProbeOptions, Option<&SharedNetwork>),
     host: &mut dyn ProbeHost,
 ) -> Result<Spent> {
     let has_images = lanes.iter().any(|lane| lane.source.is_camera());
-    if host.features() == Features::Random || !has_images {
+    let Some(network) = network.filter(|_| has_images) else {
         return Ok(Spent::default());
-    }
+    };
     let began = Instant::now();
     let rest = order.split_off(order.len() / SHARE);
     let aside = std::mem::replace(order, rest);
@@ -97,7 +98,11 @@ pub(super) fn learn(
     ));
     let mut lesson = lesson(&aside, (lanes, anchor), options, host)?;
     lesson.seconds = (seconds - began.elapsed().as_secs_f64()).max(0.0);
-    host.learn(lesson)?;
+    host.begins(&network.lock().prepare(lesson)?);
+    for _ in 0..options.seeds {
+        host.look_up()?;
+        network.lock().learn()?;
+    }
     Ok(Spent {
         episodes: aside.len(),
         seconds: began.elapsed().as_secs_f64(),

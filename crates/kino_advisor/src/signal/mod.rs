@@ -4,8 +4,8 @@
 //! layout.rs     what a policy sees, and what it has to predict
 //! losses.rs     what candidates and controls do to frames         moments.rs   anchors near events
 //! sample.rs     which episodes, and as much of them as there is time for (schedule.rs)
-//! lesson.rs     frames that a network of the host learns features from, of episodes that are set aside; only if asked for
-//! gather.rs     their frames, raw and compressed ──▶ features (encoder.rs: convolution.rs, or that network) and targets
+//! lesson.rs     frames that a network (network.rs) learns features from, of episodes that are set aside; only if asked for
+//! gather.rs     their frames, raw and compressed ──▶ features (encoder.rs: convolution.rs, or network.rs) and targets
 //! problem.rs    ridge regression (columns.rs, ridge.rs, products.rs), held out by episode
 //!        └──▶ arms.rs, judge.rs, outcome.rs, interval.rs   three contrasts, their intervals, verdicts ──▶ text.rs, html.rs
 //! bounds.rs     a bound such as `signal(2%)` ──▶ the codecs that keep it: rungs.rs, from mild to strong, each asked of trained.rs
@@ -30,6 +30,7 @@ mod layout;
 mod lesson;
 mod losses;
 mod moments;
+mod network;
 mod outcome;
 mod problem;
 mod products;
@@ -50,10 +51,10 @@ use kino_codec::ValueType;
 use kino_dataset::{Dataset, Fit, Plan};
 
 pub use bounds::{FoundBound, FoundBounds, Looked, find_bounds};
-pub use encoder::Features;
 pub use interval::Interval;
 pub use layout::Chosen;
 pub use lesson::{Lesson, LessonCamera};
+pub use network::{Features, Network, set_network};
 pub use outcome::{
     Arm, Changed, Contrast, Control, Effort, Outcome, Probed, ProbedCandidate, Region, Skill,
     Verdict,
@@ -78,6 +79,8 @@ pub struct ProbeOptions {
     pub chunk: usize,
     /// How images are resized and cropped for the policy.
     pub fit: Fit,
+    /// What turns images into features.
+    pub encoder: Features,
     /// Features of all images together.
     pub features: usize,
     /// Sets of features.
@@ -99,6 +102,7 @@ impl Default for ProbeOptions {
             targets: Vec::new(),
             chunk: 16,
             fit: Fit::default(),
+            encoder: Features::default(),
             features: 1024,
             seeds: 3,
             folds: 10,
@@ -149,24 +153,6 @@ pub trait ProbeHost {
     ) -> Result<Vec<u8>> {
         Err(invalid(format!("nothing is given for stream `{stream}`")))
     }
-
-    /// Where features of images come from.
-    fn features(&self) -> Features {
-        Features::Random
-    }
-
-    /// Trains what [`Self::encode`] uses, if features are to be trained.
-    fn learn(&mut self, _lesson: Lesson) -> Result<()> {
-        Ok(())
-    }
-
-    /// The features of packed images of a camera: image by image, and of each image those of the first set, then of the
-    /// second, and so on.
-    fn encode(&mut self, stream: &str, _frames: &[u8]) -> Result<Vec<f32>> {
-        Err(invalid(format!(
-            "there is no network for stream `{stream}`"
-        )))
-    }
 }
 
 /// Measures what a policy would lose with each candidate.
@@ -193,8 +179,14 @@ pub fn probe(
     let mut order = episodes(dataset, &layout.sources, options)?;
     let anchor = layout.anchor;
     let names = arms::Names::of(dataset);
-    let mut lanes = lanes(dataset, layout, candidates, (options, host.features()))?;
-    let spent = lesson::learn(&mut order, (&lanes, anchor), options, host)?;
+    let network = options.encoder.network()?;
+    let mut lanes = lanes(dataset, layout, candidates, (options, network.as_ref()))?;
+    let spent = lesson::learn(
+        &mut order,
+        (&lanes, anchor),
+        (options, network.as_ref()),
+        host,
+    )?;
     let options = &ProbeOptions {
         seconds: options.seconds - spent.seconds,
         ..options.clone()

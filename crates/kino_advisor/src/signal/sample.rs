@@ -5,10 +5,11 @@ use std::ops::Range;
 use kino_dataset::{Dataset, Episode, EventRule, Size, sample_episodes, suggest};
 
 use super::convolution::Convolution;
-use super::encoder::{Encoder, Features};
+use super::encoder::Encoder;
 use super::gather::{Gathered, Lane, anchors_of, is_complete};
 use super::layout::{Layout, Source};
 use super::losses::Variant;
+use super::network::SharedNetwork;
 use super::random::Random;
 use super::schedule::{self, Amount, Cost};
 use super::{Candidate, Change, ProbeHost, ProbeOptions};
@@ -22,7 +23,7 @@ pub(super) fn lanes(
     dataset: &Dataset,
     layout: Layout,
     candidates: &[Candidate],
-    (options, features): (&ProbeOptions, Features),
+    (options, network): (&ProbeOptions, Option<&SharedNetwork>),
 ) -> Result<Vec<Lane>> {
     let cameras = layout
         .sources
@@ -42,18 +43,19 @@ pub(super) fn lanes(
             variants.extend(Variant::controls(&source, options)?);
         }
         let mut random = Random::new(options.seed.wrapping_add(1000 * (number as u64 + 1)));
-        let encoder = match (source.is_camera(), features) {
+        let encoder = match (source.is_camera(), network) {
             (false, _) => None,
-            (true, Features::Random) => {
+            (true, None) => {
                 let wanted = (options.seeds, width);
                 let convolution = learn(dataset, &source, wanted, &mut random)?;
                 Some(Encoder::Random(convolution))
             }
-            (true, Features::Trained) => {
+            (true, Some(network)) => {
                 let (size, channels) = image_shape(&source)?;
                 Some(Encoder::Trained {
                     frame_len: size.pixels() * channels,
                     width: width.clamp(1, TRAINED_WIDTH),
+                    network: network.clone(),
                 })
             }
         };

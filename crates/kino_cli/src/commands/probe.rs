@@ -88,7 +88,7 @@ pub(crate) fn run(args: &Args, videos: Option<Arc<dyn Videos>>) -> Result<Outcom
             ..Fit::default()
         },
         seed: args.seed,
-        ..args.probe.options(args.seconds)
+        ..args.probe.options(args.seconds)?
     };
     let probed = if Dataset::is_at(&args.source) {
         let source = args.source.display();

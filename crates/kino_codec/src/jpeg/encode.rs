@@ -23,19 +23,20 @@ pub(super) struct Quality {
     pub(super) subsampling: Subsampling,
 }
 
-/// The file of one packed image, in `work`.
+/// The file of one packed image, in the scratch.
 pub(super) fn compress<'w>(
     pixels: &[u8],
     image: Image,
     quality: Quality,
     instances: &mut Instances,
-    work: &'w mut Vec<u8>,
+    scratch: &'w mut Scratch,
 ) -> Result<&'w [u8]> {
     let compressor = match &mut instances.compressor {
         Some(compressor) => compressor,
         empty => empty.insert(Compressor::new()?),
     };
-    compressor.compress(pixels, image, quality, work)
+    compressor.set_tables(scratch.purpose)?;
+    compressor.compress(pixels, image, quality, &mut scratch.bytes)
 }
 
 /// The search for the lowest quality that meets a PSNR.
@@ -133,8 +134,7 @@ impl Search {
             subsampling: self.subsampling,
         };
         let mut instances: Box<Instances> = scratch.take();
-        let work = &mut scratch.bytes;
-        let file = compress(pixels, self.image, quality, &mut instances, work)?.to_vec();
+        let file = compress(pixels, self.image, quality, &mut instances, scratch)?.to_vec();
         let decompressor = match &mut instances.decompressor {
             Some(used) => used,
             empty => empty.insert(Decompressor::new()?),

@@ -18,6 +18,7 @@ use turbojpeg_sys as sys;
 
 use crate::error::{CodecError, Result, buffer, corrupt};
 use crate::reduction::Reduction;
+use crate::scratch::Purpose;
 
 use super::encode::Quality;
 use super::{NAME, Subsampling};
@@ -135,9 +136,14 @@ impl Compressor {
     pub(crate) fn new() -> Result<Self> {
         let mut instance = Instance::new(sys::TJINIT_TJINIT_COMPRESS)?;
         instance.set(sys::TJPARAM_TJPARAM_NOREALLOC, 1)?;
-        // Optimised Huffman tables: smaller files with the same pixels, and small images gain most.
-        instance.set(sys::TJPARAM_TJPARAM_OPTIMIZE, 1)?;
         Ok(Self(instance))
+    }
+
+    /// Optimised Huffman tables make smaller files with the same pixels, and small images gain most; finding them takes about half
+    /// of the time.
+    pub(crate) fn set_tables(&mut self, purpose: Purpose) -> Result<()> {
+        let is_optimised = c_int::from(purpose == Purpose::Stored);
+        self.0.set(sys::TJPARAM_TJPARAM_OPTIMIZE, is_optimised)
     }
 
     /// Produces progressive files, which our writer does not, to test that they are read.

@@ -299,13 +299,7 @@ impl Codec for Jpeg {
             (Source::Pixels(quality), FrameData::Values(bytes)) => {
                 let mut instances = scratch.take();
                 for pixels in bytes.chunks_exact(image.bytes()) {
-                    let file = encode::compress(
-                        pixels,
-                        image,
-                        quality,
-                        &mut instances,
-                        &mut scratch.bytes,
-                    )?;
+                    let file = encode::compress(pixels, image, quality, &mut instances, scratch)?;
                     out.pages.push(one_page(file));
                 }
                 scratch.keep(instances);

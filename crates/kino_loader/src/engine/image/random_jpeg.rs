@@ -212,7 +212,7 @@ fn round_trip(
             trip.change(codec, ty)?;
             trip
         }
-        empty => empty.insert(RoundTrip::new(codec, ty)?),
+        empty => empty.insert(RoundTrip::new(codec, ty)?.for_values()),
     };
     trip.apply(image, out)
 }
