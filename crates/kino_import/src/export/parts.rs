@@ -12,7 +12,6 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::ErrorKind;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
@@ -167,12 +166,8 @@ fn progress_of(target: &Path) -> Result<Option<(Common, Vec<usize>)>> {
         return Ok(None);
     }
     let path = folder(target).join(COMMON);
-    let text = match fs::read(&path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        read => read.map_err(|source| ImportError::Io {
-            path: path.clone(),
-            source,
-        })?,
+    let Some(text) = files::read_limited_if_there(&path, MOST_SHARED)? else {
+        return Ok(None);
     };
     let common: Common = serde_json::from_slice(&text)
         .map_err(|error| invalid(format!("{} cannot be read: {error}", path.display())))?;
@@ -184,6 +179,9 @@ fn progress_of(target: &Path) -> Result<Option<(Common, Vec<usize>)>> {
 
 /// The file with what all parts have in common.
 const COMMON: &str = "export.json";
+
+/// Files that several parts have in common are metadata: more is not ours.
+const MOST_SHARED: u64 = 1 << 30;
 
 /// Where parts wait.
 fn folder(target: &Path) -> PathBuf {
@@ -248,12 +246,9 @@ fn join(parts: &[PathBuf], to: &Path) -> Result<()> {
             }
             continue;
         }
-        let contents = sources.iter().map(|source| {
-            fs::read(source).map_err(|error| ImportError::Io {
-                path: source.clone(),
-                source: error,
-            })
-        });
+        let contents = sources
+            .iter()
+            .map(|source| files::read_limited(source, MOST_SHARED));
         let contents: Vec<_> = contents.collect::<Result<_>>()?;
         let is_same = contents.windows(2).all(|pair| pair[0] == pair[1]);
         let is_lines = name
