@@ -11,17 +11,17 @@
 //! A *span* is a run of consecutive pages that are fetched in one read. A decoded page notifies the slots that wait for
 //! it, and keeps its frames as long as this value lives.
 
+mod images;
+
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use kino_dataset::{
-    DatasetError, EpisodeSamples, FitScratch, Fitted, PageSlice, Size, StoredStream, image_size,
-};
+use kino_dataset::{DatasetError, EpisodeSamples, FitScratch, Fitted, PageSlice, StoredStream};
 
 use super::cache::EpisodeKey;
-use super::device_image::{DeviceImage, ImageContent, PageSource};
-use super::gpu_share::{GpuShare, page_draw};
+use super::device_image::DeviceImage;
+use super::gpu_share::GpuShare;
 use super::page_buffer::{PageBuffer, PageShelf};
 use super::pages::{
     DecodedPage, Fetched, NextStep, PageCell, PageId, SlotId, Span, SpanId, StoredPages, Wanted,
@@ -260,16 +260,10 @@ impl EpisodeFrames {
         scratch: &mut FitScratch,
     ) -> DecodedPage {
         self.fill(id, || {
-            if !self.stored[id.stored].fit.is_for_device {
-                return self.decode_cell(id, shelf, scratch);
+            if self.stored[id.stored].fit.is_for_device {
+                return self.to_images(id, shelf, share, scratch);
             }
-            let stored = &self.stored[id.stored];
-            let draw = page_draw(self.key, stored.position, self.cell(id).slice.page);
-            let image = share.has(draw).then(|| self.image_file(id)).transpose()?;
-            match image.flatten() {
-                Some(image) => Ok(Values::Images(vec![Arc::new(image)])),
-                None => self.decode_images(id, shelf, scratch),
-            }
+            self.decode_cell(id, shelf, scratch)
         })
     }
 
@@ -348,68 +342,6 @@ impl EpisodeFrames {
         let mut values = shelf.take(self.cell(id).slice.range.len() * frame_bytes);
         self.decode_into(id, &mut values, scratch)?;
         Ok(Values::Numbers(values))
-    }
-
-    /// The file of a page that a device decodes; `None` if it is not JPEG.
-    fn image_file(&self, id: PageId) -> Result<Option<DeviceImage>, DatasetError> {
-        let stream = &self.stored[id.stored];
-        let fetched = self.fetched(id);
-        let mut found = None;
-        self.with_bytes(id, &fetched, |source, slice, bytes| {
-            let stored = source.frame_type().as_values().and_then(image_size);
-            if let (Some(file), Some((stored, _))) = (source.file(slice, bytes)?, stored) {
-                let page = PageSource {
-                    episode: Arc::clone(&self.windows),
-                    window: stream.window,
-                    position: stream.position,
-                    slice: slice.clone(),
-                    frame_bytes: stream.frame_bytes,
-                };
-                found = Some(DeviceImage {
-                    content: ImageContent::File {
-                        file: fetched.slice_ref(file),
-                        page,
-                    },
-                    stored,
-                    resize: stream.reduce,
-                    keeper: OnceLock::new(),
-                });
-            }
-            Ok(())
-        })?;
-        Ok(found)
-    }
-
-    /// Images that the CPU decodes for a device.
-    fn decode_images(
-        &self,
-        id: PageId,
-        shelf: &Arc<PageShelf>,
-        scratch: &mut FitScratch,
-    ) -> Result<Values, DatasetError> {
-        let stream = &self.stored[id.stored];
-        let stored = self.source(stream)?.frame_type().as_values();
-        let stored = stored.and_then(image_size).map(|(size, _)| size);
-        let Values::Numbers(frames) = self.decode_cell(id, shelf, scratch)? else {
-            return Ok(Values::Images(Vec::new()));
-        };
-        let frames = Arc::new(frames);
-        let image = |idx: usize| {
-            Arc::new(DeviceImage {
-                content: ImageContent::Pixels {
-                    frames: Arc::clone(&frames),
-                    range: idx * stream.frame_bytes..(idx + 1) * stream.frame_bytes,
-                },
-                stored: stored.unwrap_or(Size {
-                    height: 0,
-                    width: 0,
-                }),
-                resize: stream.reduce,
-                keeper: OnceLock::new(),
-            })
-        };
-        let count = self.cell(id).slice.range.len();
-        Ok(Values::Images((0..count).map(image).collect()))
     }
 
     /// Decodes the numbers of a page into a packed buffer of exactly their size.
