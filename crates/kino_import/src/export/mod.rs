@@ -168,11 +168,12 @@ pub fn export(
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<Exported> {
     check_local(target)?;
+    let exporter = find(&options.to)?;
     refuse_existing(target)?;
     let (outline, defects) = prepare(dataset, target, options)?;
     let unpublished = Unpublished::beside(target, dataset.path())?;
     let mut reader = FrameReader::new(&outline, progress);
-    (find(&options.to)?.write)(&outline, &mut reader, &unpublished.data())?;
+    (exporter.write)(&outline, &mut reader, &unpublished.data())?;
     unpublished.publish()?;
     Ok(Exported::of(&outline, defects))
 }

@@ -71,8 +71,12 @@ impl Planner {
         batch: u64,
     ) {
         engine.store.insert(key, Arc::clone(frames));
-        self.filling
-            .push((Arc::clone(frames), Urgency::ahead(batch)));
+        let urgency = if engine.opening.is_remote() {
+            Urgency::behind(batch)
+        } else {
+            Urgency::ahead(batch)
+        };
+        self.filling.push((Arc::clone(frames), urgency));
     }
 
     /// Queues what is read ahead of the episodes that were added to the cache.

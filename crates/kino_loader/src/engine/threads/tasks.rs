@@ -161,11 +161,12 @@ impl<T> Ord for Entry<T> {
 /// How urgent work is. In ascending order: what comes first is the least.
 ///
 /// ```text
-/// needed by batch 0, 1, 2 …         then the rest of the episodes that batch 0, 1, 2 … is the first to need
+/// needed(0)   ahead(0)   needed(1)   ahead(1)   …   then, if far away: behind(0)   behind(1)   …
 /// ```
 ///
-/// What a batch waits for comes before any reading ahead: when training starts, or a new group does, the episodes of one batch
-/// may take seconds to read, and the batches after it need a few frames of each.
+/// The rest of the episodes that a batch is the first to need is read just after what the batch itself waits for. Where that
+/// takes seconds, because they are far away, it is read behind everything that any batch waits for: those after it need a few
+/// frames of each of these episodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Urgency(u64);
 
@@ -173,17 +174,22 @@ impl Urgency {
     /// No batch needs it.
     const NOT_REQUESTED: Self = Self(u64::MAX);
 
-    /// Reading ahead is less urgent than anything that a batch waits for.
-    const AHEAD: u64 = 1 << 63;
+    /// Above it is what comes behind everything that a batch waits for.
+    const BEHIND: u64 = 1 << 63;
 
     /// Work that a batch waits for.
     pub(crate) fn needed(batch: u64) -> Self {
-        Self(batch.min(Self::AHEAD - 1))
+        Self(batch.saturating_mul(2).min(Self::BEHIND - 2))
     }
 
-    /// Reading the rest of an episode that a batch is the first to need.
+    /// Reading the rest of an episode that a batch is the first to need: just after what the batch itself waits for.
     pub(crate) fn ahead(batch: u64) -> Self {
-        Self(Self::AHEAD.saturating_add(batch).min(u64::MAX - 1))
+        Self(Self::needed(batch).0 + 1)
+    }
+
+    /// The same of an episode that is far away: behind what any batch waits for.
+    pub(crate) fn behind(batch: u64) -> Self {
+        Self(Self::BEHIND.saturating_add(batch).min(u64::MAX - 1))
     }
 }
 
@@ -282,14 +288,17 @@ mod tests {
     }
 
     #[test]
-    fn earlier_batches_come_first_and_what_any_waits_for_before_what_is_read_ahead() {
+    fn earlier_batches_come_first_and_what_they_wait_for_before_what_is_read_ahead() {
         let order = [
             Urgency::needed(0),
-            Urgency::needed(1),
-            Urgency::needed(u64::MAX),
             Urgency::ahead(0),
+            Urgency::needed(1),
             Urgency::ahead(1),
+            Urgency::needed(u64::MAX),
             Urgency::ahead(u64::MAX),
+            Urgency::behind(0),
+            Urgency::behind(1),
+            Urgency::behind(u64::MAX),
             Urgency::NOT_REQUESTED,
         ];
         assert!(order.is_sorted_by(|a, b| a < b));
@@ -301,7 +310,7 @@ mod tests {
         let requests = [
             (Urgency::ahead(5), true),
             (Urgency::ahead(5), false),
-            (Urgency::needed(6), true),
+            (Urgency::needed(6), false),
             (Urgency::needed(5), true),
             (Urgency::needed(5), false),
             (Urgency::needed(4), true),
