@@ -186,7 +186,7 @@ class CommandError(KinographError):
 
 
 def run(arguments: Sequence[str]) -> str:
-    """Run the command and return what it prints; losses that the user allowed are no failure."""
+    """Run the command and return what it prints; losses that the user allowed are not a failure."""
     status, out, err = try_run(arguments)
     if status not in (0, 3):
         text = err.strip().removeprefix("error: ") or f"the command ended with status {status}"

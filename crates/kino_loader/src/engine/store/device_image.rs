@@ -5,7 +5,7 @@
 //!      └─▶ decoded and resized by the CPU ──┘     └─ keeper: what it is on the device, for as long as this lives
 //! ```
 //!
-//! A frame is decoded once on a device too: whoever sends batches there keeps what it made of an image with the image, and the
+//! A frame is decoded once on a device too: the sender of batches keeps what it made of an image with the image, and the
 //! frame store decides how long that is.
 
 use std::any::Any;
@@ -84,7 +84,7 @@ impl DeviceImage {
         }
     }
 
-    /// What whoever sends it to a device keeps with it; made on the first call.
+    /// What the sender to a device keeps with it; made on the first call.
     pub fn keep(
         &self,
         make: impl FnOnce() -> Arc<dyn Any + Send + Sync>,
