@@ -188,6 +188,16 @@ def test_auto_decodes_on_the_cpu_while_the_loop_does_not_wait(tmp_path, nvjpeg):
     assert report.gpu_decode.uploaded > 60
 
 
+def test_the_doctor_examines_such_a_loader_by_what_the_cpu_would_take(tmp_path, nvjpeg):
+    with pytest.warns(kinograph.KinographWarning, match="decoded about"):
+        loader = make(pack(tmp_path), memory="20kB", shuffle="global")
+    with loader:
+        found = kinograph.doctor(loader, step_s=0.00001, seconds=0.3)
+    # It was run without decoding too, which is the faster.
+    assert found.evidence["without"]["without_decode"]["batch_s"] > 0
+    assert found.evidence["whole"]["decode_s"] > 0
+
+
 def test_where_the_gpu_cannot_decode_an_error_says_what_to_do(tmp_path, nvjpeg):
     path = pack(tmp_path)
     cases = [

@@ -270,7 +270,7 @@ impl CudaSender {
             match taken.map_err(send_to_py)? {
                 Taken::Batch(batch) => {
                     let waited_s = behind.map_or(0.0, |before| self.behind_s() - before);
-                    if self.images().is_some() {
+                    if self.gpu_share.follows_waits() {
                         self.note_wait(asked, behind.is_some(), waited_s);
                     }
                     let (number, first) = (batch.meta.number, batch.meta.first_index);

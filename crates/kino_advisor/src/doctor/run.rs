@@ -10,7 +10,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use kino_dataset::{Samples, Storage, Window};
-use kino_loader::{Batch, Loader, LoaderOptions, Next, Order, Report, Run, Shuffle, Stage, Trial};
+use kino_loader::{
+    Batch, Decode, Loader, LoaderOptions, Next, Order, Report, Run, Shuffle, Stage, Trial,
+};
 
 use super::evidence::FreeRun;
 use crate::error::{Result, invalid};
@@ -168,6 +170,8 @@ impl Subject {
                 batches: batches.or(self.options.run.batches),
                 ..self.options.run.clone()
             },
+            // No device takes part: what is measured, and what a step gets, is decoded by the CPU.
+            decode: Decode::Cpu,
             ..self.options.clone()
         };
         Ok(Loader::start(

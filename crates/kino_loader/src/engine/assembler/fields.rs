@@ -239,8 +239,7 @@ fn window_field(
         is_for_device: options.is_for_device(windows, idx, &form)?,
     };
     if fit.is_for_device {
-        let images = ImageField::new(key, seed, &form, &convert)?;
-        let images = ImageField { stack, ..images };
+        let images = ImageField::new(key, seed, stack, &form, &convert)?;
         return Ok((field(Content::Images(Box::new(images))), fit));
     }
     let jpeg = form.jpeg.as_ref();

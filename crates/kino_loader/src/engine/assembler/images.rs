@@ -63,7 +63,13 @@ pub struct ImageArray<'b> {
 
 impl ImageField {
     /// Images of a form, delivered by a conversion; the crop is drawn under the order's seed.
-    pub(crate) fn new(key: &str, seed: u64, form: &Form, convert: &Convert) -> Result<Self> {
+    pub(crate) fn new(
+        key: &str,
+        seed: u64,
+        stack: Stack,
+        form: &Form,
+        convert: &Convert,
+    ) -> Result<Self> {
         let dtype = convert.dtype(form.ty.dtype());
         let shape = convert.shape(form.ty.shape());
         let size = image_size(&form.ty).map(|(size, _)| size);
@@ -71,7 +77,7 @@ impl ImageField {
         Ok(Self {
             dtype,
             shape,
-            stack: Stack::Stacked,
+            stack,
             cut: form.cut.map(|size| Crop::new(key, seed, size)),
             form: Arc::new(ImageForm {
                 size,

@@ -81,6 +81,11 @@ impl GpuShare {
         }
     }
 
+    /// Whether it changes with what the training loop waits for.
+    pub fn follows_waits(&self) -> bool {
+        self.decode == Decode::Auto
+    }
+
     /// Whether the device decodes the page with this draw.
     pub(crate) fn has(&self, draw: u64) -> bool {
         let below = self.below.load(Ordering::Relaxed);
@@ -96,7 +101,7 @@ impl GpuShare {
     /// The training loop waited so long for a batch, of so much time since it asked for the last. With `Decode::Auto`, the
     /// device gets its share once waits are more than noise and it is known what an image takes; it keeps it.
     pub fn waited(&self, waited_s: f64, total_s: f64, times: impl FnOnce() -> Option<DecodeTimes>) {
-        if self.decode != Decode::Auto {
+        if !self.follows_waits() {
             return;
         }
         let mut waits = self.waits.lock();
