@@ -1,4 +1,4 @@
-"""How a recording is packed: what packing it whole and in parts share."""
+"""How a recording is packed: what packing it whole and in parts share, and of it what repacking shares too."""
 
 from __future__ import annotations
 
@@ -14,7 +14,19 @@ from kinograph._source import to_source
 from kinograph._writer import MEMORY, SHARD_SIZE, Mode, Plan, to_options
 
 
-class PackOptions(TypedDict, total=False):
+class WriterOptions(TypedDict, total=False):
+    """How a dataset is written: what packing and repacking share."""
+
+    plan: Plan
+    quality: int | None
+    shard_size: int | str
+    memory: int | str
+    threads: int | None
+    attributes: Mapping[str, Any] | None
+    created: str | datetime.datetime | None
+
+
+class PackOptions(WriterOptions, total=False):
     """The options of :func:`kinograph.pack` for a recording on disk; each has the default that it has there."""
 
     rate_hz: float | None
@@ -26,31 +38,29 @@ class PackOptions(TypedDict, total=False):
     follow_links: bool
     keep_dtype: bool
     on_defect: OnDefect
-    plan: Plan
-    quality: int | None
-    shard_size: int | str
-    memory: int | str
-    threads: int | None
-    attributes: Mapping[str, Any] | None
     seed: int
     prefix: str
-    created: str | datetime.datetime | None
+
+
+def to_writer_args(options: WriterOptions, mode: Mode) -> _core.Options:
+    """Check how a dataset is written, and convert it for the core."""
+    return to_options(
+        mode=mode,
+        plan=options.get("plan"),
+        quality=options.get("quality"),
+        shard_size=options.get("shard_size", SHARD_SIZE),
+        memory=options.get("memory", MEMORY),
+        threads=options.get("threads"),
+        attributes=options.get("attributes"),
+        settings={},
+        created=options.get("created"),
+    )
 
 
 def to_pack_args(options: PackOptions, mode: Mode) -> _core.PackArgs:
     """Check the options and convert them for the core."""
     return {
-        "writer": to_options(
-            mode=mode,
-            plan=options.get("plan"),
-            quality=options.get("quality"),
-            shard_size=options.get("shard_size", SHARD_SIZE),
-            memory=options.get("memory", MEMORY),
-            threads=options.get("threads"),
-            attributes=options.get("attributes"),
-            settings={},
-            created=options.get("created"),
-        ),
+        "writer": to_writer_args(options, mode),
         "source": to_source(
             format=options.get("format"),
             mapping=options.get("mapping"),

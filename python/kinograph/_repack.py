@@ -5,14 +5,15 @@ from __future__ import annotations
 import datetime
 import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, NamedTuple, TypedDict
+from typing import Any, Literal, NamedTuple
 
 from kinograph import _core
 from kinograph._arguments import U64, to_whole
 from kinograph._dataset import Generation
 from kinograph._errors import InvalidArgumentError
+from kinograph._pack_options import WriterOptions, to_writer_args
 from kinograph._source import to_texts
-from kinograph._writer import MEMORY, SHARD_SIZE, Mode, Plan, to_options
+from kinograph._writer import MEMORY, SHARD_SIZE, Mode, Plan
 
 
 class RepackedStream(NamedTuple):
@@ -34,39 +35,22 @@ class RepackedStream(NamedTuple):
     note: str | None
 
 
-class RepackOptions(TypedDict, total=False):
+class RepackOptions(WriterOptions, total=False):
     """The options of :func:`kinograph.repack` for a new dataset; each has the default that it has there."""
 
-    plan: Plan
-    quality: int | None
     allow_generation_loss: bool
     streams: str | Iterable[str] | None
     exclude: str | Iterable[str] | None
     episodes: str | Iterable[int | str] | None
     version: int | None
     root: str | os.PathLike[str] | None
-    shard_size: int | str
-    memory: int | str
-    threads: int | None
-    attributes: Mapping[str, Any] | None
-    created: str | datetime.datetime | None
 
 
 def to_repack_args(options: RepackOptions, mode: Mode) -> _core.RepackArgs:
     """Check the options and convert them for the core."""
     version = options.get("version")
     return {
-        "writer": to_options(
-            mode=mode,
-            plan=options.get("plan"),
-            quality=options.get("quality"),
-            shard_size=options.get("shard_size", SHARD_SIZE),
-            memory=options.get("memory", MEMORY),
-            threads=options.get("threads"),
-            attributes=options.get("attributes"),
-            settings={},
-            created=options.get("created"),
-        ),
+        "writer": to_writer_args(options, mode),
         "version": None if version is None else to_whole("version", version, most=U64),
         "root": options.get("root"),
         "streams": to_texts("streams", options.get("streams")),
