@@ -50,7 +50,7 @@ from kinograph._order import LastBatch, Order, Source
 from kinograph._parity import Parity, of_loader
 from kinograph._quality import ShuffleQuality, find_quality, local_ranks
 from kinograph._samples import Include, Masks, Samples, WindowSpec
-from kinograph._send import FixedTensors, Sent
+from kinograph._send import Sent
 from kinograph._shuffle import ShuffleSpec
 from kinograph._threaded import Hosted, Threaded
 from kinograph._transform import Places, Transform, Transforms
@@ -82,6 +82,9 @@ class _Turn:
 
 class BaseLoader(Threaded, Generic[_Array, _Device]):
     """What the loaders of all frameworks share; only the kind of array differs."""
+
+    # The process whose threads the core has; none before it starts.
+    _process = 0
 
     def __new__(cls, *args: object, **options: object) -> Self:
         """Refuse unknown options with what to use instead, before ``__init__`` would without."""
@@ -377,7 +380,8 @@ class BaseLoader(Threaded, Generic[_Array, _Device]):
             turn = self._begin()
         while turn.steps:
             # A forked process must not wait for a lock that a thread of its parent holds.
-            self._check_process()
+            if os.getpid() != self._process:
+                self._check_process()
             with self._taking:
                 batch = self._hand_out(turn)
             yield batch
@@ -439,7 +443,7 @@ class BaseLoader(Threaded, Generic[_Array, _Device]):
         ranks = f"rank {self._rank} of {self._world_size}, " if self._world_size > 1 else ""
         return f"{type(self).__name__}({ranks}{self._whole or self._order!r}, {self._quality})"
 
-    def _to_fixed(self) -> FixedTensors:
+    def _to_fixed(self) -> _core.FixedBatches:
         """Make what keeps the addresses of batches."""
         raise InvalidArgumentError(
             'addresses are fixed on a CUDA device only: use kinograph.torch.Loader with device="cuda", or remove `fixed_addresses`'
@@ -495,15 +499,15 @@ class BaseLoader(Threaded, Generic[_Array, _Device]):
     def _hand_out(self, turn: _Turn) -> dict[str, _Array]:
         """Take the next batch of an epoch, and count it."""
         self._check(turn)
-        asked, behind_s = time.perf_counter(), self._behind_s
+        asked, wanted = time.perf_counter(), turn.steps.start
         try:
             if self._is_lost:
                 self._start()
-            number, batch = self._take_from(turn.steps.start)
-            if number != turn.steps.start:
+            number, batch, behind_s = self._take_from(wanted)
+            if number != wanted:
                 # Somebody was interrupted between taking a batch and counting it.
                 self._start()
-                number, batch = self._take_from(turn.steps.start)
+                number, batch, behind_s = self._take_from(wanted)
         except BaseException:
             # Whoever overtook this `for` may have ended its wait.
             self._check(turn)
@@ -511,7 +515,7 @@ class BaseLoader(Threaded, Generic[_Array, _Device]):
             raise
         self._check(turn)
         # Time in which the GPU works on what the loop asked for earlier is part of the step before.
-        self._loop.took(asked + self._behind_s - behind_s, time.perf_counter())
+        self._loop.took(asked + behind_s, time.perf_counter())
         turn.steps = range(number + 1, turn.steps.stop)
         self._walk.done(number)
         return batch
@@ -552,16 +556,20 @@ class BaseLoader(Threaded, Generic[_Array, _Device]):
         run = {**self._walk.begin(), "is_traced": self._tracing is not None}
         return samples, json.dumps(self._options | {"run": run})
 
-    def _take_from(self, number: int) -> tuple[int, dict[str, _Array]]:
-        """Wait for the batch of a number, or a later one: a step that was begun starts with its first batches again."""
-        while True:
-            made, batch = self._take()
-            if self._walk.number_of(made) >= number:
-                return self._walk.number_of(made), batch
+    def _take_from(self, wanted: int) -> tuple[int, dict[str, _Array], float]:
+        """Wait for the batch of a number, or a later one: a step that was begun starts with its first batches again.
 
-    def _take(self) -> tuple[int, dict[str, _Array]]:
-        """Wait for the core's next batch, and its number."""
+        Last come the seconds in which the GPU was behind.
+        """
         core = self._core or self._start()
+        while True:
+            made, batch, behind_s = self._take(core)
+            number = self._walk.begun + made
+            if number >= wanted:
+                return number, batch, behind_s
+
+    def _take(self, core: _core.Loader) -> tuple[int, dict[str, _Array], float]:
+        """Wait for the core's next batch, and its number."""
         if self._threads:
             return self._take_threaded()
         answer = core.next()
@@ -569,10 +577,9 @@ class BaseLoader(Threaded, Generic[_Array, _Device]):
             raise closed()
         number, _, arrays = answer
         if self._moves():
-            return number, self._place(
-                {key: self._to_host(*array) for key, array in arrays.items()}
-            )
-        return number, {key: self._to_array(*array) for key, array in arrays.items()}
+            host = {key: self._to_host(*array) for key, array in arrays.items()}
+            return number, self._place(host), 0.0
+        return number, {key: self._to_array(*array) for key, array in arrays.items()}, 0.0
 
     def _to_array(self, dtype: str, shape: Sequence[int], data: Any) -> _Array:  # noqa: ANN401 (bytes or texts)
         array: _Array = self._from_host(self._to_host(dtype, shape, data))

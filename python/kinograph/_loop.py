@@ -18,12 +18,12 @@ import json
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from kinograph import _core
 
-# Percentiles and plots cover this many most recent steps; sums cover all steps.
+# The device's clock keeps this many most recent steps, as the core does.
 _RECENT = 10_000
 
 # A plot of the recent steps has at most this many points.
@@ -100,60 +100,37 @@ class LoopReport:
     recent: tuple[dict[str, float], ...] = ()
 
 
-# When a step ended, its wait and its duration. A plain tuple: anything else would cost more than all other
-# bookkeeping of a step.
+# When a step ended, its wait and its duration.
 _Step: TypeAlias = tuple[float, float, float]
 
 
 class Loop:
-    """Measures a training loop; the loader calls :meth:`took` for each batch it delivers."""
+    """Measures a training loop; the loader calls :attr:`took` for each batch it delivers."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock: Clock = clock or CpuClock()
+        self._times = _core.LoopTimes()
+        #: Counts a batch that was requested and arrived at these times of ``time.perf_counter``. The core's own method: a
+        #: function of Python in every step would cost more than all other bookkeeping, because after a step of the training
+        #: loop nothing of it is in the caches any more.
+        self.took: Callable[[float, float], None] = self._times.took
+        #: Ends the current step, if any: no further batch will be requested.
+        self.end: Callable[[float], None] = self._times.end
         # Another thread may request a report.
         self._lock = threading.Lock()
-        #: While tracing, receives the spans of the loop: name, start, end.
-        self.trace: deque[tuple[str, float, float]] | None = None
-        self._began: float | None = None
-        # The current step: when the batch was requested, and when it arrived.
-        self._open: tuple[float, float] | None = None
-        self._ended_at = 0.0
-        self._steps = 0
-        self._wait_s = self._later_wait_s = self._later_step_s = 0.0
-        self._recent: deque[_Step] = deque(maxlen=_RECENT)
-        self._waits = _core.Waits()
+        self._trace: deque[tuple[str, float, float]] | None = None
         self._marks = _Marks(self._clock)
         self._begun: tuple[Any, float] | None = None
 
-    def took(self, asked: float, has: float) -> None:
-        """Count a batch that was requested and arrived at these times of ``time.perf_counter``."""
-        with self._lock:
-            self._end(asked)
-            if self._began is None:
-                self._began = asked
-            self._open = (asked, has)
-            wait_s = has - asked
-            self._wait_s += wait_s
-            self._waits.add(wait_s)
-            if self.trace is not None:
-                self.trace.append(("wait", asked, has))
+    def trace(self, spans: deque[tuple[str, float, float]] | None) -> None:
+        """Record the spans of the loop from now on: name, start, end. ``None`` ends that."""
+        self._trace = spans
+        self.took = self._times.took if spans is None else self._took_traced
 
-    def end(self, now: float) -> None:
-        """End the current step, if any: no further batch will be requested."""
-        with self._lock:
-            self._end(now)
-
-    def _end(self, now: float) -> None:
-        if self._open is None:
-            return
-        asked, has = self._open
-        self._open = None
-        self._steps += 1
-        self._ended_at = now
-        if self._steps > 1:
-            self._later_wait_s += has - asked
-            self._later_step_s += now - asked
-            self._recent.append((now, has - asked, now - asked))
+    def _took_traced(self, asked: float, has: float) -> None:
+        self._times.took(asked, has)
+        if self._trace is not None:
+            self._trace.append(("wait", asked, has))
 
     def compute_begin(self) -> None:
         """Mark where computing begins."""
@@ -167,9 +144,9 @@ class Loop:
         end = self._clock.mark()
         with self._lock:
             # The number of the current step; compute before the first batch counts towards the first step.
-            self._marks.add(self._steps, begin, end)
-            if self.trace is not None:
-                self.trace.append(("compute", began, time.perf_counter()))
+            self._marks.add(self._times.steps(), begin, end)
+        if self._trace is not None:
+            self._trace.append(("compute", began, time.perf_counter()))
 
     @contextlib.contextmanager
     def compute(self) -> Iterator[None]:
@@ -187,22 +164,19 @@ class Loop:
 
     def _report(self) -> LoopReport:
         self._marks.resolve()
-        began = self._began if self._began is not None else self._ended_at
-        elapsed_s = max(self._ended_at - began, 0.0)
+        (began, ended, steps), wait_s, (later_wait_s, later_step_s), recent = self._times.report()
+        elapsed_s = max(ended - began, 0.0)
         marks = self._marks
-        recent = list(self._recent)
-        wait_s = self._wait_s - (self._open[1] - self._open[0] if self._open else 0.0)
         if marks.count:
             compute_s, utilisation = marks.compute_s, marks.utilisation()
             compute = _spread(marks.recent)
         else:
             compute_s = elapsed_s - wait_s
-            later_s = self._later_step_s - self._later_wait_s
-            utilisation = _ratio(later_s, self._later_step_s)
+            utilisation = _ratio(later_step_s - later_wait_s, later_step_s)
             compute = _spread([step_s - wait_s for _, wait_s, step_s in recent])
         return LoopReport(
             elapsed_s=elapsed_s,
-            steps=self._steps,
+            steps=steps,
             wait_s=wait_s,
             compute_s=compute_s,
             compute_ratio=_ratio(compute_s, elapsed_s),
@@ -213,7 +187,7 @@ class Loop:
             wait=_spread([wait_s for _, wait_s, _ in recent]),
             compute=compute,
             step=_spread([step_s for _, _, step_s in recent]),
-            waits=json.loads(self._waits.report()),
+            waits=json.loads(self._times.waits()),
             recent=tuple(_merged(recent, began)),
         )
 

@@ -150,7 +150,8 @@ class Measured:
             yield
         finally:
             self._collect()
-            self._tracing = self._loop.trace = None
+            self._tracing = None
+            self._loop.trace(None)
             tracing.write(path)
 
     def _start(self) -> _core.Loader:
@@ -159,7 +160,7 @@ class Measured:
     def _trace_with(self, tracing: Tracing) -> None:
         """Make the core and the loop record their events."""
         self._tracing = tracing
-        self._loop.trace = tracing.spans
+        self._loop.trace(tracing.spans)
         if self._core is not None:
             tracing.begin(self._core)
 

@@ -49,8 +49,6 @@ class Threaded(Measured):
 
     _threads: tuple[Transforming | Ahead | Sent, ...] = ()
     _finalizer: weakref.finalize[..., Any] | None = None
-    # For how long the training loop waited for its own work on the GPU.
-    _behind_s = 0.0
     # What copying takes that the training loop does itself.
     _placing: StageMeter | None = None
 
@@ -105,20 +103,20 @@ class Threaded(Measured):
             # Neither the threads nor the core know of this loader: they end when it is collected, or with the program.
             self._finalizer = weakref.finalize(self, self._threads[-1].close)
 
-    def _take_threaded(self) -> tuple[int, Batch]:
+    def _take_threaded(self) -> tuple[int, Batch, float]:
         """Take a batch from the last threads; it is where it belongs if they sent it."""
+        last = self._threads[-1]
         try:
-            number, batch = self._threads[-1].take()
+            if isinstance(last, Sent):
+                return last.take()
+            number, batch = last.take()
         except Exception:
             # The threads have ended; the next ones start with the batch that did not come.
             self.close()
             raise
-        last = self._threads[-1]
-        if isinstance(last, Sent):
-            self._behind_s += last.behind_s
         if isinstance(last, Transforming):
             batch = self._place(batch)
-        return number, batch
+        return number, batch, 0.0
 
     def _place(self, batch: Batch) -> Batch:
         """Bring a batch to where the training loop wants it, in its own thread."""

@@ -17,6 +17,9 @@ from kinograph._order import Order
 class Walk(Protocol):
     """A place in an order, which moves from batch to batch of one rank."""
 
+    #: Which batch is the first that the core makes.
+    begun: int
+
     @property
     def lengths(self) -> _core.LengthOrder | None:
         """The order, for the core, if batches are of whole episodes."""
@@ -29,9 +32,6 @@ class Walk(Protocol):
 
     def done(self, number: int) -> None:
         """Count a batch that was handed out."""
-
-    def number_of(self, made: int) -> int:
-        """Say which batch the core's batch of a number is."""
 
     def set_epoch(self, epoch: int) -> bool:
         """Go to the start of an epoch; whether that is another place."""
@@ -50,9 +50,12 @@ class SampleWalk:
     """Walks along an order of samples."""
 
     lengths: _core.LengthOrder | None = None
+    # The core's numbers are the order's.
+    begun = 0
 
     def __init__(self, order: Order) -> None:
         self._order = order
+        self._batch_size = order.batch_size
 
     def count(self, epoch: int) -> int:
         """Count the batches that start in an epoch."""
@@ -67,11 +70,7 @@ class SampleWalk:
 
     def done(self, number: int) -> None:
         """Count a batch that was handed out."""
-        self._order.next_index = (number + 1) * self._order.batch_size
-
-    def number_of(self, made: int) -> int:
-        """Say which batch the core's batch of a number is: that one."""
-        return made
+        self._order.next_index = (number + 1) * self._batch_size
 
     def set_epoch(self, epoch: int) -> bool:
         """Go to the start of an epoch; whether that is another place."""
@@ -106,8 +105,10 @@ class EpisodeWalk:
         self._order = order
         self._rank = rank
         self._world_size = world_size
-        # The next batch, the first of its step, and the first since the core started.
-        self._next = self._step = self._begun = 0
+        # The next batch, and the first of its step.
+        self._next = self._step = 0
+        # The core starts with a whole step.
+        self.begun = 0
         # Whether the place is where an epoch starts, or the one before ended.
         self._is_fresh = True
 
@@ -142,10 +143,6 @@ class EpisodeWalk:
         self._is_fresh = self._order._place[0] > before[0]
         self._step = self._next
 
-    def number_of(self, made: int) -> int:
-        """Say which batch the core's batch of a number is: it counts from the step it started with."""
-        return self._begun + made
-
     def set_epoch(self, epoch: int) -> bool:
         """Go to the start of an epoch; whether that is another place."""
         before, was_inside = self._order._place, self._next > self._step
@@ -155,7 +152,7 @@ class EpisodeWalk:
 
     def begin(self) -> dict[str, Any]:
         """Say where the core starts: with the step that is not done, whose first batches may be known."""
-        self._begun = self._step
+        self.begun = self._step
         epoch, done = self._order._place
         return {"cursor": {"epoch": epoch, "done": done}}
 

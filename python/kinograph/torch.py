@@ -31,7 +31,7 @@ from kinograph._loader import BaseLoader, stack, to_numpy, to_samples
 from kinograph._loop import Clock
 from kinograph._report import Report
 from kinograph._samples import Samples, WindowSpec
-from kinograph._send import FixedTensors, Sent
+from kinograph._send import Sent
 
 try:
     import torch
@@ -47,8 +47,10 @@ __all__ = ["Dataset", "Loader", "Report"]
 # DLPack's number of the kind of device.
 _DLPACK_CUDA = 2
 
-# What `torch.cuda.current_stream` ends in, if it is there: 0.2 µs instead of 5.5.
+# What `torch.cuda.current_stream` and `from_dlpack` end in, if they are there: a function of Python costs the training loop more,
+# because after a step nothing of it is in the caches.
 _raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+_to_tensor_of = getattr(torch._C, "_from_dlpack", from_dlpack)
 
 
 class Loader(BaseLoader[Any, "str | int | torch.device"], torch_data.IterableDataset):  # type: ignore[misc, unused-ignore]
@@ -114,11 +116,10 @@ class Loader(BaseLoader[Any, "str | int | torch.device"], torch_data.IterableDat
         # PyTorch for AMD says "cuda" too; its driver is another.
         if self._device.type != "cuda" or torch.version.hip is not None:
             return None
-        fixed = self._fixed
-        addresses = None if fixed is None else fixed.core
         jpeg = None if self._decode == "cpu" else nvjpeg_folders()
-        sender = _core.CudaSender(core, (_DLPACK_CUDA, self._device.index), addresses, jpeg)
-        return Sent(sender, functools.partial(_stream_of, self._device), from_dlpack, fixed)
+        device = (_DLPACK_CUDA, self._device.index)
+        framework = (_stream_of(self._device), _to_tensor_of)
+        return Sent(_core.CudaSender(core, device, framework, self._fixed, jpeg))
 
     def _check_decode(self, *, has_transforms: bool) -> None:
         if self._device.type != "cuda" or torch.version.hip is not None:
@@ -132,8 +133,8 @@ class Loader(BaseLoader[Any, "str | int | torch.device"], torch_data.IterableDat
     def _most_memory(self) -> int | None:
         return None if self._decode == "cpu" else most_memory(torch, self._device)
 
-    def _to_fixed(self) -> FixedTensors:
-        return FixedTensors() if self._device.type == "cuda" else super()._to_fixed()
+    def _to_fixed(self) -> _core.FixedBatches:
+        return _core.FixedBatches() if self._device.type == "cuda" else super()._to_fixed()
 
     @staticmethod
     def _to_host(dtype: str, shape: Sequence[int], data: Any) -> Any:  # noqa: ANN401 (bytes or texts)
@@ -216,11 +217,11 @@ class Dataset(torch_data.Dataset):  # type: ignore[misc, unused-ignore]
         return f"Dataset({self._samples!r})"
 
 
-def _stream_of(device: torch.device) -> int:
-    """Return the handle of the stream that the thread that asks works with."""
+def _stream_of(device: torch.device) -> Callable[[], int]:
+    """Make what returns the handle of the stream that the thread that asks works with."""
     if _raw_stream is not None:
-        return int(_raw_stream(device.index))
-    return int(torch.cuda.current_stream(device).cuda_stream)
+        return functools.partial(_raw_stream, device.index)
+    return lambda: int(torch.cuda.current_stream(device).cuda_stream)
 
 
 def to_tensor(field: Any) -> Any:  # noqa: ANN401 (an array, or texts)

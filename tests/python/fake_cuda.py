@@ -123,5 +123,5 @@ def install(monkeypatch, folder):
         lambda device: torch.device("cpu" if device is None else "cuda:0"),
     )
     monkeypatch.setattr(kinograph.torch, "_DLPACK_CUDA", DLPACK_CPU)
-    monkeypatch.setattr(kinograph.torch, "_stream_of", lambda _: 0)
+    monkeypatch.setattr(kinograph.torch, "_stream_of", lambda _: lambda: 0)
     return FakeCuda(path)

@@ -84,7 +84,7 @@ def test_slots_are_reused_and_there_are_as_many_as_batches_are_held(lift, cuda):
 
 def test_kernels_of_another_stream_see_their_batch(lift, cuda, monkeypatch):
     stream = cuda.stream()
-    monkeypatch.setattr(kinograph.torch, "_stream_of", lambda _: stream)
+    monkeypatch.setattr(kinograph.torch, "_stream_of", lambda _: lambda: stream)
     loader = make(lift, windows={"actions": range(3)})
     found = []
     for _, batch in zip(range(40), endless(loader), strict=False):

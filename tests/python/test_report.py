@@ -161,4 +161,4 @@ def test_a_trace_ends_with_its_block(lift, tmp_path):
         next(iter(loader))
     trace = json.loads((tmp_path / "b.json").read_text("utf-8"))
     assert sum(event["name"] == "wait" for event in trace["traceEvents"]) == 1
-    assert loader._loop.trace is None
+    assert loader._loop._trace is None

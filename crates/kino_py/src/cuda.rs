@@ -1,8 +1,7 @@
 //! Batches on a CUDA device: `kino_cuda` sends what the loader makes, DLPack hands it over.
 //!
 //! ```text
-//! kino_loader::Loader ──▶ kino_cuda::Sender ──▶ next(stream): by key, a capsule of an array on the device, or texts
-//!                                             └─ with FixedBatches: copied to the addresses of the first batch
+//! kino_loader::Loader ──▶ kino_cuda::Sender ──▶ next: by key, a tensor on the device or texts (`cuda_tensors.rs`)
 //! ```
 
 #![allow(
@@ -10,87 +9,27 @@
     reason = "the handle of a stream comes from Python; the proof is at the block"
 )]
 
-use std::any::Any;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kino_cuda::{
-    CudaError, Device, DeviceMemory, Engine, Fetched, HostBatch, ImageOptions, ImageReport, Lease,
-    Nvjpeg, SendError, Sender, Source, StreamHandle, Taken,
+    CudaError, Device, Engine, Fetched, ImageOptions, ImageReport, Lease, Nvjpeg, SendError,
+    Sender, Source, StreamHandle, Taken,
 };
-use kino_loader::{ArrayInfo, DecodeTimes, GpuShare, LoaderError, Next, Pin, PinMemory};
+use kino_loader::{DecodeTimes, GpuShare, LoaderError, Next, Pin, PinMemory};
 use kino_sync::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::cuda_images::{Arena, Forms};
-use crate::dlpack::{Array, DlDevice, DlType, capsule};
+use crate::cuda_tensors::{FixedBatches, Meta, Tensors};
+use crate::dlpack::DlDevice;
 use crate::errors::{cuda_to_py, invalid, loader_to_py};
 use crate::loader::Loader;
 
 /// Python looks at signals this often while it waits for a batch.
 const BETWEEN_SIGNALS: Duration = Duration::from_millis(50);
-
-/// What a batch holds, without its memory.
-#[derive(Debug)]
-struct Meta {
-    number: u64,
-    first_index: u64,
-    infos: Vec<ArrayInfo>,
-    /// Where each array is in the batch's memory.
-    offsets: Vec<u64>,
-    texts: Vec<Vec<Vec<String>>>,
-    bytes: usize,
-}
-
-impl Meta {
-    fn new(arena: &Arena) -> Self {
-        let batch = arena.batch();
-        let infos = batch.infos().to_vec();
-        let fields = 0..infos.len();
-        Self {
-            number: batch.number(),
-            first_index: batch.first_index(),
-            offsets: arena.offsets(),
-            texts: fields.map(|idx| batch.texts(idx).to_vec()).collect(),
-            bytes: arena.device_bytes(),
-            infos,
-        }
-    }
-
-    /// By key: a capsule, or shape and texts. Without `memory`, the texts only.
-    fn arrays<'py>(
-        &self,
-        py: Python<'py>,
-        device: DlDevice,
-        address: u64,
-        memory: Option<&Arc<dyn Any + Send + Sync>>,
-    ) -> PyResult<Bound<'py, PyDict>> {
-        let arrays = PyDict::new(py);
-        let fields = self.infos.iter().zip(&self.offsets).zip(&self.texts);
-        for ((info, offset), texts) in fields {
-            let Some(dtype) = info.dtype else {
-                arrays.set_item(&info.name, (&info.shape, texts))?;
-                continue;
-            };
-            let Some(memory) = memory else {
-                continue;
-            };
-            let dtype = DlType::new(dtype.name(), dtype.size())
-                .ok_or_else(|| invalid(format!("DLPack has no dtype {}", dtype.name())))?;
-            let array = Array {
-                address: address + offset,
-                device,
-                dtype,
-                shape: &info.shape,
-                memory: Arc::clone(memory),
-            };
-            arrays.set_item(&info.name, capsule(py, array)?)?;
-        }
-        Ok(arrays)
-    }
-}
 
 /// The loader, as the sender's source.
 struct FromLoader {
@@ -134,46 +73,8 @@ impl PinMemory for Pinning {
     }
 }
 
-/// Memory at addresses that stay, for CUDA graphs: one place for each shape of a batch. It outlives the senders.
-#[pyclass(frozen, module = "kinograph._core")]
-#[derive(Default)]
-pub(crate) struct FixedBatches {
-    places: Mutex<Vec<(Vec<ArrayInfo>, Arc<DeviceMemory>)>>,
-}
-
-#[pymethods]
-impl FixedBatches {
-    #[new]
-    fn new() -> Self {
-        Self::default()
-    }
-}
-
-impl FixedBatches {
-    /// The place for batches like this one: its number, and its memory.
-    fn place(&self, device: &Arc<Device>, meta: &Meta) -> PyResult<(usize, Arc<DeviceMemory>)> {
-        let mut places = self.places.lock();
-        let found = places.iter().position(|(infos, _)| *infos == meta.infos);
-        if let Some(found) = found {
-            return Ok((found, Arc::clone(&places[found].1)));
-        }
-        let memory = device.alloc(meta.bytes).map_err(cuda_to_py)?;
-        let memory = memory.ok_or_else(|| {
-            cuda_to_py(CudaError::OutOfMemory {
-                bytes: meta.bytes,
-                live: places.len(),
-                held: places.len(),
-            })
-        })?;
-        let memory = Arc::new(memory);
-        places.push((meta.infos.clone(), Arc::clone(&memory)));
-        Ok((places.len() - 1, memory))
-    }
-}
-
-/// A batch for Python: number, first index, arrays, which fixed place it is in, and for how many seconds it was waited for
-/// because the GPU was behind.
-type Sent<'py> = (u64, u64, Bound<'py, PyDict>, Option<usize>, f64);
+/// A batch for Python: its number, tensors and texts, and for how many seconds it was waited for because the GPU was behind.
+type Sent<'py> = (u64, Bound<'py, PyDict>, f64);
 
 /// Sends a loader's batches to a CUDA device ahead of the training loop.
 #[pyclass(frozen, module = "kinograph._core")]
@@ -184,23 +85,28 @@ pub(crate) struct CudaSender {
     gpu_share: Arc<GpuShare>,
     /// When the last batch was handed over.
     handed: Mutex<Option<Instant>>,
+    /// Seconds that the training loop waited for batches.
+    waited_s: Mutex<f64>,
     fixed: Option<Py<FixedBatches>>,
-    /// What the tensors are told.
-    place: DlDevice,
+    tensors: Tensors,
+    /// Gives the handle of the stream that the caller works with.
+    stream: Py<PyAny>,
     process: u32,
 }
 
 #[pymethods]
 impl CudaSender {
     /// Takes over a loader, which hands out no batches itself any more. `device` is DLPack's: kind and number; tests with a fake
-    /// driver, whose device memory is the host's, say kind 1. `jpeg` is for a loader whose images the device decodes: folders in which
+    /// driver, whose device memory is the host's, say kind 1. `stream` gives the handle of the stream that its caller works with, and
+    /// `to_tensor` makes a tensor of a DLPack capsule. `jpeg` is for a loader whose images the device decodes: folders in which
     /// nvJPEG may be.
     #[new]
-    #[pyo3(signature = (loader, device, fixed=None, jpeg=None))]
+    #[pyo3(signature = (loader, device, framework, fixed=None, jpeg=None))]
     fn new(
         py: Python<'_>,
         loader: PyRef<'_, Loader>,
         device: (i32, u32),
+        framework: (Py<PyAny>, Py<PyAny>),
         fixed: Option<Py<FixedBatches>>,
         jpeg: Option<Vec<PathBuf>>,
     ) -> PyResult<Self> {
@@ -208,6 +114,11 @@ impl CudaSender {
             return Err(invalid("this loader is closed"));
         };
         let (kind, ordinal) = device;
+        let place = DlDevice {
+            kind,
+            id: i32::try_from(ordinal).unwrap_or_default(),
+        };
+        let (stream, to_tensor) = framework;
         let gpu_share = source.gpu_share();
         let started = py.detach(|| {
             let library = jpeg.map(|folders| Nvjpeg::find(&folders)).transpose()?;
@@ -240,49 +151,45 @@ impl CudaSender {
             pinning,
             gpu_share,
             handed: Mutex::new(None),
+            waited_s: Mutex::new(0.0),
             fixed,
-            place: DlDevice {
-                kind,
-                id: i32::try_from(ordinal).unwrap_or_default(),
-            },
+            tensors: Tensors::new(to_tensor, place),
+            stream,
             process: std::process::id(),
         })
     }
 
-    /// The next batch, for what is asked of a stream from now on; `None` after the last. Of fixed places before `known` it
-    /// has the texts only.
-    #[pyo3(signature = (stream, known=0))]
-    fn next<'py>(
-        &self,
-        py: Python<'py>,
-        stream: usize,
-        known: usize,
-    ) -> PyResult<Option<Sent<'py>>> {
+    /// The next batch, for what is asked of the caller's stream from now on; `None` after the last.
+    fn next<'py>(&self, py: Python<'py>) -> PyResult<Option<Sent<'py>>> {
         self.check_process()?;
+        let stream = self.stream.bind(py).call0()?.extract()?;
         // SAFETY: the handle of torch's current stream; torch never destroys its streams, and who makes one outside of torch
         // must keep it while tensors that were made for it exist, as for torch's own.
         let stream = unsafe { StreamHandle::from_handle(stream) };
-        let asked = Instant::now();
         // A batch is usually ready: then the GIL is not released, which costs more than to look.
-        let mut taken = self.sender.take(stream, Duration::ZERO);
-        let mut behind = None;
-        loop {
-            match taken.map_err(send_to_py)? {
-                Taken::Batch(batch) => {
-                    let waited_s = behind.map_or(0.0, |before| self.behind_s() - before);
-                    if self.gpu_share.follows_waits() {
-                        self.note_wait(asked, behind.is_some(), waited_s);
-                    }
-                    let (number, first) = (batch.meta.number, batch.meta.first_index);
-                    let (arrays, place) = self.hand_over(py, &batch.meta, batch.lease, known)?;
-                    return Ok(Some((number, first, arrays, place, waited_s)));
+        match self
+            .sender
+            .take(stream, Duration::ZERO)
+            .map_err(send_to_py)?
+        {
+            Taken::Batch(batch) => {
+                if self.gpu_share.follows_waits() {
+                    self.note_wait(0.0);
                 }
-                Taken::End => return Ok(None),
-                Taken::Later => py.check_signals()?,
+                Ok(Some((
+                    batch.meta.number,
+                    self.hand_over(py, &batch.meta, batch.lease)?,
+                    0.0,
+                )))
             }
-            behind = behind.or_else(|| Some(self.behind_s()));
-            taken = py.detach(|| self.sender.take(stream, BETWEEN_SIGNALS));
+            Taken::End => Ok(None),
+            Taken::Later => self.wait_for_next(py, stream),
         }
+    }
+
+    /// Seconds that the training loop waited for batches.
+    fn waited_s(&self) -> f64 {
+        *self.waited_s.lock()
     }
 
     /// Seconds that copies took, batches, bytes; seconds for which the GPU was behind; slots on the device.
@@ -323,19 +230,39 @@ impl CudaSender {
         self.sender.report().images
     }
 
-    /// The loop waited for a batch since `asked`, if it `waited`, but for `behind_s` in which the GPU was behind.
-    fn note_wait(&self, asked: Instant, waited: bool, behind_s: f64) {
+    /// The next batch, which is not there yet.
+    fn wait_for_next<'py>(
+        &self,
+        py: Python<'py>,
+        stream: StreamHandle,
+    ) -> PyResult<Option<Sent<'py>>> {
+        let (asked, behind_before_s) = (Instant::now(), self.behind_s());
+        let batch = loop {
+            let taken = py.detach(|| self.sender.take(stream, BETWEEN_SIGNALS));
+            match taken.map_err(send_to_py)? {
+                Taken::Batch(batch) => break batch,
+                Taken::End => return Ok(None),
+                Taken::Later => py.check_signals()?,
+            }
+        };
+        // Not for what the GPU had to do first.
+        let behind_s = self.behind_s() - behind_before_s;
+        let waited_s = asked.elapsed().as_secs_f64() - behind_s;
+        *self.waited_s.lock() += waited_s;
+        if self.gpu_share.follows_waits() {
+            self.note_wait(waited_s);
+        }
+        let dict = self.hand_over(py, &batch.meta, batch.lease)?;
+        Ok(Some((batch.meta.number, dict, behind_s)))
+    }
+
+    /// The loop takes a batch for which it waited so long.
+    fn note_wait(&self, waited_s: f64) {
         let now = Instant::now();
-        let Some(before) = self.handed.lock().replace(now) else {
-            return;
-        };
-        let waited_s = if waited {
-            (now - asked).as_secs_f64() - behind_s
-        } else {
-            0.0
-        };
-        self.gpu_share
-            .waited(waited_s, (now - before).as_secs_f64(), || self.times());
+        if let Some(before) = self.handed.lock().replace(now) {
+            let total_s = (now - before).as_secs_f64();
+            self.gpu_share.waited(waited_s, total_s, || self.times());
+        }
     }
 
     /// What an image takes, if the engine in hardware decodes them: others would take the CPU as long as it takes alone.
@@ -357,21 +284,13 @@ impl CudaSender {
         py: Python<'py>,
         meta: &Meta,
         lease: Lease,
-        known: usize,
-    ) -> PyResult<(Bound<'py, PyDict>, Option<usize>)> {
-        let Some(fixed) = &self.fixed else {
-            let address = lease.address();
-            let memory: Arc<dyn Any + Send + Sync> = Arc::new(lease);
-            let arrays = meta.arrays(py, self.place, address, Some(&memory))?;
-            return Ok((arrays, None));
-        };
-        let (place, memory) = fixed.get().place(&self.device, meta)?;
-        lease.copy_to(&self.device, &memory).map_err(cuda_to_py)?;
-        let address = memory.address();
-        let memory: Arc<dyn Any + Send + Sync> = memory;
-        let wanted = (place >= known).then_some(&memory);
-        let arrays = meta.arrays(py, self.place, address, wanted)?;
-        Ok((arrays, Some(place)))
+    ) -> PyResult<Bound<'py, PyDict>> {
+        if let Some(fixed) = &self.fixed {
+            let batch = (meta, &lease);
+            return fixed.get().dict(py, &self.device, &self.tensors, batch);
+        }
+        let address = lease.address();
+        self.tensors.dict(py, meta, address, Arc::new(lease))
     }
 
     fn check_process(&self) -> PyResult<()> {

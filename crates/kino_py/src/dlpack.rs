@@ -1,8 +1,8 @@
-//! Memory for other libraries, by DLPack: a capsule that a framework makes a tensor of, without a copy.
+//! Memory for other libraries, by DLPack: capsules that a framework makes tensors of, without a copy.
 //!
 //! ```text
-//! capsule ──▶ Lent { DlManaged { data, device, dtype, shape, strides, deleter }, memory }
-//! a tensor that dies calls `deleter`, in any thread; a capsule that was not taken is dropped with its `Lent`
+//! Lent { one DlManaged { data, device, dtype, shape, strides, deleter } per array, memory }     one for all arrays of a batch
+//!   └─ capsule ──▶ a tensor; when it dies, in any thread, it calls `deleter`. A capsule that was not taken calls it itself
 //! ```
 
 #![allow(
@@ -11,6 +11,7 @@
 )]
 
 use std::any::Any;
+use std::cell::UnsafeCell;
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::Arc;
 
@@ -80,13 +81,13 @@ struct DlManaged {
     deleter: unsafe extern "C" fn(*mut Self),
 }
 
-/// What a capsule owns. `managed` is first: its address is that of the whole.
-#[repr(C)]
-struct Lent {
-    managed: DlManaged,
-    /// The shape, then the strides: what `managed` points to.
-    sizes: Vec<i64>,
-    memory: Arc<dyn Any + Send + Sync>,
+/// Arrays that are lent, and what keeps their memory alive. Each capsule owns a reference.
+pub(crate) struct Lent {
+    /// Whoever takes a capsule may write to its struct.
+    arrays: Box<[UnsafeCell<DlManaged>]>,
+    /// Shape and strides of each array, which the structs point to.
+    _sizes: Vec<i64>,
+    _memory: Arc<dyn Any + Send + Sync>,
 }
 
 /// An array to lend.
@@ -94,71 +95,86 @@ struct Lent {
 pub(crate) struct Array<'a> {
     /// Where it is.
     pub(crate) address: u64,
-    pub(crate) device: DlDevice,
     pub(crate) dtype: DlType,
     pub(crate) shape: &'a [usize],
-    /// What keeps the memory alive.
-    pub(crate) memory: Arc<dyn Any + Send + Sync>,
 }
 
-/// A capsule for an array.
-pub(crate) fn capsule<'py>(py: Python<'py>, array: Array<'_>) -> PyResult<Bound<'py, PyAny>> {
-    let too_large = |_| PyMemoryError::new_err("an array is too large for DLPack");
-    let shape: Result<Vec<i64>, _> = array
-        .shape
-        .iter()
-        .map(|&size| i64::try_from(size))
-        .collect();
-    let mut sizes = shape.map_err(too_large)?;
-    let ndim = sizes.len();
-    let mut strides = vec![1; ndim];
-    for axis in (1..ndim).rev() {
-        strides[axis - 1] = strides[axis] * sizes[axis];
+impl Lent {
+    /// Arrays that are in `memory`.
+    pub(crate) fn new(
+        device: DlDevice,
+        arrays: &[Array<'_>],
+        memory: Arc<dyn Any + Send + Sync>,
+    ) -> PyResult<Arc<Self>> {
+        let too_large = |_| PyMemoryError::new_err("an array is too large for DLPack");
+        let axes = arrays.iter().map(|array| array.shape.len());
+        let mut sizes = Vec::with_capacity(2 * axes.sum::<usize>());
+        for Array { shape, .. } in arrays {
+            let first = sizes.len();
+            for &size in *shape {
+                sizes.push(i64::try_from(size).map_err(too_large)?);
+            }
+            let strides = sizes.len();
+            sizes.resize(strides + shape.len(), 1);
+            for axis in (1..shape.len()).rev() {
+                sizes[strides + axis - 1] = sizes[strides + axis] * sizes[first + axis];
+            }
+        }
+        let mut left = sizes.as_mut_slice();
+        let mut managed = Vec::with_capacity(arrays.len());
+        for array in arrays {
+            let ndim = array.shape.len();
+            let (shape, rest) = left.split_at_mut(ndim);
+            let (strides, rest) = rest.split_at_mut(ndim);
+            left = rest;
+            let address = usize::try_from(array.address).unwrap_or(0);
+            managed.push(UnsafeCell::new(DlManaged {
+                tensor: DlTensor {
+                    data: std::ptr::with_exposed_provenance_mut(address),
+                    device,
+                    ndim: c_int::try_from(ndim).map_err(too_large)?,
+                    dtype: array.dtype,
+                    shape: shape.as_mut_ptr(),
+                    strides: strides.as_mut_ptr(),
+                    byte_offset: 0,
+                },
+                context: std::ptr::null_mut(),
+                deleter: delete,
+            }));
+        }
+        Ok(Arc::new(Self {
+            arrays: managed.into_boxed_slice(),
+            _sizes: sizes,
+            _memory: memory,
+        }))
     }
-    sizes.append(&mut strides);
-    let lent = Box::new(Lent {
-        managed: DlManaged {
-            tensor: DlTensor {
-                data: std::ptr::null_mut(),
-                device: array.device,
-                ndim: c_int::try_from(ndim).map_err(too_large)?,
-                dtype: array.dtype,
-                shape: std::ptr::null_mut(),
-                strides: std::ptr::null_mut(),
-                byte_offset: 0,
-            },
-            context: std::ptr::null_mut(),
-            deleter: delete,
-        },
-        sizes,
-        memory: array.memory,
-    });
-    let lent = Box::into_raw(lent);
-    // SAFETY: `lent` was allocated above and nothing else has it. The pointers are to its own vector, which does not change
-    // any more; both halves have `ndim` elements.
-    unsafe {
-        let sizes = (*lent).sizes.as_mut_ptr();
-        let tensor = &mut (*lent).managed.tensor;
-        tensor.data =
-            std::ptr::with_exposed_provenance_mut(usize::try_from(array.address).unwrap_or(0));
-        tensor.shape = sizes;
-        tensor.strides = sizes.add(ndim);
+
+    /// A capsule for an array, by its number; there is one capsule for each.
+    pub(crate) fn capsule<'py>(
+        self: &Arc<Self>,
+        py: Python<'py>,
+        idx: usize,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let managed = self.arrays[idx].get();
+        let owner = Arc::into_raw(Arc::clone(self));
+        // SAFETY: `managed` is in `self`, which `owner` keeps; nobody else has it before there is a capsule of it.
+        unsafe { (*managed).context = owner.cast_mut().cast() };
+        // SAFETY: the GIL is held; the name lives for ever; the destructor knows what the pointer is.
+        let made = unsafe { ffi::PyCapsule_New(managed.cast(), NAME.as_ptr(), Some(drop_capsule)) };
+        if made.is_null() {
+            // SAFETY: no capsule was made that could own this reference.
+            drop(unsafe { Arc::from_raw(owner) });
+            return Err(PyErr::fetch(py));
+        }
+        // SAFETY: a new reference, owned by nothing else.
+        Ok(unsafe { Bound::from_owned_ptr(py, made) })
     }
-    // SAFETY: the GIL is held; the name lives for ever; the destructor knows what the pointer is.
-    let made = unsafe { ffi::PyCapsule_New(lent.cast(), NAME.as_ptr(), Some(drop_capsule)) };
-    if made.is_null() {
-        // SAFETY: no capsule was made that could own it.
-        drop(unsafe { Box::from_raw(lent) });
-        return Err(PyErr::fetch(py));
-    }
-    // SAFETY: a new reference, owned by nothing else.
-    Ok(unsafe { Bound::from_owned_ptr(py, made) })
 }
 
 /// Called once by the tensor's owner, in any thread.
 unsafe extern "C" fn delete(managed: *mut DlManaged) {
-    // SAFETY: `managed` is the first field of a `Lent` that `capsule` made, and the consumer of the capsule calls this once.
-    drop(unsafe { Box::from_raw(managed.cast::<Lent>()) });
+    // SAFETY: `capsule` put a reference to the `Lent` there, for whoever calls this, once.
+    drop(unsafe { Arc::from_raw((*managed).context.cast::<Lent>().cast_const()) });
 }
 
 /// Called when a capsule is dropped. One that was taken was renamed by its new owner.
@@ -166,8 +182,8 @@ unsafe extern "C" fn drop_capsule(capsule: *mut ffi::PyObject) {
     // SAFETY: Python calls this with the capsule and the GIL.
     if unsafe { ffi::PyCapsule_IsValid(capsule, NAME.as_ptr()) } == 1 {
         // SAFETY: as above; the name says that the pointer is still ours.
-        let lent = unsafe { ffi::PyCapsule_GetPointer(capsule, NAME.as_ptr()) };
-        // SAFETY: it was made by `Box::into_raw` in `capsule`, and it was not taken.
-        drop(unsafe { Box::from_raw(lent.cast::<Lent>()) });
+        let managed = unsafe { ffi::PyCapsule_GetPointer(capsule, NAME.as_ptr()) };
+        // SAFETY: it is what `Lent::capsule` put there, and it was not taken.
+        unsafe { delete(managed.cast()) };
     }
 }

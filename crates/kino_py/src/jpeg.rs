@@ -14,7 +14,7 @@ use kino_sync::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::dlpack::{Array, DlDevice, DlType, capsule};
+use crate::dlpack::{Array, DlDevice, DlType, Lent};
 use crate::errors::{cuda_to_py, invalid};
 
 /// Decodes batches of JPEG frames into memory that is its own.
@@ -78,11 +78,9 @@ impl CudaJpeg {
         let memory: Arc<dyn Any + Send + Sync> = Arc::new(lease);
         let array = Array {
             address,
-            device: self.place,
             dtype,
             shape: &[files.len(), size.0, size.1, 3],
-            memory,
         };
-        capsule(py, array)
+        Lent::new(self.place, &[array], memory)?.capsule(py, 0)
     }
 }

@@ -28,6 +28,7 @@ mod batch;
 mod command;
 mod cuda;
 mod cuda_images;
+mod cuda_tensors;
 mod dataset;
 mod dlpack;
 mod doctor;
@@ -63,7 +64,9 @@ mod _core {
         add_ffmpeg_folder, copy_mp4, escape, jpeg_shape, run_cli, to_url, verify,
     };
     #[pymodule_export]
-    use crate::cuda::{CudaSender, FixedBatches};
+    use crate::cuda::CudaSender;
+    #[pymodule_export]
+    use crate::cuda_tensors::FixedBatches;
     #[pymodule_export]
     use crate::dataset::{Dataset, Episode};
     #[pymodule_export]
@@ -81,7 +84,7 @@ mod _core {
     #[pymodule_export]
     use crate::lengths::LengthOrder;
     #[pymodule_export]
-    use crate::loader::{Loader, Waits, loader_options, parse_bytes, report_html, show_bytes};
+    use crate::loader::{Loader, LoopTimes, loader_options, parse_bytes, report_html, show_bytes};
     #[pymodule_export]
     use crate::order::Order;
     #[pymodule_export]

@@ -179,29 +179,56 @@ fn to_json(value: &impl Serialize) -> PyResult<String> {
         .map_err(|error| invalid(format!("numbers that JSON has no form for: {error}")))
 }
 
-/// How long a training loop waited for its batches, whatever loader it uses.
+/// When a training loop asked for its batches and had them, whatever loader it uses.
 #[pyclass(frozen, module = "kinograph._core")]
-pub(crate) struct Waits {
-    inner: kino_loader::Waits,
+pub(crate) struct LoopTimes {
+    inner: kino_loader::LoopTimes,
 }
 
+/// The steps that have ended: when the first began and the last ended, how many; seconds that they waited; that those after the
+/// first waited and took; when each of the last ones ended, how long it waited, and how long it took.
+type Steps = ((f64, f64, u64), f64, (f64, f64), Vec<(f64, f64, f64)>);
+
 #[pymethods]
-impl Waits {
+impl LoopTimes {
     #[new]
     fn new() -> Self {
-        let inner = kino_loader::Waits::new();
+        let inner = kino_loader::LoopTimes::new();
         Self { inner }
     }
 
-    /// Adds a wait.
-    fn add(&self, wait_s: f64) {
-        let wait = Duration::try_from_secs_f64(wait_s);
-        self.inner.add(wait.unwrap_or_default());
+    /// A batch was asked for and was there at these times.
+    fn took(&self, asked: f64, has: f64) {
+        self.inner.took(asked, has);
     }
 
-    /// What was counted so far, as JSON.
-    fn report(&self) -> PyResult<String> {
-        to_json(&self.inner.report())
+    /// Ends the current step, if any.
+    fn end(&self, now: f64) {
+        self.inner.end(now);
+    }
+
+    /// How many steps have ended.
+    fn steps(&self) -> u64 {
+        self.inner.steps()
+    }
+
+    /// The steps that have ended.
+    fn report(&self) -> Steps {
+        let report = self.inner.report();
+        let recent = report.recent.iter();
+        (
+            (report.began, report.ended, report.steps),
+            report.wait_s,
+            (report.later_wait_s, report.later_step_s),
+            recent
+                .map(|step| (step.ended, step.wait_s, step.step_s))
+                .collect(),
+        )
+    }
+
+    /// A histogram of the waits, as JSON.
+    fn waits(&self) -> PyResult<String> {
+        to_json(&self.inner.waits())
     }
 }
 

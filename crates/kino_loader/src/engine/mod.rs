@@ -45,7 +45,9 @@ pub use image::{
     RandomJpeg, RandomResizedCrop, Subsampling,
 };
 pub use kino_dataset::{ResizeMode, Size};
-pub use meter::{Moment, Report, Stage, TraceLog, WaitReport, Waits, Watch};
+pub use meter::{
+    LoopStep, LoopSteps, LoopTimes, Moment, Report, Stage, TraceLog, WaitReport, Watch,
+};
 pub use options::{LoaderOptions, OnError, Run, VectorDtype};
 pub use planner::{
     Ranks, ShuffleQuality, TierRoom, TierTimes, available_memory, decoded_bytes, group_bytes,

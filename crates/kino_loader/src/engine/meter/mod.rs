@@ -12,10 +12,12 @@
 //! |---|---|
 //! | `report.rs` | everything below, as plain numbers |
 //! | `waits.rs` | a histogram of how long the loop waited |
+//! | `loop_times.rs` | the steps of the loop, as it sees them from outside |
 //! | `timeline.rs` | the run over time |
 //! | `trace.rs` | the tasks of each thread, if requested |
 //! | `watch.rs` | the same from another thread, at any time |
 
+mod loop_times;
 mod report;
 mod timeline;
 mod trace;
@@ -28,11 +30,13 @@ use std::time::{Duration, Instant};
 use kino_sync::Mutex;
 use serde::{Deserialize, Serialize};
 
+pub use loop_times::{LoopStep, LoopSteps, LoopTimes};
 pub use report::Report;
 use report::StageReport;
 pub use timeline::Moment;
 pub use trace::TraceLog;
-pub use waits::{WaitReport, Waits};
+pub use waits::WaitReport;
+use waits::Waits;
 pub use watch::Watch;
 
 use timeline::Timeline;

@@ -23,7 +23,7 @@ const UNKNOWN: u64 = u64::MAX;
 
 /// Counts how long a training loop waited for its batches.
 #[derive(Debug)]
-pub struct Waits {
+pub(super) struct Waits {
     first_ns: AtomicU64,
     longest_ns: AtomicU64,
     stalls: AtomicU64,
@@ -66,7 +66,7 @@ impl Default for Waits {
 
 impl Waits {
     /// No waits yet.
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             first_ns: AtomicU64::new(UNKNOWN),
             longest_ns: AtomicU64::new(0),
@@ -77,7 +77,7 @@ impl Waits {
     }
 
     /// Adds a wait for a batch.
-    pub fn add(&self, wait: Duration) {
+    pub(super) fn add(&self, wait: Duration) {
         let ns = u64::try_from(wait.as_nanos()).unwrap_or(UNKNOWN - 1);
         // Only the training loop calls this, so there is no race between the load and the store.
         if self.first_ns.load(Ordering::Relaxed) == UNKNOWN {
@@ -93,7 +93,7 @@ impl Waits {
     }
 
     /// What was counted so far.
-    pub fn report(&self) -> WaitReport {
+    pub(super) fn report(&self) -> WaitReport {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let seconds = |ns: u64| Duration::from_nanos(ns).as_secs_f64();
         let counts: Vec<u64> = self.buckets.iter().map(read).collect();
