@@ -379,11 +379,14 @@ class BaseLoader(Threaded, Generic[_Array, _Device]):
         with self._taking:
             turn = self._begin()
         while turn.steps:
-            # A forked process must not wait for a lock that a thread of its parent holds.
-            if os.getpid() != self._process:
+            if not self._taking.acquire(blocking=False):
+                # Another thread takes a batch; if it is one of the process that this one was forked from, for ever.
                 self._check_process()
-            with self._taking:
+                self._taking.acquire()
+            try:
                 batch = self._hand_out(turn)
+            finally:
+                self._taking.release()
             yield batch
         if self._turn is not None and self._turn() is turn:
             # Asked for the next batch, there is none: the time until the next epoch is not part of a step.
@@ -484,13 +487,6 @@ class BaseLoader(Threaded, Generic[_Array, _Device]):
         self._next_epoch, self._is_resumed, self._turn = turn.epoch + 1, False, weakref.ref(turn)
         return turn
 
-    def _check(self, turn: _Turn) -> None:
-        if self._turn is None or self._turn() is not turn:
-            raise InvalidArgumentError(
-                "this iterator is no longer valid: a newer one was made from the same loader, or `set_epoch` or "
-                "`load_state_dict` was called; a loader has one iterator at a time: make a second loader for a second loop or thread"
-            )
-
     def _check_process(self) -> None:
         """Refuse to go on with threads that stayed in another process."""
         if self._core is not None and os.getpid() != self._process:
@@ -498,10 +494,12 @@ class BaseLoader(Threaded, Generic[_Array, _Device]):
 
     def _hand_out(self, turn: _Turn) -> dict[str, _Array]:
         """Take the next batch of an epoch, and count it."""
-        self._check(turn)
+        if self._turn is None or self._turn() is not turn:
+            raise _overtaken()
         asked, wanted = time.perf_counter(), turn.steps.start
         try:
             if self._is_lost:
+                self._check_process()
                 self._start()
             number, batch, behind_s = self._take_from(wanted)
             if number != wanted:
@@ -509,11 +507,14 @@ class BaseLoader(Threaded, Generic[_Array, _Device]):
                 self._start()
                 number, batch, behind_s = self._take_from(wanted)
         except BaseException:
+            self._check_process()
             # Whoever overtook this `for` may have ended its wait.
-            self._check(turn)
+            if self._turn is None or self._turn() is not turn:
+                raise _overtaken() from None
             self._is_lost = True
             raise
-        self._check(turn)
+        if self._turn is None or self._turn() is not turn:
+            raise _overtaken()
         # Time in which the GPU works on what the loop asked for earlier is part of the step before.
         self._loop.took(asked + behind_s, time.perf_counter())
         turn.steps = range(number + 1, turn.steps.stop)
@@ -602,6 +603,13 @@ class BaseLoader(Threaded, Generic[_Array, _Device]):
     def _to_sent(self, core: _core.Loader) -> Sent | None:
         """Let the core itself send its batches to a device, if it can."""
         return None
+
+
+def _overtaken() -> InvalidArgumentError:
+    return InvalidArgumentError(
+        "this iterator is no longer valid: a newer one was made from the same loader, or `set_epoch` or "
+        "`load_state_dict` was called; a loader has one iterator at a time: make a second loader for a second loop or thread"
+    )
 
 
 def to_numpy(dtype: str, shape: Sequence[int], data: Any) -> Any:  # noqa: ANN401 (an array, or texts)

@@ -98,7 +98,7 @@ impl Device {
 
     /// Makes a stream wait for an event.
     pub(crate) fn wait(&self, stream: StreamHandle, event: &Event) -> Result<()> {
-        self.within(|driver| driver.wait(stream, event.event))
+        self.within(|driver| event.wait_with(driver, stream))
     }
 
     /// Starts a copy to the device; `from` must stay as it is until the stream has come past it.
@@ -244,7 +244,17 @@ impl Event {
     /// Puts it behind everything that was asked of a stream until now.
     pub(crate) fn record(&self, stream: StreamHandle) -> Result<()> {
         self.device
-            .within(|driver| driver.record(self.event, stream))
+            .within(|driver| self.record_with(driver, stream))
+    }
+
+    /// [`record`](Self::record), within the device's context: several calls need it once.
+    pub(crate) fn record_with(&self, driver: &Driver, stream: StreamHandle) -> Result<()> {
+        driver.record(self.event, stream)
+    }
+
+    /// Makes a stream wait for it, within the device's context.
+    pub(crate) fn wait_with(&self, driver: &Driver, stream: StreamHandle) -> Result<()> {
+        driver.wait(stream, self.event)
     }
 
     pub(crate) fn is_past(&self) -> Result<bool> {

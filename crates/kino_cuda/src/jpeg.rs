@@ -15,7 +15,7 @@ use crate::device::{Device, DeviceMemory, Event, Stream};
 use crate::error::{CudaError, Result};
 use crate::ffi::{StreamHandle, Timing};
 use crate::nvjpeg::{Engine, ImagePlace, Nvjpeg, RawDecoder};
-use crate::ring::{self, Lease, Returns, Ring, Slot};
+use crate::ring::{self, Lease, Returned, Returns, Ring, Slot};
 
 /// Bytes of a pixel: RGB.
 const CHANNELS: usize = 3;
@@ -178,7 +178,10 @@ impl JpegSlots {
     }
 
     fn slot(&mut self, bytes: usize) -> Result<Arc<Slot>> {
-        self.ring.put(self.returns.collect()?);
+        let returned = self.returns.take();
+        self.device
+            .within(|driver| ring::record(&returned, driver))?;
+        self.ring.put(returned.into_iter().map(Returned::into_slot));
         if let Some(slot) = self.ring.take(bytes)? {
             return Ok(slot);
         }

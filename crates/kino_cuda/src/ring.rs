@@ -13,13 +13,13 @@
 use std::collections::VecDeque;
 use std::process;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use kino_sync::Mutex;
 
 use crate::device::{Device, DeviceMemory, Event};
 use crate::error::Result;
-use crate::ffi::{StreamHandle, Timing};
+use crate::ffi::{Driver, StreamHandle, Timing};
 
 /// Free slots that are kept; more were needed while the user held many batches.
 const KEPT: usize = 4;
@@ -29,9 +29,11 @@ const KEPT: usize = 4;
 pub(crate) struct Slot {
     pub(crate) memory: DeviceMemory,
     /// Before the copy.
-    pub(crate) begun: Event,
+    begun: Event,
     /// Behind the copy.
     pub(crate) copied: Event,
+    /// Whether the host knows that `copied` is past.
+    is_copied: AtomicBool,
     /// Behind the last use of the batch; past if there was none.
     released: Event,
 }
@@ -42,8 +44,31 @@ impl Slot {
             memory,
             begun: device.event(Timing::On)?,
             copied: device.event(Timing::On)?,
+            is_copied: AtomicBool::new(false),
             released: device.event(Timing::Off)?,
         }))
+    }
+
+    /// The copy of another batch begins on a stream.
+    pub(crate) fn begin(&self, stream: StreamHandle) -> Result<()> {
+        self.is_copied.store(false, Ordering::Relaxed);
+        self.begun.record(stream)
+    }
+
+    /// Sleeps until the copy is done; its seconds.
+    pub(crate) fn synchronize_copied(&self) -> Result<f64> {
+        self.copied.synchronize()?;
+        // Whoever sees this launches kernels later, which see what was copied.
+        self.is_copied.store(true, Ordering::Release);
+        self.copied.seconds_since(&self.begun)
+    }
+
+    /// Makes a stream wait for the copy, unless it is done.
+    pub(crate) fn wait_copied(&self, driver: &Driver, stream: StreamHandle) -> Result<()> {
+        if self.is_copied.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        self.copied.wait_with(driver, stream)
     }
 
     /// Whether the GPU has done everything that used the batch.
@@ -62,8 +87,24 @@ impl Slot {
     }
 }
 
-/// A slot and the stream that used its batch.
-type Returned = (Arc<Slot>, StreamHandle);
+/// A slot that came back, and the stream that used its batch.
+#[derive(Debug)]
+pub(crate) struct Returned {
+    slot: Arc<Slot>,
+    stream: StreamHandle,
+}
+
+impl Returned {
+    /// Puts an event behind everything that was asked of the stream.
+    pub(crate) fn record(&self, driver: &Driver) -> Result<()> {
+        self.slot.released.record_with(driver, self.stream)
+    }
+
+    /// The slot, once the event is recorded.
+    pub(crate) fn into_slot(self) -> Arc<Slot> {
+        self.slot
+    }
+}
 
 /// Where slots come back to; outlived by the tensors.
 #[derive(Debug)]
@@ -98,27 +139,24 @@ impl Returns {
         }
     }
 
-    /// The slots that came back, each behind an event on the stream that used it.
-    pub(crate) fn collect(&self) -> Result<Vec<Arc<Slot>>> {
-        let returned = match self.slots.lock().as_mut() {
-            Some(slots) => std::mem::take(slots),
-            None => Vec::new(),
-        };
-        let mut collected = Vec::with_capacity(returned.len());
-        for (slot, stream) in returned {
-            slot.released.record(stream)?;
-            collected.push(slot);
-        }
-        Ok(collected)
+    /// The slots that came back.
+    pub(crate) fn take(&self) -> Vec<Returned> {
+        let mut slots = self.slots.lock();
+        slots.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// From now on what comes back is freed.
     pub(crate) fn close(&self) {
         let returned = self.slots.lock().take();
-        for (slot, stream) in returned.unwrap_or_default() {
+        for Returned { slot, stream } in returned.unwrap_or_default() {
             free(&slot, stream);
         }
     }
+}
+
+/// Puts an event behind everything that used the batches of slots.
+pub(crate) fn record(returned: &[Returned], driver: &Driver) -> Result<()> {
+    returned.iter().try_for_each(|one| one.record(driver))
 }
 
 /// Waits for the last use of a slot, which is freed next.
@@ -165,7 +203,10 @@ impl Drop for Lease {
         self.returns.held.fetch_sub(1, Ordering::Relaxed);
         let mut slots = self.returns.slots.lock();
         match slots.as_mut() {
-            Some(slots) => slots.push((slot, self.stream)),
+            Some(slots) => slots.push(Returned {
+                slot,
+                stream: self.stream,
+            }),
             None => {
                 drop(slots);
                 free(&slot, self.stream);

@@ -14,6 +14,7 @@
 //! | the slot | the next batch | the tensors hold a lease; behind it, `released` on the training loop's stream |
 //! | device memory | what is allocated there after it is freed | it is freed after `released` |
 
+mod pace;
 mod sending;
 
 use std::collections::VecDeque;
@@ -28,8 +29,9 @@ use crate::device::Device;
 use crate::error::{CudaError, Result};
 use crate::ffi::StreamHandle;
 use crate::images::{ImageOptions, Images};
-use crate::ring::{self, Returns, Ring, Slot};
+use crate::ring::{self, Returned, Returns, Ring, Slot};
 use crate::source::{Arrived, SendError, SendReport, Source, Taken};
+use pace::Pace;
 use sending::Sending;
 
 /// While one batch is trained on, one is ready and one is being copied.
@@ -53,7 +55,8 @@ struct Shared<M, E> {
     state: Mutex<State<M, E>>,
     /// Notified when a batch is ready, or none will come.
     ready: Condvar,
-    /// Notified when a batch was taken or a slot came back.
+    /// Notified when a slot came back that is waited for, the training loop waits for a batch, or none will come. That a batch was
+    /// taken is looked for, unless the loop is too fast for that: [`Pace`].
     room: Condvar,
 }
 
@@ -66,6 +69,9 @@ struct State<M, E> {
     has_ended: bool,
     /// Whether the training loop waits for a batch.
     is_waited_for: bool,
+    /// Whether the thread waits for a slot.
+    is_short_of_slots: bool,
+    pace: Pace,
     /// Since when the thread waits for the GPU.
     behind: Option<Instant>,
     report: SendReport,
@@ -103,6 +109,8 @@ impl<M: Send + 'static, E: Send + 'static> Sender<M, E> {
                 error: None,
                 has_ended: false,
                 is_waited_for: false,
+                is_short_of_slots: false,
+                pace: Pace::default(),
                 behind: None,
                 report: SendReport {
                     images: images.as_ref().map(Images::report),
@@ -142,22 +150,13 @@ impl<M: Send + 'static, E: Send + 'static> Sender<M, E> {
         within: Duration,
     ) -> std::result::Result<Taken<M>, SendError<E>> {
         let shared = &*self.shared;
-        let returned = shared.returns.collect()?;
-        let has_returned = !returned.is_empty();
+        let mut returned = shared.returns.take();
         let mut state = shared.state.lock();
-        state.ring.put(returned);
-        if state.ready.is_empty() && !state.has_ended && !within.is_zero() {
-            state.is_waited_for = true;
-            shared.room.notify_all();
-            let until = Instant::now() + within;
-            while state.ready.is_empty() && !state.has_ended {
-                let left = until.saturating_duration_since(Instant::now());
-                if left.is_zero() {
-                    break;
-                }
-                state = shared.ready.wait_for(state, left);
-            }
-            state.is_waited_for = false;
+        if state.ready.is_empty() {
+            drop(state);
+            // The thread may need them for the batch.
+            shared.put(std::mem::take(&mut returned))?;
+            state = shared.wait_for_batch(within);
         }
         let Some((meta, slot)) = state.ready.pop_front() else {
             if !state.has_ended {
@@ -165,14 +164,17 @@ impl<M: Send + 'static, E: Send + 'static> Sender<M, E> {
             }
             return state.error.take().map_or(Ok(Taken::End), Err);
         };
-        let was_full = state.ready.len() + 1 >= DEPTH;
+        let is_fast = state.pace.took(Instant::now());
         drop(state);
-        if was_full || has_returned {
-            shared.room.notify_all();
-        }
         // The lease first: if the wait fails, the slot comes back.
         let lease = shared.returns.lend(Arc::clone(&slot), stream);
-        shared.device.wait(stream, &slot.copied)?;
+        shared.device.within(|driver| {
+            ring::record(&returned, driver)?;
+            slot.wait_copied(driver, stream)
+        })?;
+        if shared.free(returned) || is_fast {
+            shared.room.notify_all();
+        }
         Ok(Taken::Batch(Arrived { meta, lease }))
     }
 
@@ -237,9 +239,52 @@ impl<M, E> Shared<M, E> {
     fn wait_for_room(&self) -> bool {
         let mut state = self.state.lock();
         while state.ready.len() >= DEPTH && !state.has_ended {
-            state = self.room.wait(state);
+            let pause = state.pace.pause();
+            state = self.room.wait_for(state, pause);
         }
         !state.has_ended
+    }
+
+    /// The training loop waits for a batch, for at most `within`.
+    fn wait_for_batch(&self, within: Duration) -> MutexGuard<'_, State<M, E>> {
+        let mut state = self.state.lock();
+        if within.is_zero() {
+            return state;
+        }
+        state.is_waited_for = true;
+        self.room.notify_all();
+        let until = Instant::now() + within;
+        while state.ready.is_empty() && !state.has_ended {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            state = self.ready.wait_for(state, left);
+        }
+        state.is_waited_for = false;
+        state
+    }
+
+    /// Slots that came back may be used again, behind what used their batches.
+    fn put(&self, returned: Vec<Returned>) -> Result<()> {
+        if returned.is_empty() {
+            return Ok(());
+        }
+        self.device
+            .within(|driver| ring::record(&returned, driver))?;
+        if self.free(returned) {
+            self.room.notify_all();
+        }
+        Ok(())
+    }
+
+    /// Slots whose events are recorded may be used again; whether the thread waits for one.
+    fn free(&self, returned: Vec<Returned>) -> bool {
+        let mut state = self.state.lock();
+        let is_awaited = state.is_short_of_slots && !returned.is_empty();
+        let slots = returned.into_iter().map(Returned::into_slot);
+        state.ring.put(slots);
+        is_awaited
     }
 
     /// Waits for a slot to come back because the device has no memory left; `false` once closed.
@@ -261,7 +306,9 @@ impl<M, E> Shared<M, E> {
                     held: self.returns.held(),
                 });
             }
+            state.is_short_of_slots = true;
             state = self.room.wait_for(state, BETWEEN_LOOKS);
+            state.is_short_of_slots = false;
         }
     }
 

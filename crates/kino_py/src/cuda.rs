@@ -23,7 +23,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::cuda_images::{Arena, Forms};
-use crate::cuda_tensors::{FixedBatches, Meta, Tensors};
+use crate::cuda_tensors::{BatchLayout, FixedBatches, Meta, Tensors};
 use crate::dlpack::DlDevice;
 use crate::errors::{cuda_to_py, invalid, loader_to_py};
 use crate::loader::Loader;
@@ -35,6 +35,8 @@ const BETWEEN_SIGNALS: Duration = Duration::from_millis(50);
 struct FromLoader {
     loader: kino_loader::Loader,
     forms: Forms,
+    /// Of the last batch.
+    layout: Option<Arc<BatchLayout>>,
 }
 
 impl Source for FromLoader {
@@ -46,7 +48,7 @@ impl Source for FromLoader {
         Ok(match self.loader.next_batch_within(within)? {
             Next::Batch(batch) => {
                 let arena = Arena::new(batch, &mut self.forms);
-                Fetched::Batch(Meta::new(&arena), arena)
+                Fetched::Batch(Meta::new(&arena, &mut self.layout), arena)
             }
             Next::Later => Fetched::Later,
             Next::End => Fetched::End,
@@ -131,6 +133,7 @@ impl CudaSender {
             let source = FromLoader {
                 loader: source,
                 forms: Forms::default(),
+                layout: None,
             };
             let sender = match library {
                 None => Sender::start(&device, source)?,

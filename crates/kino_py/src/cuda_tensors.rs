@@ -25,25 +25,60 @@ use crate::errors::{cuda_to_py, invalid};
 #[derive(Debug)]
 pub(crate) struct Meta {
     pub(crate) number: u64,
+    layout: Arc<BatchLayout>,
+    /// Of the arrays that are texts, in order.
+    texts: Vec<Vec<Vec<String>>>,
+}
+
+/// The arrays of a batch, and where they are; most batches of a loader share one.
+#[derive(Debug, PartialEq)]
+pub(crate) struct BatchLayout {
     infos: Vec<ArrayInfo>,
     /// Where each array is in the batch's memory.
     offsets: Vec<u64>,
-    texts: Vec<Vec<Vec<String>>>,
+    /// `None` is text.
+    dtypes: Vec<Option<DlType>>,
     bytes: usize,
 }
 
 impl Meta {
-    pub(crate) fn new(arena: &Arena) -> Self {
+    /// Of a batch; `last` is the layout of the one before.
+    pub(crate) fn new(arena: &Arena, last: &mut Option<Arc<BatchLayout>>) -> Self {
         let batch = arena.batch();
-        let infos = batch.infos().to_vec();
-        let fields = 0..infos.len();
+        let fields = 0..batch.infos().len();
+        let is_text = |idx: &usize| batch.infos()[*idx].dtype.is_none();
         Self {
             number: batch.number(),
-            offsets: arena.offsets(),
-            texts: fields.map(|idx| batch.texts(idx).to_vec()).collect(),
-            bytes: arena.device_bytes(),
-            infos,
+            layout: BatchLayout::of(arena, last),
+            texts: fields
+                .filter(is_text)
+                .map(|idx| batch.texts(idx).to_vec())
+                .collect(),
         }
+    }
+}
+
+impl BatchLayout {
+    fn of(arena: &Arena, last: &mut Option<Arc<Self>>) -> Arc<Self> {
+        let (infos, offsets) = (arena.batch().infos(), arena.offsets());
+        let bytes = arena.device_bytes();
+        if let Some(last) = last
+            && last.infos == infos
+            && last.offsets == offsets
+            && last.bytes == bytes
+        {
+            return Arc::clone(last);
+        }
+        let dtypes = infos.iter().map(|info| info.dtype);
+        let dtypes = dtypes.map(|dtype| dtype.and_then(|one| DlType::new(one.name(), one.size())));
+        let layout = Arc::new(Self {
+            dtypes: dtypes.collect(),
+            infos: infos.to_vec(),
+            offsets,
+            bytes,
+        });
+        *last = Some(Arc::clone(&layout));
+        layout
     }
 }
 
@@ -77,14 +112,15 @@ impl Tensors {
         address: u64,
         memory: Arc<dyn Any + Send + Sync>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let mut arrays = Vec::with_capacity(meta.infos.len());
-        for (info, offset) in meta.infos.iter().zip(&meta.offsets) {
-            let Some(dtype) = info.dtype else { continue };
-            let dtype = DlType::new(dtype.name(), dtype.size())
-                .ok_or_else(|| invalid(format!("DLPack has no dtype {}", dtype.name())))?;
+        let layout = &*meta.layout;
+        let mut arrays = Vec::with_capacity(layout.infos.len());
+        for ((info, offset), dtype) in layout.infos.iter().zip(&layout.offsets).zip(&layout.dtypes)
+        {
+            let Some(named) = info.dtype else { continue };
             arrays.push(Array {
                 address: address + offset,
-                dtype,
+                dtype: dtype
+                    .ok_or_else(|| invalid(format!("DLPack has no dtype {}", named.name())))?,
                 shape: &info.shape,
             });
         }
@@ -92,11 +128,12 @@ impl Tensors {
         let to_tensor = self.to_tensor.bind(py);
         let dict = PyDict::new(py);
         let mut keys = self.keys.lock();
+        let mut texts = meta.texts.iter();
         let mut tensors = 0;
-        for (idx, info) in meta.infos.iter().enumerate() {
+        for (idx, info) in layout.infos.iter().enumerate() {
             let key = keys.key(py, idx, &info.name);
             if info.dtype.is_none() {
-                dict.set_item(key, texts(py, meta, idx)?)?;
+                dict.set_item(key, to_texts(py, info, texts.next())?)?;
                 continue;
             }
             dict.set_item(key, to_tensor.call1((lent.capsule(py, tensors)?,))?)?;
@@ -123,12 +160,16 @@ impl Keys {
 }
 
 /// The texts of an array: a list per sample if it has several steps.
-fn texts<'py>(py: Python<'py>, meta: &Meta, idx: usize) -> PyResult<Bound<'py, PyList>> {
-    let texts = &meta.texts[idx];
-    if meta.infos[idx].shape.len() > 1 {
+fn to_texts<'py>(
+    py: Python<'py>,
+    info: &ArrayInfo,
+    texts: Option<&Vec<Vec<String>>>,
+) -> PyResult<Bound<'py, PyList>> {
+    let texts = texts.map(Vec::as_slice).unwrap_or_default();
+    if info.shape.len() > 1 {
         return PyList::new(py, texts);
     }
-    PyList::new(py, texts.iter().flatten())
+    PyList::new(py, texts.iter().flatten().collect::<Vec<_>>())
 }
 
 /// Memory at addresses that stay, for CUDA graphs: one place for each form of a batch. It outlives the senders.
@@ -140,7 +181,7 @@ pub(crate) struct FixedBatches {
 
 /// Where batches of a form are.
 struct Place {
-    infos: Vec<ArrayInfo>,
+    layout: Arc<BatchLayout>,
     memory: Arc<DeviceMemory>,
     /// Of the first batch.
     tensors: Py<PyDict>,
@@ -169,20 +210,21 @@ impl FixedBatches {
         (meta, lease): (&Meta, &Lease),
     ) -> PyResult<Bound<'py, PyDict>> {
         let mut places = self.places.lock();
-        if let Some(place) = places.iter().find(|place| place.infos == meta.infos) {
+        let layout = &meta.layout;
+        let known = places.iter().find(|place| place.layout == *layout);
+        if let Some(place) = known {
             lease.copy_to(device, &place.memory).map_err(cuda_to_py)?;
             let dict = place.tensors.bind(py).copy()?;
-            for (idx, info) in meta.infos.iter().enumerate() {
-                if info.dtype.is_none() {
-                    dict.set_item(&info.name, texts(py, meta, idx)?)?;
-                }
+            let texts = layout.infos.iter().filter(|info| info.dtype.is_none());
+            for (info, texts) in texts.zip(&meta.texts) {
+                dict.set_item(&info.name, to_texts(py, info, Some(texts))?)?;
             }
             return Ok(dict);
         }
-        let memory = device.alloc(meta.bytes).map_err(cuda_to_py)?;
+        let memory = device.alloc(layout.bytes).map_err(cuda_to_py)?;
         let memory = memory.ok_or_else(|| {
             cuda_to_py(CudaError::OutOfMemory {
-                bytes: meta.bytes,
+                bytes: layout.bytes,
                 live: places.len(),
                 held: places.len(),
             })
@@ -192,7 +234,7 @@ impl FixedBatches {
         let owner = Arc::clone(&memory);
         let dict = tensors.dict(py, meta, memory.address(), owner)?;
         places.push(Place {
-            infos: meta.infos.clone(),
+            layout: Arc::clone(layout),
             memory,
             tensors: dict.copy()?.unbind(),
         });

@@ -68,7 +68,7 @@ impl<M: Send + 'static, E: Send + 'static> Sending<'_, M, E> {
         if is_behind {
             slot.wait_released(&shared.device, stream)?;
         }
-        slot.begun.record(stream)?;
+        slot.begin(stream)?;
         shared.device.copy(&slot.memory, batch.bytes(), stream)?;
         if let Some(images) = &mut self.images {
             let room = Room {
@@ -85,11 +85,10 @@ impl<M: Send + 'static, E: Send + 'static> Sending<'_, M, E> {
         drop(state);
         shared.ready.notify_all();
         // Then the batch goes back to the source at once, for the next one; waiting costs no CPU time.
-        slot.copied.synchronize()?;
+        let busy_s = slot.synchronize_copied()?;
         if let Some(images) = &mut self.images {
             images.finish();
         }
-        let busy_s = slot.copied.seconds_since(&slot.begun)?;
         let images = self.images.as_ref().map(Images::report);
         let mut state = shared.state.lock();
         state.report.batches += 1;
