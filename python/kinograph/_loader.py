@@ -506,8 +506,11 @@ class BaseLoader(Threaded, Generic[_Array, _Device]):
                 # Somebody was interrupted between taking a batch and counting it.
                 self._start()
                 number, batch, behind_s = self._take_from(wanted)
-        except BaseException:
+        except BaseException as error:
             self._check_process()
+            if self._threads and isinstance(error, Exception):
+                # They have ended; the next ones start with the batch that did not come.
+                self.close()
             # Whoever overtook this `for` may have ended its wait.
             if self._turn is None or self._turn() is not turn:
                 raise _overtaken() from None
@@ -562,15 +565,16 @@ class BaseLoader(Threaded, Generic[_Array, _Device]):
 
         Last come the seconds in which the GPU was behind.
         """
-        core = self._core or self._start()
         while True:
-            made, batch, behind_s = self._take(core)
+            take = self._take_sent
+            made, batch, behind_s = (take and take()) or self._take()
             number = self._walk.begun + made
             if number >= wanted:
                 return number, batch, behind_s
 
-    def _take(self, core: _core.Loader) -> tuple[int, dict[str, _Array], float]:
+    def _take(self) -> tuple[int, dict[str, _Array], float]:
         """Wait for the core's next batch, and its number."""
+        core = self._core or self._start()
         if self._threads:
             return self._take_threaded()
         answer = core.next()

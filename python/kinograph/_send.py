@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Callable
 
 from kinograph import _core
 from kinograph._ahead import Batch
@@ -50,6 +51,10 @@ class Sent:
             self._warn()
         return answer
 
+    def direct(self) -> Callable[[], tuple[int, Batch, float] | None] | None:
+        """Return what takes further batches as :meth:`take` does, once there is nothing left to warn of; its ``None`` is the end."""
+        return None if self._looks else self._sender.next
+
     def stages(self) -> list[Stage]:
         """Return what the copies took."""
         busy_s, batches, size, _, _ = self._sender.report()
@@ -73,4 +78,3 @@ class Sent:
                 KinographWarning,
                 stacklevel=8,
             )
-

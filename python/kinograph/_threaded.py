@@ -49,6 +49,8 @@ class Threaded(Measured):
 
     _threads: tuple[Transforming | Ahead | Sent, ...] = ()
     _finalizer: weakref.finalize[..., Any] | None = None
+    # Takes a batch that the core has sent, without a function of Python: a step leaves nothing of one in the caches.
+    _take_sent: Callable[[], tuple[int, Batch, float] | None] | None = None
     # What copying takes that the training loop does itself.
     _placing: StageMeter | None = None
 
@@ -73,14 +75,15 @@ class Threaded(Measured):
         """End the threads; iterating starts them again."""
         self._collect()
         self._threads = ()
-        self._placing = None
+        self._take_sent = self._placing = None
         if self._finalizer is not None:
             self._finalizer()
             self._finalizer = None
 
     def __getstate__(self) -> dict[str, Any]:
         # Threads stay where they are; the copy starts its own when it is iterated.
-        return self.__dict__ | {"_threads": (), "_finalizer": None, "_placing": None}
+        stays = dict.fromkeys(("_take_sent", "_finalizer", "_placing"))
+        return self.__dict__ | {"_threads": ()} | stays
 
     def _begin_threads(
         self, batches: Batches, transforms: tuple[Transforms, int] | None, send: Send | None
@@ -106,14 +109,11 @@ class Threaded(Measured):
     def _take_threaded(self) -> tuple[int, Batch, float]:
         """Take a batch from the last threads; it is where it belongs if they sent it."""
         last = self._threads[-1]
-        try:
-            if isinstance(last, Sent):
-                return last.take()
-            number, batch = last.take()
-        except Exception:
-            # The threads have ended; the next ones start with the batch that did not come.
-            self.close()
-            raise
+        if isinstance(last, Sent):
+            answer = last.take()
+            self._take_sent = last.direct()
+            return answer
+        number, batch = last.take()
         if isinstance(last, Transforming):
             batch = self._place(batch)
         return number, batch, 0.0

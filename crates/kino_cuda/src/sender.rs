@@ -55,8 +55,8 @@ struct Shared<M, E> {
     state: Mutex<State<M, E>>,
     /// Notified when a batch is ready, or none will come.
     ready: Condvar,
-    /// Notified when a slot came back that is waited for, the training loop waits for a batch, or none will come. That a batch was
-    /// taken is looked for, unless the loop is too fast for that: [`Pace`].
+    /// Notified when the training loop waits for a batch, or none will come. That a batch was taken, or that a slot came back, is
+    /// looked for, unless the loop is too fast for that: [`Pace`].
     room: Condvar,
 }
 
@@ -69,8 +69,6 @@ struct State<M, E> {
     has_ended: bool,
     /// Whether the training loop waits for a batch.
     is_waited_for: bool,
-    /// Whether the thread waits for a slot.
-    is_short_of_slots: bool,
     pace: Pace,
     /// Since when the thread waits for the GPU.
     behind: Option<Instant>,
@@ -109,7 +107,6 @@ impl<M: Send + 'static, E: Send + 'static> Sender<M, E> {
                 error: None,
                 has_ended: false,
                 is_waited_for: false,
-                is_short_of_slots: false,
                 pace: Pace::default(),
                 behind: None,
                 report: SendReport {
@@ -172,7 +169,8 @@ impl<M: Send + 'static, E: Send + 'static> Sender<M, E> {
             ring::record(&returned, driver)?;
             slot.wait_copied(driver, stream)
         })?;
-        if shared.free(returned) || is_fast {
+        shared.free(returned);
+        if is_fast {
             shared.room.notify_all();
         }
         Ok(Taken::Batch(Arrived { meta, lease }))
@@ -272,19 +270,14 @@ impl<M, E> Shared<M, E> {
         }
         self.device
             .within(|driver| ring::record(&returned, driver))?;
-        if self.free(returned) {
-            self.room.notify_all();
-        }
+        self.free(returned);
         Ok(())
     }
 
-    /// Slots whose events are recorded may be used again; whether the thread waits for one.
-    fn free(&self, returned: Vec<Returned>) -> bool {
-        let mut state = self.state.lock();
-        let is_awaited = state.is_short_of_slots && !returned.is_empty();
+    /// Slots whose events are recorded may be used again.
+    fn free(&self, returned: Vec<Returned>) {
         let slots = returned.into_iter().map(Returned::into_slot);
-        state.ring.put(slots);
-        is_awaited
+        self.state.lock().ring.put(slots);
     }
 
     /// Waits for a slot to come back because the device has no memory left; `false` once closed.
@@ -306,9 +299,8 @@ impl<M, E> Shared<M, E> {
                     held: self.returns.held(),
                 });
             }
-            state.is_short_of_slots = true;
-            state = self.room.wait_for(state, BETWEEN_LOOKS);
-            state.is_short_of_slots = false;
+            let pause = state.pace.pause();
+            state = self.room.wait_for(state, pause);
         }
     }
 
