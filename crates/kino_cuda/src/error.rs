@@ -19,7 +19,8 @@ pub enum CudaError {
     /// The device has no memory left for a batch.
     #[error(
         "no device memory for a batch of {bytes} bytes: {live} batches are on the device, {held} of them still referenced; \
-         keep fewer batches, use a smaller batch size, or free what torch keeps for reuse with torch.cuda.empty_cache()"
+         keep fewer batches, use a smaller batch size, lower `memory=` if the GPU decodes images, which stay there, or free what \
+         torch keeps for reuse with torch.cuda.empty_cache()"
     )]
     OutOfMemory {
         /// Bytes of the batch.
