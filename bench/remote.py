@@ -18,6 +18,7 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.request
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -229,16 +230,24 @@ def writers(options: argparse.Namespace) -> None:
     """Rival processes append; every episode whose commit returned must be there, one version each."""
     with s3_server.serving() as endpoint:
         os.environ |= s3_server.environment(endpoint)
-        append_all(options)
+        append_all(options, endpoint)
 
 
-def append_all(options: argparse.Namespace) -> None:
+def counts(endpoint: str) -> dict[str, int]:
+    """Tell how many requests there were since the last time, by method, and how many bytes."""
+    with urllib.request.urlopen(f"{endpoint}/-/counts") as answer:
+        found: dict[str, int] = json.load(answer)
+    return found
+
+
+def append_all(options: argparse.Namespace, endpoint: str) -> None:
     """Let the writers run, and compare what was acknowledged with what is there."""
     url = "s3://lab/rivals.kino"
     with kinograph.Writer(url) as writer:
         writer.add_episode({"x": np.zeros((4, 2), np.int64)}, rate_hz=10.0, id="e0")
     context = multiprocessing.get_context("spawn")
     queue = context.Queue()
+    counts(endpoint)
     began = time.monotonic()
     processes = []
     for one in range(options.writers):
@@ -253,6 +262,7 @@ def append_all(options: argparse.Namespace) -> None:
             acknowledged[queue.get(timeout=0.2)] += 1
         except Exception:
             continue
+    wall, requests = time.monotonic() - began, counts(endpoint)
     dataset = kinograph.open(url)
     found = collections.Counter(episode.id for episode in dataset)
     lost = [number for number in acknowledged if found[f"e{number}"] != 1]
@@ -265,10 +275,16 @@ def append_all(options: argparse.Namespace) -> None:
         "lost": len(lost),
         "twice": sum(count > 1 for count in found.values()),
         "failed": sum(p.exitcode != 0 for p in processes),
-        "wall_s": round(time.monotonic() - began, 1),
+        "wall_s": round(wall, 1),
+        "gets_per_commit": round(requests["GET"] / sum(acknowledged.values()), 1),
+        "heads_per_commit": round(requests["HEAD"] / sum(acknowledged.values()), 1),
+        "puts_per_commit": round(requests["PUT"] / sum(acknowledged.values()), 1),
+        "mb_sent_per_commit": round(requests["bytes"] / 1e6 / sum(acknowledged.values()), 2),
     }
     print(row)
     assert not lost
+    assert max(found.values()) == 1
+    assert len(dataset.versions) == 1 + row["acknowledged"] == len(dataset)
     save("remote_writers.csv", [row])
 
 

@@ -11,8 +11,10 @@ moto, which the tests use, has more of S3 but answers about 100 requests per sec
 
 import argparse
 import asyncio
+import bisect
 import collections
 import contextlib
+import datetime
 import email.utils
 import hashlib
 import json
@@ -35,6 +37,7 @@ class Object(NamedTuple):
     content: bytes
     tag: str
     modified: str
+    listed: str
 
 
 class Answer(NamedTuple):
@@ -50,6 +53,7 @@ class Store:
 
     def __init__(self, folder: Path | None, latency_s: float, bytes_per_s: float) -> None:
         self.objects: dict[str, Object] = {}
+        self._keys: list[str] = []
         self.latency_s, self.bytes_per_s = latency_s, bytes_per_s
         self.counts: collections.Counter[str] = collections.Counter()
         self._free_at = 0.0
@@ -60,8 +64,18 @@ class Store:
     def put(self, key: str, content: bytes) -> Object:
         """Create or replace an object."""
         tag = '"' + hashlib.md5(content, usedforsecurity=False).hexdigest() + '"'
-        self.objects[key] = Object(content, tag, email.utils.formatdate(usegmt=True))
+        if key not in self.objects:
+            bisect.insort(self._keys, key)
+        now = datetime.datetime.now(datetime.timezone.utc)
+        self.objects[key] = Object(
+            content, tag, email.utils.format_datetime(now, usegmt=True), now.isoformat()
+        )
         return self.objects[key]
+
+    def remove(self, key: str) -> None:
+        """Remove an object, if it is there."""
+        if self.objects.pop(key, None):
+            del self._keys[bisect.bisect_left(self._keys, key)]
 
     def answer(self, command: str, target: str, headers: dict[str, str], body: bytes) -> Answer:
         """Do what is asked for."""
@@ -75,7 +89,7 @@ class Store:
                 return error(412, "PreconditionFailed")
             return Answer(200, {"ETag": self.put(key, body).tag})
         if command == "DELETE":
-            self.objects.pop(key, None)
+            self.remove(key)
             return Answer(204, {})
         if command in ("GET", "HEAD") and not asked.keys() - {"x-id", "versionId", "partNumber"}:
             return self.read(key, headers.get("range", ""))
@@ -105,13 +119,18 @@ class Store:
 
     def list(self, bucket: str, asked: dict[str, str]) -> Answer:
         """List keys, a thousand at a time."""
-        start = len(bucket.rstrip("/")) + 1
+        whole = bucket.rstrip("/") + "/"
         prefix, delimiter = asked.get("prefix", ""), asked.get("delimiter", "")
         after = asked.get("continuation-token", asked.get("start-after", ""))
         entries: dict[str, str] = {}
-        for key in sorted(one[start:] for one in self.objects if one.startswith(bucket)):
-            if not key.startswith(prefix) or key <= after:
-                continue
+        first = max(
+            bisect.bisect_left(self._keys, whole + prefix),
+            bisect.bisect_right(self._keys, whole + after),
+        )
+        for place in range(first, len(self._keys)):
+            key = self._keys[place].removeprefix(whole)
+            if not self._keys[place].startswith(whole + prefix):
+                break
             rest = key[len(prefix) :]
             folder = ""
             if delimiter and delimiter in rest:
@@ -123,11 +142,10 @@ class Store:
                     f"<CommonPrefixes><Prefix>{escape(folder)}</Prefix></CommonPrefixes>"
                 )
             else:
-                found = self.objects[f"/{bucket.strip('/')}/{key}"]
-                modified = email.utils.parsedate_to_datetime(found.modified).isoformat()
+                found = self.objects[self._keys[place]]
                 entries[key] = (
                     f"<Contents><Key>{escape(key)}</Key><Size>{len(found.content)}</Size>"
-                    f"<LastModified>{modified}</LastModified><ETag>{escape(found.tag)}</ETag></Contents>"
+                    f"<LastModified>{found.listed}</LastModified><ETag>{escape(found.tag)}</ETag></Contents>"
                 )
             if len(entries) > 1000:
                 break

@@ -262,3 +262,63 @@ def test_a_damaged_shard_is_not_copied(camera_path, tmp_path):
         kinograph.open(damaged).copy(tmp_path / "copy.kino")
     with pytest.raises(kinograph.NotFoundError):
         kinograph.open(tmp_path / "copy.kino")
+
+
+def test_a_commit_that_loses_a_race_reads_only_what_the_winner_changed(s3, tmp_path, monkeypatch):
+    """A rival's version appears just before ours; what is asked for afterwards is counted."""
+    rival = tmp_path / "rival.kino"
+    write_numbered(rival, [0])
+    write_numbered(rival, [1], mode="append")
+    upload(s3, rival, "race.kino")
+    late = (rival / "versions/00000002.json").read_bytes()
+    s3.delete_object(Bucket="lab", Key="race.kino/versions/00000002.json")
+    url, asked = "s3://lab/race.kino", []
+
+    class Race(Proxy):
+        def forward(self):
+            path = self.path.removeprefix("/lab/race.kino/")
+            asked.append((self.command, path))
+            if asked.count(("PUT", "versions/00000002.json")) == 1 and late:
+                s3.put_object(Bucket="lab", Key="race.kino/versions/00000002.json", Body=late)
+            super().forward()
+
+        do_GET = do_HEAD = do_PUT = forward  # noqa: N815 (the names that the base class calls)
+
+    with serving(Race, upstream=s3.authority) as proxy:
+        use_s3(monkeypatch, proxy.url)
+        write_numbered(url, [2], mode="append")
+        lost = asked.index(("PUT", "versions/00000002.json"))
+        after = asked[lost + 1 :]
+        asked.clear()
+        write_numbered(url, [3], mode="append")
+        again = list(asked)
+    use_s3(monkeypatch, f"http://{s3.authority}")
+    dataset = kinograph.open(url)
+    assert [episode.id for episode in dataset] == ["e0", "e1", "e2", "e3"]
+    assert dataset.versions == [1, 2, 3, 4]
+    assert kinograph.verify(url) == []
+    kinds = [
+        "LIST" if "list-type" in path else f"{command} {path.split('/')[0]}"
+        for command, path in after
+    ]
+    # The winner's manifest, read once to find that it is not ours; then what it names, and our next try.
+    assert sorted(kinds) == sorted(
+        [
+            "GET versions",
+            "LIST",
+            "GET episodes",
+            "GET stats",
+            "PUT episodes",
+            "PUT stats",
+            "PUT versions",
+        ]
+    )
+    starts = [path for command, path in again if command == "GET" and "list-type" in path]
+    assert len(starts) == 2
+    assert all("start-after" in path and "00000002.json" in path for path in starts), (
+        "versions before the last one that was seen are not listed again"
+    )
+    assert len(again) == 11, again
+    assert sum(command == "PUT" and path.startswith("stats/") for command, path in again) == 1, (
+        "whether conditions are kept was asked once"
+    )

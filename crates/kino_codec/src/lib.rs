@@ -19,6 +19,7 @@
 
 mod av1;
 mod bit_reader;
+mod bit_shuffle;
 mod bit_writer;
 mod bound;
 mod camera;
@@ -59,6 +60,7 @@ mod testing;
 
 pub use av1::av1_simd;
 pub use bit_reader::BitReader;
+pub use bit_shuffle::ungroup_bits;
 pub use bound::{AbsBound, Bound};
 pub use codec::{Codec, Decoder, Encoded, EncodedPage, Page, RunEncoder, Scope};
 pub use describe::{Description, Files, Guarantee, Parameter, Speed};

@@ -14,22 +14,22 @@
 //! made from, so that nothing another writer has committed is undone.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use kino_codec::FrameType;
 use kino_format::Kind;
-use kino_storage::jittered;
 use serde::{Deserialize, Serialize};
 
 use crate::assembler::Finished;
 use crate::attributes::JsonMap;
-use crate::dataset::{read_head, read_manifest};
 use crate::error::{DatasetError, ErrorKind, Result, not_found};
 use crate::generation::Generation;
 use crate::manifest::{Manifest, ShardRef};
 use crate::next_version::prepare;
 use crate::plan::{Plan, SignalEvidence};
+use crate::read_version::{read_head, read_manifest, read_version};
 use crate::resize::Size;
+use crate::rivals::Rivals;
 use crate::stats::StreamStats;
 use crate::store::{FileKind, Put, Store, version_key};
 use crate::table::EpisodeTable;
@@ -38,10 +38,6 @@ use crate::writer_options::Start;
 
 /// How often a commit is retried on top of another writer's before it gives up.
 const ATTEMPTS: u32 = 100;
-
-/// The pause after a lost race, doubled each time, up to 1.28 s: rivals that all try again at once make each other lose.
-const PAUSE: Duration = Duration::from_millis(10);
-const MOST_DOUBLINGS: u32 = 7;
 
 /// The result of a commit.
 #[derive(Debug, Clone)]
@@ -229,14 +225,22 @@ pub(crate) fn commit(
     additions: &Additions<'_>,
 ) -> Result<Committed> {
     let _turn = store.turn();
+    let mut rivals = Rivals::of(store);
     let mut head = base.head;
     let begun_on = head
         .as_ref()
         .map(|head| (head.manifest.version, head.id.clone()));
+    // The manifest of the rival that won, which is probably the newest version.
+    let mut winner = None;
     for attempt in 0..ATTEMPTS {
-        let newest = store.versions()?.last().copied();
+        rivals.wait();
+        let newest = store.newest()?;
         if newest != head.as_ref().map(|head| head.manifest.version) {
-            head = read_head(store)?;
+            let read = |version| {
+                let known = winner.take().filter(|(known, _)| *known == version);
+                read_version(store, version, known.map(|(_, bytes)| bytes).as_ref())
+            };
+            head = newest.map(read).transpose()?;
         }
         match (&head, &begun_on, start) {
             (Some(head), None, Start::New) => return Err(overtaken(store, head)),
@@ -247,18 +251,23 @@ pub(crate) fn commit(
         }
         let (manifest, bytes, id) = prepare(store, head.as_ref(), start, additions)?;
         let version = manifest.version;
-        check_in_place(store, begun_on.as_ref(), additions.finished)?;
-        if store.put_new(&version_key(version), &bytes)? == Put::Created {
-            let episodes = additions.finished.rows.len() as u64;
-            let streams = Vec::new();
-            return Ok(Committed {
-                version,
-                id,
-                episodes,
-                streams,
-            });
+        // A folder can be moved at any time; what is behind a URL is where it was a moment ago.
+        if attempt == 0 || !store.is_remote() {
+            check_in_place(store, begun_on.as_ref(), additions.finished)?;
         }
-        std::thread::sleep(jittered(PAUSE * (1 << attempt.min(MOST_DOUBLINGS))));
+        match store.put_new(&version_key(version), &bytes)? {
+            Put::Created => {
+                rivals.won(version);
+                return Ok(Committed {
+                    version,
+                    id,
+                    episodes: additions.finished.rows.len() as u64,
+                    streams: Vec::new(),
+                });
+            }
+            Put::AlreadyThere(there) => winner = there.map(|bytes| (version, bytes)),
+        }
+        rivals.lost();
     }
     let version = head.map_or(1, |head| head.manifest.version);
     Err(DatasetError::Conflict {

@@ -22,11 +22,12 @@ use std::time::Duration;
 use kino_storage::create_folder;
 use kino_sync::Mutex;
 
-use crate::dataset::{Dataset, read_manifest};
+use crate::dataset::Dataset;
 use crate::error::{DatasetError, Result, corrupt, invalid, io_at};
 use crate::hash::Hash;
 use crate::manifest::{MAX_MANIFEST_BYTES, ShardRef};
 use crate::partial;
+use crate::read_version::read_manifest;
 use crate::selection::Selection;
 use crate::store::{FileKind, Put, Store, version_key};
 
@@ -192,7 +193,7 @@ fn publish(source: &Store, target: &Store, dataset: &Dataset, manifest: &[u8]) -
     let key = version_key(dataset.manifest().version);
     match target.put_new(&key, manifest)? {
         Put::Created => Ok(()),
-        Put::AlreadyThere => check_target(target, dataset, manifest),
+        Put::AlreadyThere(_) => check_target(target, dataset, manifest),
     }
 }
 

@@ -9,18 +9,19 @@ use std::sync::{Arc, OnceLock};
 
 use kino_format::{OpenShard, Shard, Step};
 
-use crate::commit::Head;
 use crate::emulate::Storage;
 use crate::episode::Episode;
 use crate::error::{DatasetError, Result, corrupt, format_at, invalid, not_found};
 use crate::hash::Hash;
 use crate::links::LinkedFiles;
-use crate::manifest::{MAX_MANIFEST_BYTES, Manifest};
+use crate::local_files::forget;
+use crate::manifest::Manifest;
 use crate::partial;
+use crate::read_version::{read_manifest, read_stats, read_table};
 use crate::remote::{CacheChoice, StorageReport};
 use crate::shard_slot::ShardSlot;
 use crate::stats::StreamStats;
-use crate::store::{FileKind, Store, forget, version_key};
+use crate::store::{FileKind, Store, version_key};
 use crate::table::EpisodeTable;
 
 /// How to open a dataset.
@@ -30,7 +31,7 @@ pub struct OpenOptions {
     pub version: Option<u64>,
     /// The folder of the linked files, if they were moved.
     pub root: Option<PathBuf>,
-    /// Whether the shards of a remote dataset are cached on a local disk.
+    /// Whether the shards and tables of a remote dataset are cached on a local disk.
     pub cache: CacheChoice,
 }
 
@@ -50,6 +51,8 @@ struct Inner {
     /// Where the linked files are, if not where they were when they were linked.
     root: Option<PathBuf>,
     shards: Vec<(Hash, ShardSlot)>,
+    /// The places of the shards in the manifest, by hash: there may be hundreds of thousands.
+    by_hash: Vec<u32>,
     stats: OnceLock<BTreeMap<String, StreamStats>>,
 }
 
@@ -82,7 +85,7 @@ impl Dataset {
     pub fn open_with(path: &Path, options: OpenOptions) -> Result<Self> {
         let store = Store::open_cached(path, &options.cache)?;
         let Some(version) = options.version else {
-            let version = newest(&store)?.ok_or_else(|| no_dataset(&store))?;
+            let version = store.newest()?.ok_or_else(|| no_dataset(&store))?;
             return Self::at(store, version, options.root);
         };
         let versions = store.versions()?;
@@ -110,11 +113,14 @@ impl Dataset {
         let links = links.map(|links| LinkedFiles::new(links, root.as_deref()));
         let table = read_table(&store, &manifest)?;
         check_shards(&store, &manifest, &table)?;
-        let shards = manifest
+        let shards: Vec<_> = manifest
             .shards
             .iter()
             .map(|shard| (shard.blake3, ShardSlot::default()))
             .collect();
+        // A manifest has at most 256 MiB, so the conversion succeeds.
+        let mut by_hash: Vec<u32> = (0..u32::try_from(shards.len()).unwrap_or(u32::MAX)).collect();
+        by_hash.sort_unstable_by_key(|&place| shards[place as usize].0);
         Ok(Self {
             inner: Arc::new(Inner {
                 store,
@@ -124,6 +130,7 @@ impl Dataset {
                 links,
                 root,
                 shards,
+                by_hash,
                 stats: OnceLock::new(),
             }),
         })
@@ -263,14 +270,12 @@ impl Dataset {
 
     /// The open shard with this hash, and its key.
     pub(crate) fn shard(&self, hash: &Hash) -> Result<(Arc<Shard>, String)> {
-        let found = self
-            .inner
-            .shards
-            .iter()
-            .position(|(known, _)| known == hash);
-        let Some(position) = found else {
+        let (shards, by_hash) = (&self.inner.shards, &self.inner.by_hash);
+        let found = by_hash.binary_search_by_key(hash, |&place| shards[place as usize].0);
+        let Ok(found) = found else {
             return Err(unlisted(&self.inner.store, &self.inner.manifest, hash));
         };
+        let position = by_hash[found] as usize;
         let key = FileKind::Shard.key(hash);
         let bytes = self.inner.manifest.shards[position].bytes;
         let open = || open_shard(&self.inner.store, &key, bytes);
@@ -312,71 +317,11 @@ pub(crate) fn open_shard(store: &Store, key: &str, bytes: u64) -> Result<Shard> 
     }
 }
 
-/// The newest version and what a commit on top of it needs, or `None` for a new dataset.
-pub(crate) fn read_head(store: &Store) -> Result<Option<Head>> {
-    let Some(version) = newest(store)? else {
-        return Ok(None);
-    };
-    let (manifest, id) = read_manifest(store, version)?;
-    let table = read_table(store, &manifest)?;
-    let stats = read_stats(store, &manifest)?;
-    Ok(Some(Head {
-        manifest,
-        id,
-        table,
-        stats,
-    }))
-}
-
-fn newest(store: &Store) -> Result<Option<u64>> {
-    Ok(store.versions()?.last().copied())
-}
-
 fn no_dataset(store: &Store) -> DatasetError {
     let root = store.root().display();
     not_found(format!(
         "{root} is not a Kinograph dataset: it has no versions; create one with `kinograph pack`"
     ))
-}
-
-pub(crate) fn read_manifest(store: &Store, version: u64) -> Result<(Manifest, String)> {
-    let key = version_key(version);
-    let bytes = store.read(&key, MAX_MANIFEST_BYTES)?;
-    Manifest::parse(&store.path(&key), &bytes, version)
-}
-
-pub(crate) fn read_table(store: &Store, manifest: &Manifest) -> Result<EpisodeTable> {
-    let table = &manifest.episodes;
-    let bytes = read_hashed(store, FileKind::Episodes, &table.blake3, table.bytes)?;
-    let place = store.path(&FileKind::Episodes.key(&table.blake3));
-    let table = EpisodeTable::parse(bytes)?;
-    if table.len() as u64 != manifest.episodes.count {
-        return Err(corrupt(
-            place,
-            format!(
-                "it has {} rows, but {} according to the manifest",
-                table.len(),
-                manifest.episodes.count
-            ),
-        ));
-    }
-    Ok(table)
-}
-
-pub(crate) fn read_stats(
-    store: &Store,
-    manifest: &Manifest,
-) -> Result<BTreeMap<String, StreamStats>> {
-    let stats = &manifest.stats;
-    let bytes = read_hashed(store, FileKind::Stats, &stats.blake3, stats.bytes)?;
-    let place = store.path(&FileKind::Stats.key(&stats.blake3));
-    let stats: BTreeMap<String, StreamStats> =
-        serde_json::from_slice(&bytes).map_err(|error| corrupt(&place, error.to_string()))?;
-    for (name, stats) in &stats {
-        let checked = stats.check();
-        checked.map_err(|what| corrupt(&place, format!("stream `{name}`: {what}")))?;
-    }
-    Ok(stats)
 }
 
 /// Every episode must be in a shard that the manifest lists.
@@ -394,27 +339,4 @@ fn unlisted(store: &Store, manifest: &Manifest, shard: &Hash) -> DatasetError {
         shard.to_hex()
     );
     corrupt(store.path(&version_key(manifest.version)), what)
-}
-
-/// Reads a small file and verifies its hash.
-fn read_hashed(store: &Store, kind: FileKind, hash: &Hash, len: u64) -> Result<bytes::Bytes> {
-    let key = kind.key(hash);
-    let bytes = store.read(&key, len)?;
-    if bytes.len() as u64 != len {
-        let what = format!(
-            "it has {} bytes, but {len} according to the manifest",
-            bytes.len()
-        );
-        return Err(corrupt(store.path(&key), what));
-    }
-    let found = Hash::of(&bytes);
-    if found != *hash {
-        let what = format!(
-            "its hash is {:.16}…, but {:.16}… according to the manifest",
-            found.to_hex(),
-            hash.to_hex()
-        );
-        return Err(corrupt(store.path(&key), what));
-    }
-    Ok(bytes)
 }

@@ -211,6 +211,10 @@ impl kino_storage::Storage for EmulatedStorage {
         self.inner.list(folder)
     }
 
+    fn list_after(&self, folder: &str, after: &str) -> Stored<Option<Vec<kino_storage::Entry>>> {
+        self.inner.list_after(folder, after)
+    }
+
     fn check_writable(&self) -> Stored<()> {
         self.inner.check_writable()
     }

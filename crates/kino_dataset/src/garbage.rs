@@ -20,11 +20,11 @@ use std::time::Duration;
 
 use kino_storage::Entry;
 
-use crate::dataset::read_manifest;
 use crate::error::{DatasetError, Result, io_at};
 use crate::hash::Hash;
 use crate::lease::Holder;
 use crate::portions::{BegunPack, FOLDER as PORTIONS, begun_pack, is_portion_file};
+use crate::read_version::read_manifest;
 use crate::receipts::shards_of;
 use crate::staging::FoundArea;
 use crate::store::{FileKind, Store};

@@ -3,15 +3,17 @@
 //! What a new version says depends on the head alone and on what was written, so a commit that was overtaken prepares it
 //! again on top of the new head.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::assembler::{Finished, merge_stats};
+use crate::at_once::at_once;
 use crate::attributes::JsonMap;
 use crate::commit::{Additions, Head, SourceRecord, label_types};
 use crate::error::{DatasetError, Result, invalid};
 use crate::hash::Hash;
 use crate::links::Links;
 use crate::manifest::{FileRef, Manifest, TableRef};
+use crate::stats::StreamStats;
 use crate::store::{FileKind, Store};
 use crate::table::{EpisodeRow, write_table};
 use crate::writer_options::Start;
@@ -32,8 +34,6 @@ pub(crate) fn prepare(
         Some(head) => replaced_rows(head, finished)?,
         None => all_rows(head, finished)?,
     };
-    let (table_hash, table_bytes) = store.put_hashed(FileKind::Episodes, &write_table(&rows)?)?;
-
     let mut stats = head.map(|head| head.stats.clone()).unwrap_or_default();
     if replaced.is_some() {
         stats.retain(|name, _| !known.changed.contains(name));
@@ -48,19 +48,7 @@ pub(crate) fn prepare(
             .map(|(name, part)| (name.clone(), part.finish()))
             .collect(),
     );
-    let json = serde_json::to_vec(&stats).map_err(|error| invalid(error.to_string()))?;
-    let (stats_hash, stats_bytes) = store.put_hashed(FileKind::Stats, &json)?;
-    store.check_conditional(&FileKind::Stats.key(&stats_hash), &json)?;
-
-    let table = TableRef {
-        blake3: table_hash,
-        bytes: table_bytes,
-        count: rows.len() as u64,
-    };
-    let stats = FileRef {
-        blake3: stats_hash,
-        bytes: stats_bytes,
-    };
+    let (table, stats) = put_files(store, &rows, &stats)?;
     let parent = head.map(|head| (head.manifest.clone(), head.id.clone()));
     let mut manifest = Manifest::next(parent.as_ref(), table, stats, additions.made);
     for source in additions.sources {
@@ -89,6 +77,34 @@ pub(crate) fn prepare(
     }
     let (bytes, id) = manifest.to_bytes()?;
     Ok((manifest, bytes, id))
+}
+
+/// Writes the table and the statistics, side by side.
+fn put_files(
+    store: &Store,
+    rows: &[EpisodeRow],
+    stats: &BTreeMap<String, StreamStats>,
+) -> Result<(TableRef, FileRef)> {
+    let table = write_table(rows)?;
+    let json = serde_json::to_vec(stats).map_err(|error| invalid(error.to_string()))?;
+    let files = [(FileKind::Episodes, &table), (FileKind::Stats, &json)];
+    let mut put = at_once(&files, |(kind, bytes)| store.put_hashed(*kind, bytes)).into_iter();
+    let mut next = || {
+        put.next()
+            .unwrap_or_else(|| Err(invalid("nothing was written")))
+    };
+    let ((table, table_bytes), (stats, stats_bytes)) = (next()?, next()?);
+    store.check_conditional_once(&FileKind::Stats.key(&stats), &json)?;
+    let table = TableRef {
+        blake3: table,
+        bytes: table_bytes,
+        count: rows.len() as u64,
+    };
+    let stats = FileRef {
+        blake3: stats,
+        bytes: stats_bytes,
+    };
+    Ok((table, stats))
 }
 
 /// What the manifest says of the streams: those of the head, and what is new.

@@ -15,9 +15,10 @@ use kino_storage::{create_folder, sync_folder};
 
 use crate::error::{DatasetError, Result, invalid, io_at};
 use crate::local::is_url;
+use crate::local_files::list_folder;
 use crate::resume;
 use crate::staging::FoundArea;
-use crate::store::{Store, list_folder};
+use crate::store::Store;
 
 /// The folders of a dataset.
 pub(crate) const FOLDERS: [&str; 6] = [

@@ -18,10 +18,11 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Result, corrupt};
 use crate::hash::Hash;
 use crate::links::LinkedFile;
+use crate::local_files::list_folder;
 use crate::manifest::ShardRef;
 use crate::staging::Area;
 use crate::stats::StreamStats;
-use crate::store::{FileKind, list_folder};
+use crate::store::FileKind;
 use crate::table::{EpisodeRow, EpisodeTable, write_table};
 use crate::usage::Usage;
 

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::hash::Hash;
 
-/// Whether the shards of a remote dataset are cached on a local disk.
+/// Whether the shards and tables of a remote dataset are cached on a local disk.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum CacheChoice {
     /// If the environment variable `KINOGRAPH_CACHE` names a folder.

@@ -19,7 +19,8 @@ use kino_storage::create_folder;
 
 use crate::error::{DatasetError, Result, corrupt, io_at};
 use crate::lease::{self, Holder, Lease};
-use crate::store::{Store, list_folder};
+use crate::local_files::list_folder;
+use crate::store::Store;
 
 /// Prefix of the names of unfinished shards.
 const SHARD_PREFIX: &str = "shard-";

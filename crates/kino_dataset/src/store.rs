@@ -11,7 +11,6 @@
 //! File names are generated here from numbers and hashes and never taken from a file's contents, so nothing in a
 //! manifest can point outside the dataset. Everything is durable before the call returns.
 
-use std::fs::{self, File};
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -92,7 +91,7 @@ impl Store {
         Self::open_cached(path, &CacheChoice::Off)
     }
 
-    /// The same, with the shards of a remote dataset cached on a local disk.
+    /// The same, with the shards and tables of a remote dataset cached on a local disk.
     pub(crate) fn open_cached(path: &Path, cache: &CacheChoice) -> Result<Self> {
         let location = Location::parse(path).map_err(stored)?;
         let Some(root) = location.local() else {
@@ -195,6 +194,11 @@ impl Store {
         self.is_remote
     }
 
+    /// Whether a cache keeps what is read in ranges.
+    pub(crate) fn is_cached(&self) -> bool {
+        self.storage.cache().is_some()
+    }
+
     /// How much is best read at once.
     pub(crate) fn read_size(&self) -> ReadSize {
         const FEW_BYTES: u64 = 16 << 20;
@@ -283,6 +287,20 @@ impl Store {
         let Some(entries) = self.storage.list("versions").map_err(stored)? else {
             return self.probe_versions();
         };
+        self.versions_in(&entries)
+    }
+
+    /// The versions after a key, ascending; `None` if this storage cannot list.
+    pub(crate) fn versions_after(&self, key: &str) -> Result<Option<Vec<u64>>> {
+        let name = key.rsplit('/').next().unwrap_or(key);
+        let entries = self.storage.list_after("versions", name).map_err(stored)?;
+        entries
+            .map(|entries| self.versions_in(&entries))
+            .transpose()
+    }
+
+    /// The version numbers of a listing, ascending.
+    fn versions_in(&self, entries: &[kino_storage::Entry]) -> Result<Vec<u64>> {
         let mut versions: Vec<u64> = entries
             .iter()
             .filter_map(|entry| version_of(&entry.name))
@@ -322,10 +340,11 @@ impl Store {
     pub(crate) fn put_hashed(&self, kind: FileKind, bytes: &[u8]) -> Result<(Hash, u64)> {
         let (hash, len) = (Hash::of(bytes), bytes.len() as u64);
         let key = kind.key(&hash);
-        if self.put_new(&key, bytes)? == Put::AlreadyThere {
+        if let Put::AlreadyThere(there) = self.put_new(&key, bytes)? {
             // Under its own hash there should only be these bytes; a damaged leftover would corrupt the version that
             // references it.
-            let is_same = self.read(&key, len).is_ok_and(|there| there == bytes);
+            let there = there.map_or_else(|| self.read(&key, len), Ok);
+            let is_same = there.is_ok_and(|there| there == bytes);
             if !is_same {
                 self.storage.put(&key, bytes).map_err(stored)?;
             }
@@ -376,27 +395,10 @@ impl Store {
     }
 }
 
-/// Drops a file from the page cache, so that the next read comes from the device. Best effort: has no effect if the
-/// system does not support it, or on data that is not written back yet.
-pub(crate) fn forget(path: &Path) -> Result<()> {
-    let file = File::open(path).map_err(io_at("open", path.display().to_string()))?;
-    #[cfg(target_os = "linux")]
-    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)
-        .map_err(|error| io_at("forget", path.display().to_string())(error.into()))?;
-    drop(file);
-    Ok(())
-}
-
-/// The entries of a folder; none if it is missing.
-pub(crate) fn list_folder(folder: &Path) -> Result<Vec<fs::DirEntry>> {
-    match fs::read_dir(folder).and_then(Iterator::collect) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        listed => listed.map_err(io_at("list", folder.display().to_string())),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -16,8 +16,11 @@ use kino_sync::Mutex;
 
 use crate::survey::cores;
 
-/// With a weight function, at most this many bytes are kept, except for the newest two items.
+/// With a weight function, at most this many bytes are kept, except for the newest two items, ...
 const KEPT_BYTES: usize = 96 << 20;
+
+/// ... and for one item per thread and one more, up to this many bytes.
+const MOST_BYTES: usize = 1 << 30;
 
 /// With a weight function, at most this many items are kept.
 const KEPT_THINGS: usize = 64;
@@ -29,6 +32,8 @@ type Slot<T> = Arc<Mutex<Option<Arc<T>>>>;
 pub(crate) struct Recent<K, T> {
     slots: Mutex<VecDeque<Entry<K, T>>>,
     limit: usize,
+    /// How many items threads may be reading from at the same time.
+    in_use: usize,
     bytes_of: fn(&T) -> usize,
 }
 
@@ -45,6 +50,7 @@ impl<K, T> Default for Recent<K, T> {
         Self {
             slots: Mutex::default(),
             limit: threads.max(4),
+            in_use: 0,
             bytes_of: |_| 0,
         }
     }
@@ -59,9 +65,15 @@ impl<K, T> fmt::Debug for Recent<K, T> {
 impl<K: PartialEq + Clone, T> Recent<K, T> {
     /// Limits by weight, not by count: for items of which one may be tiny and the next a gibibyte.
     pub(crate) fn by_bytes(bytes_of: fn(&T) -> usize) -> Self {
+        Self::by_bytes_for(cores(0), bytes_of)
+    }
+
+    /// The same for as many threads.
+    fn by_bytes_for(threads: usize, bytes_of: fn(&T) -> usize) -> Self {
         Self {
             slots: Mutex::default(),
-            limit: KEPT_THINGS,
+            limit: KEPT_THINGS.max(2 * threads),
+            in_use: threads + 1,
             bytes_of,
         }
     }
@@ -100,14 +112,17 @@ impl<K: PartialEq + Clone, T> Recent<K, T> {
         if let Some(entry) = slots.iter_mut().find(|entry| entry.key == *key) {
             entry.bytes = bytes;
         }
-        let mut sum = 0usize;
-        let light = slots.iter().position(|entry| {
-            sum = sum.saturating_add(entry.bytes);
-            sum > KEPT_BYTES
-        });
-        if let Some(light) = light {
-            slots.truncate(light.max(2));
-        }
+        let light = |slots: &VecDeque<Entry<K, T>>, most: usize| {
+            let mut sum = 0usize;
+            let fits = |entry: &&Entry<K, T>| {
+                sum = sum.saturating_add(entry.bytes);
+                sum <= most
+            };
+            slots.iter().take_while(fits).count()
+        };
+        let in_use = light(&slots, MOST_BYTES).min(self.in_use);
+        let kept = light(&slots, KEPT_BYTES).max(in_use).max(2);
+        slots.truncate(kept);
     }
 }
 
@@ -144,8 +159,32 @@ mod tests {
     }
 
     #[test]
+    fn threads_that_read_heavy_items_side_by_side_load_each_once() {
+        const THREADS: usize = 16;
+        for (bytes, expected) in [
+            (KEPT_BYTES / 5, THREADS),
+            // A gibibyte holds five of these: memory comes first.
+            (MOST_BYTES / 5, 8 * THREADS),
+        ] {
+            let recent = Recent::by_bytes_for(THREADS, |bytes: &usize| *bytes);
+            let loads = std::cell::Cell::new(0);
+            // Each reads its own item a block at a time, and the others read in between.
+            for _block in 0..8 {
+                for key in 0..THREADS {
+                    let load = || {
+                        loads.set(loads.get() + 1);
+                        Ok::<_, ()>(bytes)
+                    };
+                    recent.get(key, load).unwrap();
+                }
+            }
+            assert_eq!(loads.get(), expected);
+        }
+    }
+
+    #[test]
     fn heavy_items_are_evicted_early_except_for_the_newest_two() {
-        let recent = Recent::by_bytes(|bytes: &usize| *bytes);
+        let recent = Recent::by_bytes_for(1, |bytes: &usize| *bytes);
         let loads = std::cell::Cell::new(0);
         let get = |key: usize, bytes: usize| {
             let load = || {

@@ -103,7 +103,7 @@ impl Storage for LocalFolder {
             match file.persist_noclobber(&path) {
                 Ok(()) => sync_parent(&path).map(|()| Put::Created),
                 Err(rival) if rival.error.kind() == io::ErrorKind::AlreadyExists => {
-                    Ok(Put::AlreadyThere)
+                    Ok(Put::AlreadyThere(None))
                 }
                 Err(failed) => Err(failed.error),
             }

@@ -82,7 +82,7 @@ impl Storage for Memory {
     fn put_new(&self, key: &str, bytes: &[u8]) -> Result<Put> {
         let mut objects = self.objects.lock();
         if objects.contains_key(key) {
-            return Ok(Put::AlreadyThere);
+            return Ok(Put::AlreadyThere(None));
         }
         objects.insert(key.to_owned(), Bytes::copy_from_slice(bytes));
         Ok(Put::Created)
@@ -116,7 +116,8 @@ mod tests {
     fn memory_keeps_the_contract_of_the_trait() {
         let storage = Memory::default();
         assert_eq!(storage.put_new("a/1", b"one").unwrap(), Put::Created);
-        assert_eq!(storage.put_new("a/1", b"two").unwrap(), Put::AlreadyThere);
+        let rival = storage.put_new("a/1", b"two").unwrap();
+        assert_eq!(rival, Put::AlreadyThere(None));
         storage.put("a/b/2", b"two").unwrap();
         assert_eq!(&storage.read("a/1", 3).unwrap()[..], b"one");
         assert!(storage.read("a/1", 2).is_err());
@@ -131,6 +132,8 @@ mod tests {
         };
         assert_eq!(names("a"), ["1"]);
         assert_eq!(names("a/b"), ["2"]);
+        let after = |after| storage.list_after("a", after).unwrap().unwrap().len();
+        assert_eq!((after("0"), after("1"), after("2")), (1, 0, 0));
         storage.remove("a/1").unwrap();
         assert!(matches!(
             storage.size("a/1"),

@@ -33,6 +33,15 @@ pub trait Storage: Debug + Send + Sync {
     /// The objects directly below `folder`, in no order; none if it is missing. `None` if this storage cannot list.
     fn list(&self, folder: &str) -> Result<Option<Vec<Entry>>>;
 
+    /// Those of them whose names come after `after`, byte by byte: one request however many come before.
+    fn list_after(&self, folder: &str, after: &str) -> Result<Option<Vec<Entry>>> {
+        let mut entries = self.list(folder)?;
+        if let Some(entries) = &mut entries {
+            entries.retain(|entry| entry.name.as_str() > after);
+        }
+        Ok(entries)
+    }
+
     /// An error if nothing can be written here, whatever the credentials.
     fn check_writable(&self) -> Result<()>;
 
@@ -78,12 +87,12 @@ pub trait Storage: Debug + Send + Sync {
 }
 
 /// Whether a conditional put created the object.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Put {
     /// It did.
     Created,
-    /// Another one was there.
-    AlreadyThere,
+    /// Another one was there: its bytes, if they were read to find that out.
+    AlreadyThere(Option<Bytes>),
 }
 
 /// An object of a listing.

@@ -18,6 +18,7 @@
 
 mod core;
 mod file;
+mod packed;
 mod read;
 mod schema;
 mod stored;

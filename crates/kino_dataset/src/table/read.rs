@@ -1,7 +1,7 @@
 //! The table in memory.
 //!
 //! ```text
-//! on opening        id  frames  start_ns  duration_s  bytes  raw_bytes  shard  slot
+//! on opening        id  frames  start_ns  duration_s  bytes  raw_bytes  shard  slot  the start of hash
 //! on demand         hash  splits  task  success  …  user columns          (then kept)
 //! ```
 
@@ -10,8 +10,9 @@ use std::fmt;
 use std::sync::OnceLock;
 
 use bytes::Bytes;
+use kino_parquet::Field;
 
-use super::core::Core;
+use super::core::{Core, start_of};
 use super::file::TableFile;
 use super::schema::{BUILT_IN, PLACE, built_in};
 use super::stored::Stored;
@@ -20,9 +21,22 @@ use super::{Column, EpisodeRow, Label};
 use crate::error::{Result, corrupt, invalid};
 use crate::hash::Hash;
 
+/// The file of a table is kept up to this many bytes; a larger one is read again for columns that are asked for later.
+const MOST_KEPT: usize = 16 << 20;
+
+/// Reads the bytes of a table again, and verifies them.
+type Reread = Box<dyn Fn() -> Result<Bytes> + Send + Sync>;
+
+/// Where the columns are that are not decoded yet.
+enum Source {
+    Kept(TableFile),
+    Reread(Reread),
+}
+
 /// The table in memory: core columns decoded, the others decoded on demand.
 pub struct EpisodeTable {
-    file: TableFile,
+    source: Source,
+    fields: Vec<Field>,
     names: Vec<String>,
     core: Core,
     /// One cell per column, filled when the column is first requested.
@@ -43,13 +57,37 @@ impl EpisodeTable {
     pub fn parse(bytes: Bytes) -> Result<Self> {
         let file = TableFile::open(bytes)?;
         let core = Core::read(&file)?;
-        let fields = file.fields();
+        let fields = file.fields().to_vec();
         Ok(Self {
             names: fields.iter().map(|field| field.name.clone()).collect(),
             cache: fields.iter().map(|_| OnceLock::new()).collect(),
-            file,
+            source: Source::Kept(file),
+            fields,
             core,
         })
+    }
+
+    /// The same, but the bytes of a large table are not kept: `reread` reads them again if they are needed.
+    pub(crate) fn parse_again(
+        bytes: Bytes,
+        reread: impl Fn() -> Result<Bytes> + Send + Sync + 'static,
+    ) -> Result<Self> {
+        let is_large = bytes.len() > MOST_KEPT;
+        let table = Self::parse(bytes)?;
+        Ok(if is_large {
+            table.without_file(reread)
+        } else {
+            table
+        })
+    }
+
+    /// Drops the bytes of the file.
+    pub(super) fn without_file(
+        mut self,
+        reread: impl Fn() -> Result<Bytes> + Send + Sync + 'static,
+    ) -> Self {
+        self.source = Source::Reread(Box::new(reread));
+        self
     }
 
     /// The number of episodes.
@@ -69,12 +107,12 @@ impl EpisodeTable {
 
     /// Frames of the longest stream.
     pub fn frames(&self, row: usize) -> Option<u64> {
-        self.core.frames.get(row).copied()
+        self.core.frames.count(row)
     }
 
     /// Time of the first frame.
     pub fn start_ns(&self, row: usize) -> Option<i64> {
-        self.core.start_ns.get(row).copied()
+        self.core.start_ns.get(row)
     }
 
     /// From the first frame of any stream to the last.
@@ -84,12 +122,12 @@ impl EpisodeTable {
 
     /// Bytes stored in the shard.
     pub fn bytes(&self, row: usize) -> Option<u64> {
-        self.core.bytes.get(row).copied()
+        self.core.bytes.count(row)
     }
 
     /// Bytes of the decoded frames.
     pub fn raw_bytes(&self, row: usize) -> Option<u64> {
-        self.core.raw_bytes.get(row).copied()
+        self.core.raw_bytes.count(row)
     }
 
     /// BLAKE3 of the shard file that holds the episode.
@@ -136,6 +174,11 @@ impl EpisodeTable {
         self.stored(place).map(Stored::to_column)
     }
 
+    /// Whether an episode's bytes have this hash, as far as the first eight bytes of it tell: decodes nothing.
+    pub(crate) fn has_hash(&self, row: usize, hash: &[u8; 32]) -> bool {
+        self.core.hash_starts.get(row) == Some(&start_of(hash))
+    }
+
     /// The hash of an episode's bytes; decodes the column the first time.
     pub fn hash(&self, row: usize) -> Result<Option<[u8; 32]>> {
         let hash = self.built_in("hash")?.hash(row);
@@ -154,11 +197,11 @@ impl EpisodeTable {
         let hash = self.hash(row)?;
         Ok(EpisodeRow {
             id: id.to_owned(),
-            frames: self.core.frames[row],
-            start_ns: self.core.start_ns[row],
+            frames: self.frames(row).unwrap_or_default(),
+            start_ns: self.start_ns(row).unwrap_or_default(),
             duration_s: self.core.duration_s[row],
-            bytes: self.core.bytes[row],
-            raw_bytes: self.core.raw_bytes[row],
+            bytes: self.bytes(row).unwrap_or_default(),
+            raw_bytes: self.raw_bytes(row).unwrap_or_default(),
             shard: *shard,
             slot: self.core.slots[row],
             hash: hash.ok_or_else(|| corrupt(PLACE, "the hash of an episode is missing"))?,
@@ -178,15 +221,28 @@ impl EpisodeTable {
 
     /// Everything about every episode, to write a changed table.
     pub fn rows(&self) -> Result<Vec<EpisodeRow>> {
+        if let Source::Reread(reread) = &self.source {
+            let places = (0..self.fields.len()).filter(|&place| !is_core(place));
+            let missing: Vec<_> = places
+                .filter(|&place| self.cache[place].get().is_none())
+                .collect();
+            if !missing.is_empty() {
+                let file = TableFile::open(reread()?)?;
+                let mut missing = missing.into_iter();
+                missing.try_for_each(|place| self.decoded(&file, place).map(|_| ()))?;
+            }
+        }
         (0..self.len()).map(|row| self.row(row)).collect()
     }
 
     /// Bytes that the open table holds in memory: file, core columns and the columns decoded so far.
     pub fn memory_bytes(&self) -> usize {
         let cached = self.cache.iter().filter_map(OnceLock::get);
-        self.file.memory_bytes()
-            + self.core.memory_bytes()
-            + cached.map(Stored::memory_bytes).sum::<usize>()
+        let file = match &self.source {
+            Source::Kept(file) => file.memory_bytes(),
+            Source::Reread(_) => 0,
+        };
+        file + self.core.memory_bytes() + cached.map(Stored::memory_bytes).sum::<usize>()
     }
 
     fn labels(&self, row: usize) -> Result<BTreeMap<String, Label>> {
@@ -208,12 +264,40 @@ impl EpisodeTable {
     }
 
     fn stored(&self, place: usize) -> Result<&Stored> {
-        let cell = &self.cache[place];
-        if let Some(stored) = cell.get() {
+        if let Some(stored) = self.cache[place].get() {
             return Ok(stored);
         }
-        let decoded = Stored::read(&self.file, place)?;
-        // Two threads may decode the same column at once; both get the first copy.
-        Ok(cell.get_or_init(|| decoded))
+        match &self.source {
+            Source::Kept(file) => self.decoded(file, place),
+            Source::Reread(reread) => self.decoded(&TableFile::open(reread()?)?, place),
+        }
     }
+
+    /// A column, decoded from the file if it is not yet.
+    fn decoded(&self, file: &TableFile, place: usize) -> Result<&Stored> {
+        if let Some(stored) = self.cache[place].get() {
+            return Ok(stored);
+        }
+        let decoded = Stored::read(file, place)?;
+        // Two threads may decode the same column at once; both get the first copy.
+        Ok(self.cache[place].get_or_init(|| decoded))
+    }
+}
+
+/// Whether a column is decoded when the table is opened.
+fn is_core(place: usize) -> bool {
+    const CORE: [&str; 9] = [
+        "episode",
+        "id",
+        "frames",
+        "start_ns",
+        "duration_s",
+        "bytes",
+        "raw_bytes",
+        "shard",
+        "slot",
+    ];
+    BUILT_IN
+        .get(place)
+        .is_some_and(|(name, ..)| CORE.contains(name))
 }

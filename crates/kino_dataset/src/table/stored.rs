@@ -102,11 +102,11 @@ impl Stored {
     fn shrink(&mut self) {
         match self {
             Self::Text { texts, rows } => {
-                texts.freeze();
+                texts.drop_index();
                 rows.shrink_to_fit();
             }
             Self::TextList { texts, ends, items } => {
-                texts.freeze();
+                texts.drop_index();
                 ends.shrink_to_fit();
                 items.shrink_to_fit();
             }

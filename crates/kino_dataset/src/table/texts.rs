@@ -5,9 +5,11 @@
 //! table  [0, 2, 0, 1, 3, …]        open addressing: 0 is free, n is text n-1
 //! ```
 //!
-//! A `HashMap<String, u32>` costs about 90 bytes per 20-byte text; this costs about 35.
+//! A `HashMap<String, u32>` costs about 90 bytes per 20-byte text; this costs about 35, and 24 without the table, which
+//! can be dropped when all texts are there and is made again when one is looked up.
 
 use std::hash::{BuildHasher, RandomState};
+use std::sync::OnceLock;
 
 /// Distinct texts, numbered in order of insertion.
 #[derive(Default)]
@@ -15,6 +17,8 @@ pub(super) struct Texts {
     text: String,
     ends: Vec<u32>,
     table: Vec<u32>,
+    /// The table, if it was dropped and then needed.
+    again: OnceLock<Vec<u32>>,
     // Keyed, so that a hostile file cannot choose ids that all collide.
     hasher: RandomState,
 }
@@ -48,7 +52,12 @@ impl Texts {
 
     /// The number of `text`.
     pub(super) fn find(&self, text: &str) -> Option<usize> {
-        let found = *self.table.get(self.probe(text)?)?;
+        let table = if self.table.is_empty() {
+            self.again.get_or_init(|| self.index())
+        } else {
+            &self.table
+        };
+        let found = *table.get(self.probe(table, text)?)?;
         found.checked_sub(1).map(to_usize)
     }
 
@@ -57,7 +66,7 @@ impl Texts {
         if (self.len() + 1) * 4 > self.table.len() * 3 {
             self.grow();
         }
-        let Some(place) = self.probe(text) else {
+        let Some(place) = self.probe(&self.table, text) else {
             return Inserted::Full;
         };
         if let Some(known) = self.table[place].checked_sub(1) {
@@ -74,30 +83,32 @@ impl Texts {
         Inserted::New(count - 1)
     }
 
-    /// Frees spare capacity.
-    pub(super) fn shrink(&mut self) {
-        self.text.shrink_to_fit();
-        self.ends.shrink_to_fit();
-    }
-
-    /// Shrinks and drops the index: afterwards nothing can be found or added.
-    pub(super) fn freeze(&mut self) {
+    /// Shrinks and drops the table, which [`find`](Self::find) makes again; nothing can be added afterwards.
+    pub(super) fn drop_index(&mut self) {
         self.shrink();
         self.table = Vec::new();
     }
 
+    /// Frees spare capacity.
+    fn shrink(&mut self) {
+        self.text.shrink_to_fit();
+        self.ends.shrink_to_fit();
+    }
+
     /// Bytes held in memory.
     pub(super) fn memory_bytes(&self) -> usize {
-        self.text.capacity() + (self.ends.capacity() + self.table.capacity()) * size_of::<u32>()
+        let again = self.again.get().map_or(0, Vec::capacity);
+        let numbers = self.ends.capacity() + self.table.capacity() + again;
+        self.text.capacity() + numbers * size_of::<u32>()
     }
 
     /// The slot that holds `text`, or the free one where it belongs; `None` without a table.
-    fn probe(&self, text: &str) -> Option<usize> {
-        let mask = self.table.len().checked_sub(1)?;
+    fn probe(&self, table: &[u32], text: &str) -> Option<usize> {
+        let mask = table.len().checked_sub(1)?;
         let hash = self.hasher.hash_one(text);
         let mut place = usize::try_from(hash & u64::from(u32::MAX)).ok()? & mask;
         loop {
-            match self.table[place].checked_sub(1) {
+            match table[place].checked_sub(1) {
                 None => return Some(place),
                 Some(known) if self.get(to_usize(known)) == Some(text) => return Some(place),
                 Some(_) => place = (place + 1) & mask,
@@ -106,14 +117,24 @@ impl Texts {
     }
 
     fn grow(&mut self) {
-        // A power of two, so that a mask wraps the probe, and never full, so that the probe ends.
-        self.table = vec![0; (self.table.len() * 2).max(16)];
+        self.table = self.index_of((self.table.len() * 2).max(16));
+    }
+
+    /// A table for as many texts as there are.
+    fn index(&self) -> Vec<u32> {
+        self.index_of((self.len() * 4 / 3 + 1).next_power_of_two().max(16))
+    }
+
+    /// A table of `len` slots: a power of two, so that a mask wraps the probe, and never full, so that the probe ends.
+    fn index_of(&self, len: usize) -> Vec<u32> {
+        let mut table = vec![0; len];
         for idx in 0..self.len() {
-            let place = self.get(idx).and_then(|text| self.probe(text));
+            let place = self.get(idx).and_then(|text| self.probe(&table, text));
             if let (Some(place), Ok(count)) = (place, u32::try_from(idx + 1)) {
-                self.table[place] = count;
+                table[place] = count;
             }
         }
+        table
     }
 }
 
@@ -148,6 +169,11 @@ mod tests {
             for (word, &idx) in &expected_numbers {
                 prop_assert_eq!(texts.find(word), Some(to_usize(idx)));
                 prop_assert_eq!(texts.get(to_usize(idx)), Some(word.as_str()));
+            }
+            prop_assert_eq!(texts.find("absent"), None);
+            texts.drop_index();
+            for (word, &idx) in &expected_numbers {
+                prop_assert_eq!(texts.find(word), Some(to_usize(idx)));
             }
             prop_assert_eq!(texts.find("absent"), None);
             prop_assert_eq!(texts.get(expected_numbers.len()), None);

@@ -28,12 +28,13 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use crate::dataset::{Dataset, read_stats};
+use crate::dataset::Dataset;
 use crate::error::{DatasetError, RELINK, Result};
 use crate::hash::Hash;
 use crate::links::Links;
 use crate::partial;
 use crate::portions::PartOf;
+use crate::read_version::read_stats;
 use crate::store::{FileKind, Store, version_key};
 
 /// Files are hashed, and frames decoded, in chunks of this size.

@@ -8,12 +8,13 @@ use kino_format::Kind;
 use proptest::prelude::*;
 
 use super::{Level, verify, verify_while};
-use crate::dataset::{Dataset, read_head};
+use crate::dataset::Dataset;
 use crate::episode_info::EpisodeInfo;
 use crate::error::ErrorKind;
 use crate::hash::Hash;
 use crate::manifest::Manifest;
 use crate::plan::{Arrival, Plan};
+use crate::read_version::read_head;
 use crate::selection::Selection;
 use crate::stats::StreamStats;
 use crate::store::{FileKind, Store, version_key};

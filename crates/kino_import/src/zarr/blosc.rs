@@ -9,6 +9,7 @@
 //! says, not as the header says.
 
 use flate2::read::ZlibDecoder;
+use kino_codec::ungroup_bits;
 
 use crate::zarr::compressor::read_whole;
 
@@ -53,7 +54,7 @@ pub(crate) fn decompress(stored: &[u8], out: &mut [u8]) -> Result<(), &'static s
         read_streams(flags >> 5, source, splits, sorted)?;
         match flags & 5 {
             1 if size > 1 => unshuffle(sorted, size, block),
-            4 => unshuffle_bits(sorted, size, block),
+            4 => ungroup_bits(sorted, size, block),
             _ => block.copy_from_slice(sorted),
         }
     }
@@ -112,41 +113,6 @@ fn unshuffle(sorted: &[u8], size: usize, out: &mut [u8]) {
     out[count * size..].copy_from_slice(&sorted[count * size..]);
 }
 
-/// Undoes the bit shuffle. The naive way sets bit b of element e from bit e of plane b; here eight planes and eight
-/// elements at a time form one word, which is transposed.
-fn unshuffle_bits(sorted: &[u8], size: usize, out: &mut [u8]) {
-    let count = sorted.len() / size;
-    // Blosc does not shuffle a block that is not a multiple of eight elements.
-    if !count.is_multiple_of(8) || count == 0 {
-        out.copy_from_slice(sorted);
-        return;
-    }
-    let row = count / 8;
-    for byte in 0..size {
-        for group in 0..row {
-            let plane = |bit: usize| sorted[(byte * 8 + bit) * row + group];
-            let word = transpose(u64::from_le_bytes(std::array::from_fn(plane)));
-            for (element, value) in word.to_le_bytes().into_iter().enumerate() {
-                out[(group * 8 + element) * size + byte] = value;
-            }
-        }
-    }
-    out[count * size..].copy_from_slice(&sorted[count * size..]);
-}
-
-/// Transposes an 8×8 bit matrix (Hacker's Delight, 7-3).
-fn transpose(mut word: u64) -> u64 {
-    for (shift, mask) in [
-        (7, 0x00aa_00aa_00aa_00aa),
-        (14, 0x0000_cccc_0000_cccc),
-        (28, 0x0000_0000_f0f0_f0f0),
-    ] {
-        let swap = (word ^ (word >> shift)) & mask;
-        word ^= swap ^ (swap << shift);
-    }
-    word
-}
-
 /// BloscLZ: a control byte below 32 begins literals, any other a match. Returns how many bytes were written.
 fn blosclz(mut source: &[u8], out: &mut [u8]) -> Option<usize> {
     let mut next = || {
@@ -201,27 +167,7 @@ mod tests {
 
     use super::*;
 
-    fn unshuffle_bits_naive(sorted: &[u8], size: usize) -> Vec<u8> {
-        let count = sorted.len() / size;
-        let mut out = vec![0; sorted.len()];
-        for plane in 0..size * 8 {
-            for element in 0..count {
-                let bit = sorted[plane * (count / 8) + element / 8] >> (element % 8) & 1;
-                out[element * size + plane / 8] |= bit << (plane % 8);
-            }
-        }
-        out
-    }
-
     proptest! {
-        #[test]
-        fn bit_unshuffle_agrees_with_naive(size in 1usize..9, bytes in proptest::collection::vec(any::<u8>(), 512)) {
-            let sorted = &bytes[..size * 8 * (bytes.len() / size / 8)];
-            let mut out = vec![0; sorted.len()];
-            unshuffle_bits(sorted, size, &mut out);
-            prop_assert_eq!(out, unshuffle_bits_naive(sorted, size));
-        }
-
         #[test]
         fn arbitrary_bytes_never_panic(mut stored in proptest::collection::vec(any::<u8>(), 0..200), len in 0usize..300) {
             let mut out = vec![0; len];

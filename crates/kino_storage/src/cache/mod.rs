@@ -1,4 +1,4 @@
-//! A cache of remote shards on a local disk, shared by all processes of the host.
+//! A cache of remote shards and tables on a local disk, shared by all processes of the host.
 //!
 //! ```text
 //! read_range(shards/<hash>.kshard, 700 kB..1.1 MB)
@@ -33,10 +33,11 @@ use crate::storage::{Entry, Put, Storage};
 use folder::{BLOCK, BLOCK_BYTES, CacheFolder};
 pub use report::{CacheListing, CacheReport, CachedShard, clear_cache, limit_cache, list_cache};
 
-/// Only shards are cached: their names are hashes of their contents, so what is cached never changes.
-const FOLDER: &str = "shards/";
+/// Only what is named by the hash of its contents is cached, so what is cached never changes: shards, tables and
+/// statistics.
+const FOLDERS: [&str; 3] = ["shards/", "episodes/", "stats/"];
 
-/// A storage whose shards are kept on a local disk.
+/// A storage whose shards, tables and statistics are kept on a local disk.
 #[derive(Debug)]
 pub struct Cached {
     inner: Arc<dyn Storage>,
@@ -148,9 +149,10 @@ fn part_of(bytes: &Bytes, block: u64, range: Range<u64>) -> Bytes {
     bytes.slice(at(range.start)..at(range.end))
 }
 
-/// The hash in the key of a shard.
+/// The hash in the key of a shard, or of another file that is named by its hash.
 fn shard_of(key: &str) -> Option<&str> {
-    let (hash, _) = key.strip_prefix(FOLDER)?.split_once('.')?;
+    let name = FOLDERS.iter().find_map(|folder| key.strip_prefix(folder))?;
+    let (hash, _) = name.split_once('.')?;
     let is_hash = !hash.is_empty() && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
     is_hash.then_some(hash)
 }
@@ -185,6 +187,10 @@ impl Storage for Cached {
 
     fn list(&self, folder: &str) -> Result<Option<Vec<Entry>>> {
         self.inner.list(folder)
+    }
+
+    fn list_after(&self, folder: &str, after: &str) -> Result<Option<Vec<Entry>>> {
+        self.inner.list_after(folder, after)
     }
 
     fn check_writable(&self) -> Result<()> {

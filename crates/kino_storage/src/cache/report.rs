@@ -50,7 +50,7 @@ pub struct CacheListing {
     pub shards: Vec<CachedShard>,
 }
 
-/// A shard in a cache.
+/// A shard in a cache, or another file that is named by its hash.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CachedShard {
     /// Its hash, as in the dataset's folder `shards`.

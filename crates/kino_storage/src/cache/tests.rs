@@ -114,6 +114,36 @@ fn what_is_there_is_not_fetched_again_not_even_by_another_process() {
 }
 
 #[test]
+fn whatever_is_named_by_its_hash_is_kept_and_nothing_else() {
+    let memory = Memory::default();
+    let keys = [
+        format!("episodes/{HASH}.parquet"),
+        format!("stats/{}.json", HASH.replace('0', "f")),
+        "versions/00000001.json".to_owned(),
+        "portions/begun.json".to_owned(),
+    ];
+    for key in &keys {
+        memory.put(key, key.as_bytes()).unwrap();
+    }
+    let folder = tempfile::tempdir().unwrap();
+    write_limit(folder.path(), u64::MAX).unwrap();
+    let cached = Cached::new(Arc::new(memory), folder.path()).unwrap();
+    let empty = Cached::new(Arc::new(Memory::default()), folder.path()).unwrap();
+    for (number, key) in keys.iter().enumerate() {
+        let len = key.len() as u64;
+        assert_eq!(cached.read_range(key, 0..len).unwrap(), key.as_bytes());
+        let again = empty.read_range(key, 0..len);
+        assert_eq!(
+            again.is_ok_and(|bytes| bytes == key.as_bytes()),
+            number < 2,
+            "{key}"
+        );
+    }
+    cached.distrust(&keys[0], 0..1);
+    assert!(empty.read_range(&keys[0], 0..4).is_err(), "forgotten");
+}
+
+#[test]
 fn a_damaged_block_is_fetched_again() {
     let bytes = content(BLOCK_BYTES);
     let (folder, cached) = cached(&bytes, u64::MAX);

@@ -23,6 +23,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures_util::TryStreamExt as _;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt as _};
 use tempfile::NamedTempFile;
@@ -103,14 +104,37 @@ impl ObjectStorage {
                 },
             }
         };
-        let entry = |object: object_store::ObjectMeta| {
-            Some(Entry {
-                name: object.location.filename()?.to_owned(),
-                bytes: object.size,
-                modified: Some(object.last_modified.into()),
-            })
-        };
         Ok(listed.objects.into_iter().filter_map(entry).collect())
+    }
+
+    /// The listing that a service has, of what comes after a key.
+    async fn list_later(
+        &self,
+        connection: &Connection,
+        prefix: &Path,
+        after: &Path,
+    ) -> Result<Vec<Entry>> {
+        let mut pauses = read::pauses();
+        loop {
+            add(&self.meter.lists, 1);
+            let listed = connection.store.list_with_offset(Some(prefix), after);
+            match listed.try_collect::<Vec<_>>().await {
+                Ok(listed) => {
+                    let depth = prefix.parts_count() + 1;
+                    let is_direct =
+                        |object: &object_store::ObjectMeta| object.location.parts_count() == depth;
+                    return Ok(listed
+                        .into_iter()
+                        .filter(is_direct)
+                        .filter_map(entry)
+                        .collect());
+                }
+                Err(error) => match pauses.next().filter(|_| read::is_broken(&error)) {
+                    Some(pause) => tokio::time::sleep(pause).await,
+                    None => return Err(failed("list", self.url.to_string(), error)),
+                },
+            }
+        }
     }
 
     /// The listing of the Hub.
@@ -130,6 +154,14 @@ impl ObjectStorage {
             Err(error) => Err(failed("list", self.url.to_string(), error)),
         }
     }
+}
+
+fn entry(object: object_store::ObjectMeta) -> Option<Entry> {
+    Some(Entry {
+        name: object.location.filename()?.to_owned(),
+        bytes: object.size,
+        modified: Some(object.last_modified.into()),
+    })
 }
 
 impl Connection {
@@ -194,6 +226,21 @@ impl Storage for ObjectStorage {
                 Listing::Missing => Ok(None),
             }
         })
+    }
+
+    fn list_after(&self, folder: &str, after: &str) -> Result<Option<Vec<Entry>>> {
+        let connection = self.connection()?;
+        if connection.listing == Listing::Native {
+            let path = connection.key(folder)?;
+            let after = path.clone().join(after);
+            let listed = self.list_later(&connection, &path, &after);
+            return self.wait(listed).map(Some);
+        }
+        let mut entries = self.list(folder)?;
+        if let Some(entries) = &mut entries {
+            entries.retain(|entry| entry.name.as_str() > after);
+        }
+        Ok(entries)
     }
 
     fn check_writable(&self) -> Result<()> {

@@ -30,6 +30,9 @@ const PARTS_AT_ONCE: usize = 4;
 /// A part of a file on a slow line takes no longer than this.
 const PATIENCE: Duration = Duration::from_secs(300);
 
+/// An object of twice the length of ours and so much more is not read back.
+const MUCH_LONGER: u64 = 1 << 20;
+
 /// Tries to read back what a put whose reply was lost has left.
 const LOOKS: u32 = 3;
 
@@ -57,11 +60,12 @@ impl ObjectStorage {
         let put = connection.store.put_opts(&path, payload, options);
         match timeout(PATIENCE, put).await {
             Ok(Ok(_)) => Ok(Put::Created),
-            Ok(Err(Error::AlreadyExists { .. } | Error::Precondition { .. })) => {
-                // The client may have sent it twice because the first reply was lost.
-                match self.is_there(&connection, &path, bytes).await {
-                    Ok(true) => Ok(Put::Created),
-                    _ => Ok(Put::AlreadyThere),
+            // The client may have sent it twice because the first reply was lost.
+            Ok(Err(error @ (Error::AlreadyExists { .. } | Error::Precondition { .. }))) => {
+                match self.look(&connection, &path, bytes).await {
+                    Ok(None) => Ok(Put::AlreadyThere(None)),
+                    Ok(Some(put)) => Ok(put),
+                    Err(_) => Err(failed("write", self.place(key), error)),
                 }
             }
             Ok(Err(error)) => self.settle(&connection, key, bytes, error).await,
@@ -105,28 +109,53 @@ impl ObjectStorage {
                 | Error::Unauthenticated { .. }
                 | Error::NotSupported { .. }
         );
-        let path = connection.key(key)?;
-        for _ in 0..if is_final { 0 } else { LOOKS } {
-            match self.is_there(connection, &path, bytes).await {
-                Ok(true) => return Ok(Put::Created),
-                Ok(false) => return Ok(Put::AlreadyThere),
-                Err(Error::NotFound { .. }) => break,
-                Err(_) => tokio::time::sleep(Duration::from_secs(1)).await,
-            }
+        if is_final {
+            return Err(failed("write", self.place(key), error));
         }
-        Err(failed("write", self.place(key), error))
+        let path = connection.key(key)?;
+        match self.look(connection, &path, bytes).await {
+            Ok(Some(put)) => Ok(put),
+            _ => Err(failed("write", self.place(key), error)),
+        }
     }
 
-    /// Whether an object has these bytes.
-    async fn is_there(
+    /// What an object that is there says about a put without a clear answer; `None` if none is there.
+    async fn look(
         &self,
         connection: &Connection,
         path: &Path,
-        bytes: &[u8],
-    ) -> Result<bool, Error> {
+        ours: &[u8],
+    ) -> Result<Option<Put>, Error> {
+        let mut left = LOOKS;
+        loop {
+            left -= 1;
+            match self.there(connection, path, ours).await {
+                Ok(Some(there)) if there == ours => return Ok(Some(Put::Created)),
+                Ok(there) => return Ok(Some(Put::AlreadyThere(there))),
+                Err(Error::NotFound { .. }) => return Ok(None),
+                Err(error) if left == 0 => return Err(error),
+                Err(_) => tokio::time::sleep(Duration::from_secs(1)).await,
+            }
+        }
+    }
+
+    /// The bytes of an object; `None` if it is much longer than ours, so that it is neither ours nor a rival's.
+    async fn there(
+        &self,
+        connection: &Connection,
+        path: &Path,
+        ours: &[u8],
+    ) -> Result<Option<Bytes>, Error> {
         add(&self.meter.gets, 1);
         let found = connection.store.get(path).await?;
-        Ok(found.meta.size == bytes.len() as u64 && found.bytes().await? == bytes)
+        if found.meta.size
+            > (ours.len() as u64)
+                .saturating_mul(2)
+                .saturating_add(MUCH_LONGER)
+        {
+            return Ok(None);
+        }
+        found.bytes().await.map(Some)
     }
 
     /// Creates or replaces an object.
