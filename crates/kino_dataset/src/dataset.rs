@@ -16,6 +16,7 @@ use crate::error::{DatasetError, Result, corrupt, format_at, invalid, not_found}
 use crate::hash::Hash;
 use crate::links::LinkedFiles;
 use crate::manifest::{MAX_MANIFEST_BYTES, Manifest};
+use crate::open_together::open_together;
 use crate::partial;
 use crate::remote::{CacheChoice, StorageReport};
 use crate::shard_slot::ShardSlot;
@@ -220,7 +221,16 @@ impl Dataset {
                 self.len()
             )));
         }
-        Episode::open(self.clone(), row)
+        Episode::open(self, row)
+    }
+
+    /// The episodes in these rows of the table, in their order. Behind a URL they are opened together: in two round trips, one for
+    /// the directories of shards that were not read yet and one for the indexes, however many there are.
+    pub fn episodes(&self, rows: &[usize]) -> Vec<Result<Episode>> {
+        if !self.is_remote() || rows.len() < 2 {
+            return rows.iter().map(|&row| self.episode(row)).collect();
+        }
+        open_together(self, rows)
     }
 
     /// The episode with this id.
