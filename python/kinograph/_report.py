@@ -67,6 +67,7 @@ class Report(Shown):
 
     Times of stages are summed over all threads. ``wait`` is how long the training loop was blocked waiting for a
     batch. ``prefetch_depth`` is how many batches are prepared ahead; ``prefetch_changes`` lists (first batch, depth).
+    Of a remote dataset ``readers_active`` is how many reads may be under way; ``readers_changes`` lists (seconds, reads).
     ``batch_s`` is how long the loader takes per batch, ``step_s`` how long the training loop takes per batch.
     ``quality`` is how well the shuffle mixes, and how often frames are expected to be decoded.
     ``waits`` and ``timeline`` are measured by the core. With a device, the core's caller is the thread that copies to
@@ -102,6 +103,7 @@ class Report(Shown):
     step_s: float = 0.0
     threads_active: int = 0
     readers_active: int = 0
+    readers_changes: tuple[tuple[float, int], ...] = ()
     waits: dict[str, Any] = dataclasses.field(default_factory=dict)
     timeline: tuple[dict[str, float], ...] = ()
     stages: tuple[Stage, ...] = ()
@@ -176,6 +178,8 @@ class Report(Shown):
         )
         changes = core.get("prefetch_changes", [])
         values["prefetch_changes"] = tuple((batch, depth) for batch, depth in changes)
+        widths = core.get("readers_changes", [])
+        values["readers_changes"] = tuple((at_s, readers) for at_s, readers in widths)
         values["timeline"] = tuple(core.get("timeline", []))
         idle = (price or GpuPrice()).idle(loop)
         return cls(**values, loop=loop, quality=quality, idle=idle)

@@ -1,5 +1,6 @@
 """Remote datasets: the same samples from every storage, whatever goes wrong on the way."""
 
+import dataclasses
 import json
 import shutil
 import subprocess
@@ -48,6 +49,24 @@ def test_samples_are_the_same_if_answers_go_wrong(camera_path, fault):
     with serving(Web, folder=camera_path.parent, faults=faults) as web:
         assert batches(f"{web.url}/{camera_path.name}", epochs=2) == batches(camera_path, epochs=2)
     assert faults.seen[fault] > 0
+
+
+def test_samples_are_the_same_from_every_storage_if_everything_goes_wrong_at_once(
+    s3, monkeypatch, camera_path, tmp_path
+):
+    upload(s3, camera_path, "all.kino")
+    expected = batches(camera_path, epochs=2)
+    shares = {"busy": 0.1, "reset": 0.05, "cut": 0.05, "etag": 0.05, "stall": 0.02}
+    faults = Faults(**shares, stall_s=3.0)
+    with serving(Proxy, upstream=s3.authority, faults=faults) as proxy:
+        use_s3(monkeypatch, proxy.url)
+        assert batches("s3://lab/all.kino", epochs=2, cache=False) == expected
+        # Filled while answers go wrong, and then read.
+        for _ in range(2):
+            assert batches("s3://lab/all.kino", epochs=2, cache=tmp_path / "cache") == expected
+    with serving(Web, folder=camera_path.parent, faults=faults) as web:
+        assert batches(f"{web.url}/{camera_path.name}", epochs=2, cache=False) == expected
+    assert faults.seen["busy"] > 0
 
 
 def test_an_outage_is_an_error_that_says_where(camera_path):
@@ -204,6 +223,11 @@ def test_an_estimate_is_near_what_an_epoch_needs(camera_path, tmp_path):
             estimate = loader.estimate(gb_price=0.09)
             assert sum(1 for _ in loader) == 8
         read = dataset.storage
+        # The command line says the same, without a loader.
+        windows = ("--window", "camera=0:1", "--window", "actions=0:1", "--batch-size", "32")
+        prices = ("--cost", "--gb-price", "0.09", "--json")
+        command = [sys.executable, "-m", "kinograph", "doctor", url, *windows, *prices]
+        cost = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
         cached = kinograph.open(url, cache=tmp_path / "cache")
         with kinograph.numpy.Loader(cached, **options) as loader:
             later = loader.estimate()
@@ -212,6 +236,7 @@ def test_an_estimate_is_near_what_an_epoch_needs(camera_path, tmp_path):
     dollars = estimate.gets / 1000 * 0.0004 + estimate.bytes / 1e9 * 0.09
     assert estimate.dollars == pytest.approx(dollars, rel=0.01)
     assert estimate.hit_rate == 0
+    assert cost == pytest.approx(dataclasses.asdict(estimate), rel=0.01)
     assert 0 < estimate.later_gets < estimate.gets, "the first reads are small"
     assert (later.hit_rate, later.later_bytes, later.later_dollars) == (1, 0, 0)
     with kinograph.numpy.Loader(camera_path, **options) as loader:

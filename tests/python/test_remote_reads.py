@@ -108,6 +108,51 @@ def test_the_pages_of_the_first_batch_are_not_read_twice(cameras):
         assert path != other or end <= start, "read twice"
 
 
+def write_short(path, episodes):
+    """Very short episodes in a few shards; not all have both streams in full, so that samples are counted one by one."""
+    with kinograph.Writer(path, shard_size="20kB") as writer:
+        for number in range(episodes):
+            steps = np.arange(5 + number % 2, dtype=np.float32) + 10 * number
+            streams = {"action": steps, "state": steps[:5]}
+            writer.add_episode(streams, rate_hz={"action": 20.0, "state": 20.0}, id=f"e{number}")
+
+
+def test_round_trips_do_not_grow_with_the_number_of_short_episodes(tmp_path):
+    options = {"windows": {"action": [0], "state": [0]}, "shuffle": "global", "seed": 5}
+    counts, batches = [], []
+    for episodes in (12, 192):
+        path = tmp_path / f"short_{episodes}.kino"
+        write_short(path, episodes)
+        rounds = Rounds()
+        with serving(Noting, folder=tmp_path, rounds=rounds, ranges=[]) as web:
+            for place in (f"{web.url}/{path.name}", path):
+                dataset = kinograph.open(place, cache=False)
+                opened = rounds.count
+                with kinograph.numpy.Loader(dataset, batch_size=episodes, **options) as loader:
+                    batches.append(next(iter(loader)))
+                    if place != path:
+                        counts.append((opened, rounds.count - opened))
+                        rounds.QUIET_S = 0.01
+    # One after the other, 192 episodes would take two round trips each.
+    assert counts[1][0] <= counts[0][0] + 2, counts
+    assert counts[1][1] <= counts[0][1] + 6 < 20, counts
+    for remote, local in (batches[:2], batches[2:]):
+        assert all(np.array_equal(remote[key], local[key]) for key in local)
+
+
+def test_the_number_of_reads_at_once_is_in_the_report(cameras):
+    with (
+        serving(Noting, folder=cameras.parent, ranges=[]) as web,
+        loader_of(f"{web.url}/{cameras.name}") as loader,
+        loader_of(cameras) as local,
+    ):
+        assert sum(1 for _ in loader) == sum(1 for _ in local)
+        report, of_folder = loader.report(), local.report()
+    assert report.readers_changes[0] == (0.0, 64)
+    assert 1 <= report.readers_active == report.readers_changes[-1][1] <= 128
+    assert of_folder.readers_changes == ()
+
+
 @pytest.mark.filterwarnings("ignore:each frame will be decoded")
 def test_gaps_that_are_read_through_add_little_and_are_counted(cameras):
     options = {"windows": {"camera": [-5, 0]}, "anchor": "camera"}

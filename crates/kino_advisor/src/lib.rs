@@ -4,6 +4,7 @@
 //! doctor/      a loader and a step → verdict, evidence, changes           diagnose, Diagnosis
 //!   foreign/   the same for a loader that is not ours, measured in Python   examine, ForeignDiagnosis
 //! idle_cost.rs what idle GPUs cost, and when to raise an alarm            GpuPrice, Idle
+//! epoch_cost.rs what an epoch of a remote dataset costs, before it is read   EpochCost
 //! bench/       costs on this machine, and comparing two results        bench_loader, bench_au, bench_storage, compare
 //! planner/     data, storage, machine, step → the codec of every stream   choose_plan, Planned
 //! signal/      a dataset and codecs → what a policy would lose          probe, Probed, find_bounds
@@ -17,6 +18,7 @@
 mod bench;
 mod deployment;
 mod doctor;
+mod epoch_cost;
 mod error;
 mod html;
 mod idle_cost;
@@ -38,6 +40,7 @@ pub use doctor::{
     Cause, Diagnosis, DoctorOptions, Emulated, ForeignDiagnosis, ForeignEvidence, Found, Host,
     Remedy, Subject, diagnose, examine,
 };
+pub use epoch_cost::{EpochCost, StoragePrice};
 pub use error::{AdvisorError, Result};
 pub use idle_cost::{ALARM_RATIO, GpuPrice, Idle, IdleCost};
 pub use planner::{

@@ -17,7 +17,7 @@ const BATCH_SIZE: u64 = 64;
 /// A dataset, and what a training loop asks for.
 #[derive(Debug, clap::Args)]
 pub(crate) struct LoadArgs {
-    /// The dataset's folder
+    /// The dataset's folder, or a URL
     pub(crate) dataset: PathBuf,
     #[command(flatten)]
     workload: WorkloadArgs,

@@ -83,9 +83,23 @@ fn the_exit_code_of_the_doctor_says_whether_the_target_is_met() {
 }
 
 #[test]
+fn the_doctor_computes_what_an_epoch_costs_without_a_step() {
+    let (_folder, path) = packed();
+    let output = kinograph(&["doctor", &path, "--cost"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(text.trim(), "every dataset is local: no requests");
+    let value = json(&kinograph(&["doctor", &path, "--cost", "--json"]));
+    assert_eq!(
+        (&value["gets"], &value["dollars"]),
+        (&0.into(), &0.0.into())
+    );
+}
+
+#[test]
 fn the_doctor_explains_invalid_arguments() {
     let (_folder, path) = packed();
-    let cases: [(&[&str], &str, i32); 7] = [
+    let cases: [(&[&str], &str, i32); 11] = [
         (&["--step-ms", "5", "--gpu-price", "0"], "above 0", 1),
         (&["--step-ms", "5", "--gpus", "8"], "--gpu-price", 2),
         (&["--step-ms", "5", "--window", "nothing"], "wrist=-9:1", 2),
@@ -97,6 +111,10 @@ fn the_doctor_explains_invalid_arguments() {
             1,
         ),
         (&["--step-ms", "-1"], "", 2),
+        (&[], "--step-ms", 2),
+        (&["--cost", "--step-ms", "5"], "--cost", 2),
+        (&["--step-ms", "5", "--gb-price", "1"], "--cost", 2),
+        (&["--cost", "--get-price", "nan"], "price", 1),
     ];
     for (args, expected, code) in cases {
         let output = kinograph(&[&["doctor", &path], args].concat());

@@ -139,10 +139,8 @@ pub fn complete_episodes(
             EpisodeCounts::of_complete(dataset.len() as u64, frames),
         ));
     }
-    let episodes: Vec<_> = rows
-        .iter()
-        .map(|&row| dataset.episode(row))
-        .collect::<Result<_>>()?;
+    let episodes = dataset.episodes(&rows).into_iter();
+    let episodes: Vec<_> = episodes.collect::<Result<_>>()?;
     let streams = episodes.iter().map(|episode| {
         let index = episode.index();
         let frames = episode.streams().enumerate();

@@ -1,9 +1,12 @@
 //! One episode: its index, its streams, its attributes.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use kino_codec::Scratch;
-use kino_format::{EpisodeIndex, PageRecord, Schema, StreamSchema, page_checksum};
+use kino_format::{
+    DirectoryEntry, EpisodeIndex, PageRecord, Schema, Shard, StreamSchema, page_checksum,
+};
 
 use crate::attributes::{self, JsonMap, Kept};
 use crate::dataset::Dataset;
@@ -35,44 +38,92 @@ struct Inner {
     checksums: Checksums,
 }
 
-impl Episode {
-    pub(crate) fn open(dataset: Dataset, row: usize) -> Result<Self> {
+/// Where an episode is, by the directory of its shard.
+#[derive(Debug)]
+pub(crate) struct Found {
+    row: usize,
+    pub(crate) key: String,
+    hash: Hash,
+    slot: usize,
+    shard: Arc<Shard>,
+    entry: DirectoryEntry,
+}
+
+impl Found {
+    /// Finds the episode at `row` of the table; opens its shard.
+    pub(crate) fn find(dataset: &Dataset, row: usize) -> Result<Self> {
         let table = dataset.table();
-        let id = table.id(row).unwrap_or_default().to_owned();
         let hash = Hash::from(table.shard(row).copied().unwrap_or_default());
         let slot = table.slot(row).unwrap_or(u32::MAX) as usize;
         let (shard, key) = dataset.shard(&hash)?;
-        let place = format!("{}, episode `{id}`", dataset.store().path(&key));
-        let Some(entry) = shard.episodes().get(slot) else {
+        let place = || {
+            let id = table.id(row).unwrap_or_default();
+            format!("{}, episode `{id}`", dataset.store().path(&key))
+        };
+        let Some(&entry) = shard.episodes().get(slot) else {
             let there = shard.episodes().len();
             return Err(corrupt(
-                place,
+                place(),
                 format!("the table refers to slot {slot}, but the shard has {there} episodes"),
             ));
         };
         // Checksums only hold within a shard; this detects a shard in the place of another.
         if !table.has_hash(row, &entry.hash) {
             return Err(corrupt(
-                place,
+                place(),
                 "its hash is not the one in the episode table",
             ));
         }
-        let bytes = dataset.store().read_range(&key, entry.index_range())?;
+        Ok(Self {
+            row,
+            key,
+            hash,
+            slot,
+            shard,
+            entry,
+        })
+    }
+
+    /// The bytes of its index in the shard.
+    pub(crate) fn index_range(&self) -> Range<u64> {
+        self.entry.index_range()
+    }
+}
+
+impl Episode {
+    pub(crate) fn open(dataset: &Dataset, row: usize) -> Result<Self> {
+        let found = Found::find(dataset, row)?;
+        let bytes = dataset
+            .store()
+            .read_range(&found.key, found.index_range())?;
+        Self::of(dataset, found, &bytes)
+    }
+
+    /// An episode that was found, from the bytes of its index.
+    pub(crate) fn of(dataset: &Dataset, found: Found, index: &[u8]) -> Result<Self> {
+        let Found {
+            row,
+            key,
+            hash,
+            slot,
+            shard,
+            entry,
+        } = found;
+        let id = dataset.table().id(row).unwrap_or_default().to_owned();
+        let place = || format!("{}, episode `{id}`", dataset.store().path(&key));
         let index = shard
-            .episode_index(slot, bytes.to_vec())
-            .map_err(format_at(place))?;
-        let schema = Arc::clone(shard.schema());
-        let start = entry.start;
+            .episode_index(slot, index.to_vec())
+            .map_err(|error| format_at(place())(error))?;
         let checksums = Checksums::open(dataset.store(), &hash, slot, &index);
         Ok(Self {
             inner: Arc::new(Inner {
-                dataset,
+                dataset: dataset.clone(),
                 row,
                 id,
                 key,
-                start,
+                start: entry.start,
                 index,
-                schema,
+                schema: Arc::clone(shard.schema()),
                 checksums,
             }),
         })

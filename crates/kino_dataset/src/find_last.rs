@@ -5,9 +5,9 @@
 //! 3 ?          not there ─▶ 2             each row is one round trip: its questions are asked at once
 //! ```
 
-use crate::at_once::at_once;
 use crate::error::Result;
 use crate::manifest::MAX_VERSION;
+use kino_storage::at_once;
 
 /// The last version, or 0 if there is none; `is_there` tells whether a version exists.
 pub(crate) fn find_last(is_there: impl Fn(u64) -> Result<bool> + Sync) -> Result<u64> {

@@ -16,7 +16,6 @@
 
 mod appearance;
 mod assembler;
-mod at_once;
 mod attributes;
 mod commit;
 mod compare;
@@ -46,6 +45,7 @@ mod long_run;
 mod manifest;
 mod next_version;
 mod open_stream;
+mod open_together;
 mod overwrite;
 mod pages;
 mod part;
@@ -86,7 +86,6 @@ mod writer;
 mod writer_options;
 
 pub use appearance::{Appearance, Figure, JpegSeen, JpegTrace};
-pub use at_once::at_once;
 pub use attributes::JsonMap;
 pub use commit::{Committed, SourceRecord};
 pub use complete::{EpisodeCounts, complete_episodes, has_filter};
@@ -109,6 +108,7 @@ pub use kino_format::{
     ByteSize, Clock, Kind, MAX_FRAMES, MAX_STREAMS, PageSlice, RegularClock, StreamSchema, escape,
     escape_line, is_unprintable, variant_name, variant_stream,
 };
+pub use kino_storage::at_once;
 pub use kino_storage::{
     CacheListing, CacheReport, CachedShard, RequestReport, clear_cache, create_folder, limit_cache,
     list_cache,

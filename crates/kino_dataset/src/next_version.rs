@@ -6,7 +6,6 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::assembler::{Finished, merge_stats};
-use crate::at_once::at_once;
 use crate::attributes::JsonMap;
 use crate::commit::{Additions, Head, SourceRecord, label_types};
 use crate::error::{DatasetError, Result, invalid};
@@ -17,6 +16,7 @@ use crate::stats::StreamStats;
 use crate::store::{FileKind, Store};
 use crate::table::{EpisodeRow, write_table};
 use crate::writer_options::Start;
+use kino_storage::at_once;
 
 /// Writes the table and the statistics, and returns the manifest that would make them visible.
 pub(crate) fn prepare(

@@ -11,7 +11,6 @@ use std::thread;
 
 use bytes::Bytes;
 
-use crate::at_once::at_once;
 use crate::commit::Head;
 use crate::error::{Result, corrupt};
 use crate::hash::Hash;
@@ -19,6 +18,7 @@ use crate::manifest::{MAX_MANIFEST_BYTES, Manifest};
 use crate::stats::StreamStats;
 use crate::store::{FileKind, Store, version_key};
 use crate::table::EpisodeTable;
+use kino_storage::at_once;
 
 /// A file is read in ranges of this size: so large that a request more costs nothing, and a whole number of a cache's
 /// blocks.

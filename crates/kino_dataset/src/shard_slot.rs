@@ -54,8 +54,8 @@ mod tests {
     use kino_format::{OpenShard, Schema, ShardWriter, Step};
 
     use super::*;
-    use crate::at_once::at_once;
     use crate::error::invalid;
+    use kino_storage::at_once;
 
     fn empty_shard() -> Shard {
         let mut bytes = Vec::new();

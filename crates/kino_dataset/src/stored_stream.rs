@@ -21,11 +21,11 @@ use kino_codec::{
 };
 use kino_format::{NONE, PageRecord, PageSlice, Segment, StreamRecord, StreamSchema};
 
-use crate::at_once::at_once;
 use crate::episode::Episode;
 use crate::error::{DatasetError, Result, codec_at, corrupt, format_at, invalid};
 use crate::read_size::ReadSize;
 use crate::resize::{FitScratch, Fitted, first};
+use kino_storage::at_once;
 
 /// The frames that a stream of an episode stores itself.
 #[derive(Debug)]

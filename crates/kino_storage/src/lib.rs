@@ -15,10 +15,12 @@
 //! | `location.rs` | a path or a URL |
 //! | `local.rs`, `durable.rs` | a folder whose files survive a crash |
 //! | `remote/mod.rs` | object stores behind the trait; lists its files |
+//! | `at_once.rs` | several reads side by side |
 //! | `memory.rs` | objects in memory |
 //! | `cache/` | remote shards on a local disk, shared by the processes of a host |
 //! | `error.rs` | what can go wrong |
 
+mod at_once;
 mod cache;
 mod durable;
 mod error;
@@ -28,6 +30,7 @@ mod memory;
 mod remote;
 mod storage;
 
+pub use at_once::at_once;
 pub use cache::{
     CacheListing, CacheReport, Cached, CachedShard, clear_cache, limit_cache, list_cache,
 };

@@ -1,6 +1,6 @@
 //! The trait: objects under keys, written whole and read in ranges.
 //!
-//! Every call blocks until it is done; for several reads at once use several threads, as the loader does.
+//! Every call blocks until it is done; for several reads at once use several threads, as the loader does, or `read_ranges`.
 
 use std::fmt::Debug;
 use std::ops::Range;
@@ -10,6 +10,7 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use tempfile::NamedTempFile;
 
+use crate::at_once::at_once;
 use crate::cache::CacheReport;
 use crate::error::Result;
 use crate::local::LocalFolder;
@@ -29,6 +30,12 @@ pub trait Storage: Debug + Send + Sync {
 
     /// Bytes `range` of the object, or fewer if it ends before; an error if it ends before the first of them.
     fn read_range(&self, key: &str, range: Range<u64>) -> Result<Bytes>;
+
+    /// Several ranges of objects, each as by [`read_range`](Self::read_range), in their order. Behind a network they are on their
+    /// way together: a round trip for all of them, not for each.
+    fn read_ranges(&self, ranges: &[(&str, Range<u64>)]) -> Vec<Result<Bytes>> {
+        at_once(ranges, |(key, range)| self.read_range(key, range.clone()))
+    }
 
     /// The objects directly below `folder`, in no order; none if it is missing. `None` if this storage cannot list.
     fn list(&self, folder: &str) -> Result<Option<Vec<Entry>>>;

@@ -1,10 +1,12 @@
-//! `kinograph doctor`: does the training loop wait for data, what for, and what would help.
+//! `kinograph doctor`: does the training loop wait for data, what for, and what would help; and what an epoch costs.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use kino_advisor::{Diagnosis, DoctorOptions, Emulated, GpuPrice, Host, diagnose};
+use kino_advisor::{
+    Diagnosis, DoctorOptions, Emulated, EpochCost, GpuPrice, Host, StoragePrice, Subject, diagnose,
+};
 use kino_dataset::{CostRecord, SlowStorage, Storage};
 use kino_loader::Batch;
 
@@ -18,14 +20,31 @@ use crate::output::{note, print, print_json};
 /// loader: with the step, alone, and with one stage disabled at a time. Takes about five times --seconds if the loop
 /// waits.
 ///
+/// With --cost it measures nothing and reads no frame: it computes what an epoch of a remote dataset costs in requests, bytes and
+/// money.
+///
 /// Exit codes: 0 target met, 4 target not met, 1 failed, 2 wrong usage.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     load: LoadArgs,
     /// Duration of a training step, in milliseconds
-    #[arg(long, value_name = "MS")]
-    step_ms: f64,
+    #[arg(long, value_name = "MS", required_unless_present = "cost")]
+    step_ms: Option<f64>,
+    /// Print what an epoch of a remote dataset costs, before training: GETs, bytes, how much the cache serves, dollars
+    #[arg(long, conflicts_with_all = ["step_ms", "emulate_storage", "gpu_price", "html"])]
+    cost: bool,
+    /// Dollars per 1000 GETs
+    #[arg(
+        long,
+        value_name = "DOLLARS",
+        default_value_t = 0.0004,
+        requires = "cost"
+    )]
+    get_price: f64,
+    /// Dollars per GB that leaves the storage
+    #[arg(long, value_name = "DOLLARS", default_value_t = 0.0, requires = "cost")]
+    gb_price: f64,
     /// Fraction of the time that the loop should spend computing
     #[arg(long, value_name = "RATIO", default_value_t = 0.95)]
     target: f64,
@@ -64,11 +83,14 @@ impl Host for Shown {
 
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let subject = args.load.subject()?;
+    let Some(step_ms) = args.step_ms else {
+        return show_cost(args, &subject);
+    };
     let price = args.gpu_price.map(|price| GpuPrice::new(price, args.gpus));
     let emulated = args.emulate_storage.as_deref();
     let slow: Option<SlowStorage> = emulated.map(str::parse).transpose()?;
     let options = DoctorOptions {
-        step_s: Some(args.step_ms / 1e3),
+        step_s: Some(step_ms / 1e3),
         target: args.target,
         seconds: args.seconds,
         storage: Storage {
@@ -80,7 +102,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
         gpu_price: price.transpose()?,
         ..DoctorOptions::default()
     };
-    let step = Duration::try_from_secs_f64(args.step_ms / 1e3).context("invalid --step-ms")?;
+    let step = Duration::try_from_secs_f64(step_ms / 1e3).context("invalid --step-ms")?;
     let found = diagnose(&subject, &options, &mut Shown(Emulated { step }))?;
     show(args, &found)?;
     Ok(if found.verdict.met {
@@ -88,6 +110,18 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     } else {
         Outcome::Missed
     })
+}
+
+/// Prints what an epoch costs.
+fn show_cost(args: &Args, subject: &Subject) -> Result<Outcome> {
+    let price = StoragePrice::new(args.get_price, args.gb_price)?;
+    let cost = EpochCost::of(subject, price)?;
+    if args.json {
+        print_json(&serde_json::to_value(cost)?)?;
+    } else {
+        print(&cost.to_string())?;
+    }
+    Ok(Outcome::Done)
 }
 
 fn show(args: &Args, found: &Diagnosis) -> Result<()> {

@@ -34,14 +34,9 @@ pub struct EpisodeSamples {
 }
 
 impl EpisodeSamples {
-    /// Opens the episode at `row`, whose first sample is number `first` of all.
-    pub(super) fn open(
-        bound: Arc<Bound>,
-        dataset: &Dataset,
-        row: usize,
-        first: u64,
-    ) -> Result<Self> {
-        let opened = Opened::new(&bound, dataset, row)?;
+    /// Of an episode whose first sample is number `first` of all.
+    pub(super) fn of(bound: Arc<Bound>, episode: Episode, first: u64) -> Result<Self> {
+        let opened = Opened::new(&bound, episode)?;
         let opened = opened.map_err(|missing| missing_streams(&bound, &[missing]))?;
         let anchors = opened.read_anchors()?;
         let windows = &bound.request.windows;
@@ -176,13 +171,12 @@ pub(super) struct Opened<'a> {
 }
 
 impl<'a> Opened<'a> {
-    /// Opens an episode; the inner error says which streams it does not have.
+    /// Opens its streams; the inner error says which streams it does not have.
     pub(super) fn new(
         bound: &'a Bound,
-        dataset: &Dataset,
-        row: usize,
+        episode: Episode,
     ) -> Result<std::result::Result<Self, Missing>> {
-        let episode = dataset.episode(row)?;
+        let dataset = episode.dataset();
         let mut streams = Vec::with_capacity(bound.streams.len());
         let mut missing = Vec::new();
         for (idx, stream) in bound.streams.iter().enumerate() {

@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use kino_codec::FrameType;
 use kino_format::Kind;
+use kino_storage::at_once;
 
 use super::blend::{Blend, blend};
 use super::bound::Bound;
@@ -24,6 +25,7 @@ use super::opened::OpenedEpisodes;
 use super::request::{Anchor, At, Pad, Request, Window};
 use super::survey::survey_all;
 use crate::dataset::Dataset;
+use crate::episode::Episode;
 use crate::error::{Result, corrupt, invalid};
 use crate::selection::Selection;
 
@@ -234,16 +236,42 @@ impl Samples {
 
     /// Opens the selected episode at `position`: its index, and the explicit times that the request needs.
     pub fn episode(&self, position: usize) -> Result<EpisodeSamples> {
-        let Some(&row) = self.inner.rows.get(position) else {
-            let len = self.inner.rows.len();
-            return Err(invalid(format!(
-                "no selected episode {position}; {len} are selected"
-            )));
+        let episode = self.inner.dataset.episode(self.row(position)?)?;
+        self.samples_of(position, episode)
+    }
+
+    /// Opens several selected episodes, in their order; those of a remote dataset together, in as many round trips as one.
+    pub fn episodes_at(&self, positions: &[usize]) -> Vec<Result<EpisodeSamples>> {
+        let rows: Result<Vec<usize>> = positions.iter().map(|&at| self.row(at)).collect();
+        let rows = match rows {
+            Ok(rows) if self.inner.dataset.is_remote() && rows.len() > 1 => rows,
+            _ => return positions.iter().map(|&at| self.episode(at)).collect(),
         };
+        let opened = self.inner.dataset.episodes(&rows);
+        let opened: Vec<_> = positions.iter().copied().zip(opened).collect();
+        // Explicit times are pages of their own.
+        at_once(&opened, |(position, episode)| match episode {
+            Ok(episode) => self.samples_of(*position, episode.clone()),
+            // The error cannot be cloned.
+            Err(_) => self.episode(*position),
+        })
+    }
+
+    fn row(&self, position: usize) -> Result<usize> {
+        let row = self.inner.rows.get(position).map(|&row| row as usize);
+        let len = self.inner.rows.len();
+        row.ok_or_else(|| {
+            invalid(format!(
+                "no selected episode {position}; {len} are selected"
+            ))
+        })
+    }
+
+    fn samples_of(&self, position: usize, episode: Episode) -> Result<EpisodeSamples> {
         let bound = Arc::clone(&self.inner.bound);
         let counted = self.inner.counts[position];
         let first = self.inner.ends[position] - u64::from(counted);
-        let opened = EpisodeSamples::open(bound, &self.inner.dataset, row as usize, first)?;
+        let opened = EpisodeSamples::of(bound, episode, first)?;
         if opened.len() != counted {
             let what = format!(
                 "it has {} samples, but {counted} by the episode table",

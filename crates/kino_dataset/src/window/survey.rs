@@ -3,6 +3,7 @@
 //! Episodes without a requested stream are collected first, so that one error names them all and the filter that skips
 //! them.
 
+use kino_storage::at_once;
 use rayon::prelude::{IntoParallelRefIterator, ParallelIterator};
 
 use super::anchors::{self, Anchors, Track};
@@ -11,6 +12,7 @@ use super::episode::Opened;
 use super::request::Window;
 use crate::complete::has_filter;
 use crate::dataset::Dataset;
+use crate::episode::Episode;
 use crate::error::{DatasetError, Result, invalid};
 
 /// Episodes surveyed between two looks at their errors.
@@ -33,7 +35,7 @@ type Counted = (u32, u64);
 
 /// Counts and sizes from every selected episode, on all cores where they are many.
 pub(super) fn survey_all(bound: &Bound, dataset: &Dataset, rows: &[u32]) -> Result<Vec<Counted>> {
-    let one = |&row: &u32| survey(bound, dataset, row as usize);
+    let one = |&row: &u32| survey(bound, dataset.episode(row as usize)?);
     let mut counted = Vec::with_capacity(rows.len());
     let mut missing = Vec::new();
     let mut add = |found: Result<Result<Counted, Missing>>| {
@@ -43,7 +45,16 @@ pub(super) fn survey_all(bound: &Bound, dataset: &Dataset, rows: &[u32]) -> Resu
         }
         Ok::<(), DatasetError>(())
     };
-    if rows.len() < SURVEY_BLOCK {
+    if dataset.is_remote() {
+        for block in rows.chunks(SURVEY_BLOCK) {
+            let rows: Vec<usize> = block.iter().map(|&row| row as usize).collect();
+            let episodes = dataset.episodes(&rows).into_iter();
+            let episodes: Vec<Episode> = episodes.collect::<Result<_>>()?;
+            // Explicit times are pages of their own.
+            let found = at_once(&episodes, |episode| survey(bound, episode.clone()));
+            found.into_iter().try_for_each(&mut add)?;
+        }
+    } else if rows.len() < SURVEY_BLOCK {
         rows.iter().map(one).try_for_each(&mut add)?;
     } else {
         // Threads of its own: the shared ones of rayon would be missing in a process that was forked.
@@ -69,8 +80,8 @@ pub(super) fn survey_all(bound: &Bound, dataset: &Dataset, rows: &[u32]) -> Resu
 }
 
 /// The number of samples of an episode and the decoded bytes of its requested streams; reads no more than that needs.
-fn survey(bound: &Bound, dataset: &Dataset, row: usize) -> Result<Result<Counted, Missing>> {
-    let opened = match Opened::new(bound, dataset, row)? {
+fn survey(bound: &Bound, episode: Episode) -> Result<Result<Counted, Missing>> {
+    let opened = match Opened::new(bound, episode)? {
         Ok(opened) => opened,
         Err(missing) => return Ok(Err(missing)),
     };

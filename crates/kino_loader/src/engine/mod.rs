@@ -59,7 +59,7 @@ use assembler::{Assembler, Fields, Filled, Waited};
 use meter::Meter;
 use options::{check_options, check_windows, no_windows};
 use planner::{Inbox, Opening, Planner, WholeEpisodes};
-use store::FrameStore;
+use store::{FrameStore, most_stored_bytes};
 use threads::{Alarm, Crew, Engine, Stages, decode_all, read_all};
 
 use crate::error::{Result, invalid};
@@ -208,12 +208,17 @@ impl Loader {
         let block_of = planner.block_of();
         let gpu_share = GpuShare::new(options.decode, options.decode_threads());
         let gpu_share = Arc::new(gpu_share);
+        let opening = Opening::new(Arc::clone(&windows));
         let engine = Arc::new(Engine {
             inbox: Inbox::default(),
-            opening: Opening::new(Arc::clone(&windows)),
+            crew: Crew::new(
+                &options,
+                most_stored_bytes(planner.budget()),
+                opening.is_remote(),
+            ),
+            opening,
             store: FrameStore::new(planner.budget(), gpu_share),
             assembler: Assembler::new(windows, fields, block_of, &options),
-            crew: Crew::new(&options),
             stages: Stages::new(&options.run),
         });
         let mut loader = Self {

@@ -66,7 +66,7 @@ pub struct Run {
     pub cursor: Cursor,
     /// How many batches to make; endless if `None`.
     pub batches: Option<u64>,
-    /// The most threads that read, 1 to 1024. Two begin, and more follow where storage is slow.
+    /// The most threads that read, 1 to 1024. Two begin, and more follow where storage is slow; at least 128 if it is remote.
     pub readers: usize,
     /// Whether every thread's tasks are recorded from the beginning; [`Watch`](super::Watch) starts it later.
     pub is_traced: bool,
@@ -184,8 +184,9 @@ impl Default for LoaderOptions {
     }
 }
 
-/// Read threads for remote storage, where a read takes as long as a round trip, however small it is.
-const REMOTE_READERS: usize = 64;
+/// Read threads for remote storage, where a read takes as long as a round trip, however small it is; how many of them read at once
+/// is measured (`threads/read_width.rs`).
+const REMOTE_READERS: usize = 128;
 
 impl LoaderOptions {
     /// The same with more read threads if a dataset is remote: they wait for the network and need no core.

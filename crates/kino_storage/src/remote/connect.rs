@@ -105,7 +105,7 @@ pub(super) fn client_options(allows_http: bool) -> ClientOptions {
     ClientOptions::new()
         .with_timeout_disabled()
         .with_connect_timeout(Duration::from_secs(5))
-        .with_pool_max_idle_per_host(64)
+        .with_pool_max_idle_per_host(256)
         .with_allow_http(allows_http)
 }
 

@@ -23,7 +23,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures_util::TryStreamExt as _;
+use futures_util::{StreamExt as _, TryStreamExt as _};
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt as _};
 use tempfile::NamedTempFile;
@@ -43,6 +43,9 @@ pub use speed::Speed;
 
 /// The longest answer of the Hub to a request for a listing.
 const MAX_LISTING_BYTES: u64 = 64 << 20;
+
+/// Ranges that are requested at once by one call.
+const MOST_AT_ONCE: usize = 256;
 
 /// Objects below a URL.
 #[derive(Debug)]
@@ -81,13 +84,21 @@ impl ObjectStorage {
 
     fn read_wanted(&self, key: &str, wanted: Wanted) -> Result<Found> {
         let connection = self.connection()?;
+        self.wait(self.read_one(&connection, key, wanted))
+    }
+
+    async fn read_one(&self, connection: &Connection, key: &str, wanted: Wanted) -> Result<Found> {
         let path = connection.key(key)?;
-        let read = async {
-            let store = &*connection.reads;
-            let found = self.reads.read(store, &self.meter, &path, wanted).await;
-            found.map_err(|error| failed("read", self.place(key), error))
-        };
-        self.wait(read)
+        let store = &*connection.reads;
+        let found = self.reads.read(store, &self.meter, &path, wanted).await;
+        found.map_err(|error| failed("read", self.place(key), error))
+    }
+
+    fn bytes_of(&self, key: &str, found: Found, limit: u64) -> Result<Bytes> {
+        match found {
+            Found::Bytes(bytes) => Ok(bytes),
+            Found::TooLong(size) => Err(too_long(self.place(key), size, limit)),
+        }
     }
 
     /// The listing that a service has.
@@ -192,21 +203,39 @@ impl Storage for ObjectStorage {
     }
 
     fn read(&self, key: &str, limit: u64) -> Result<Bytes> {
-        match self.read_wanted(key, Wanted { range: None, limit })? {
-            Found::Bytes(bytes) => Ok(bytes),
-            Found::TooLong(size) => Err(too_long(self.place(key), size, limit)),
-        }
+        let found = self.read_wanted(key, Wanted { range: None, limit })?;
+        self.bytes_of(key, found, limit)
     }
 
     fn read_range(&self, key: &str, range: Range<u64>) -> Result<Bytes> {
-        let wanted = Wanted {
-            range: Some(range),
-            limit: u64::MAX,
-        };
-        match self.read_wanted(key, wanted)? {
-            Found::Bytes(bytes) => Ok(bytes),
-            Found::TooLong(size) => Err(too_long(self.place(key), size, u64::MAX)),
+        let found = self.read_wanted(key, Wanted::range(range))?;
+        self.bytes_of(key, found, u64::MAX)
+    }
+
+    /// By one thread, which waits for all of them.
+    fn read_ranges(&self, ranges: &[(&str, Range<u64>)]) -> Vec<Result<Bytes>> {
+        if ranges.len() < 2 {
+            let one = ranges.iter();
+            return one
+                .map(|(key, range)| self.read_range(key, range.clone()))
+                .collect();
         }
+        let one = async |key: &str, range: Range<u64>| {
+            let connection = self.connection()?;
+            let found = self
+                .read_one(&connection, key, Wanted::range(range))
+                .await?;
+            self.bytes_of(key, found, u64::MAX)
+        };
+        let all = ranges.iter().map(|(key, range)| one(key, range.clone()));
+        let all = futures_util::stream::iter(all).buffered(MOST_AT_ONCE);
+        let read = self.wait(async { Ok(all.collect::<Vec<_>>().await) });
+        // Without a runtime each of them fails by itself.
+        read.unwrap_or_else(|_| {
+            let each = ranges.iter();
+            each.map(|(key, range)| self.read_range(key, range.clone()))
+                .collect()
+        })
     }
 
     fn list(&self, folder: &str) -> Result<Option<Vec<Entry>>> {

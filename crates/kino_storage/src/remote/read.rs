@@ -224,6 +224,14 @@ pub(super) enum Found {
 }
 
 impl Wanted {
+    /// A range, of an object of any length.
+    pub(super) fn range(range: Range<u64>) -> Self {
+        Self {
+            range: Some(range),
+            limit: u64::MAX,
+        }
+    }
+
     /// What is left once the first bytes have arrived.
     fn after(&self, got: u64) -> Option<GetRange> {
         match &self.range {

@@ -81,8 +81,11 @@ pub struct Report {
     pub step_s: f64,
     /// Active decode threads.
     pub threads_active: usize,
-    /// Active read threads.
+    /// Active read threads; of a remote dataset, how many reads may be under way at once.
     pub readers_active: usize,
+    /// The last changes of `readers_active` of a remote dataset, which follows the measured bytes per second: seconds since the
+    /// start, and the number from then on.
+    pub readers_changes: Vec<(f64, usize)>,
 }
 
 impl Report {

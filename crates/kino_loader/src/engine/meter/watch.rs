@@ -26,9 +26,9 @@ impl Watch {
         let engine = &self.engine;
         let bytes = engine.store.bytes();
         let (cache_bytes, cache_peak_bytes) = bytes.cache;
-        let (stored_bytes, stored_peak_bytes) = bytes.in_flight;
+        let (stored_bytes, stored_peak_bytes) = engine.crew.stored_bytes();
         let (stored_kept_bytes, stored_hits) = bytes.tier;
-        let (threads_active, readers_active) = engine.crew.active();
+        let (threads_active, readers_active, readers_changes) = engine.crew.active();
         let (reads_queued, work_queued) = engine.crew.queued();
         let progress = engine.assembler.progress();
         let (batch_s, step_s) = progress.pace;
@@ -49,6 +49,7 @@ impl Watch {
             step_s,
             threads_active,
             readers_active,
+            readers_changes,
             ..engine.meter().report()
         }
     }

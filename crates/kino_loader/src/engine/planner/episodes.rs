@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Opening an episode reads from storage, which would block the planner. So read threads open the episodes that it
-//! will need soon, a bounded number ahead. If an episode is needed before any thread has started on it, the planner
+//! will need soon, a bounded number ahead; those of a remote dataset many together, in as many round trips as one. If an episode is needed before any thread has started on it, the planner
 //! opens it itself.
 
 use std::collections::{HashMap, VecDeque};
@@ -22,8 +22,14 @@ use crate::order::SampleRef;
 /// Open episodes kept, in addition to those of the cache.
 const KEPT_EPISODES: usize = 1024;
 
-/// Limit on episodes that are being opened, or are open and not yet used.
+/// Limit on episodes that are being opened, or are open and not yet used…
 pub(crate) const OPEN_AHEAD: usize = 64;
+
+/// … and if they come over a network: as many are opened in one round trip as a batch of very short ones may need.
+const REMOTE_OPEN_AHEAD: usize = 512;
+
+/// Episodes that are opened together. Others are requested meanwhile, by other threads.
+const TOGETHER: usize = 256;
 
 /// The result of opening an episode.
 type Opened = Result<Arc<EpisodeSamples>, DatasetError>;
@@ -66,13 +72,15 @@ impl Episodes {
 pub(crate) struct Opening {
     /// Per source, per variant.
     windows: Arc<[Vec<Samples>]>,
+    is_remote: bool,
     state: Mutex<Ahead>,
-    /// Notified when an episode was opened.
+    /// Notified when episodes were opened.
     opened: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct Ahead {
+    most: usize,
     steps: HashMap<EpisodeKey, Step>,
     /// In the order of the requests.
     requested: VecDeque<EpisodeKey>,
@@ -91,16 +99,57 @@ enum Step {
 impl Opening {
     /// Of these sources, each with its variants.
     pub(crate) fn new(windows: Arc<[Vec<Samples>]>) -> Self {
+        let mut samples = windows.iter().flatten();
+        let is_remote = samples.any(|samples| samples.dataset().is_remote());
+        let state = Ahead {
+            most: if is_remote {
+                REMOTE_OPEN_AHEAD
+            } else {
+                OPEN_AHEAD
+            },
+            ..Ahead::default()
+        };
         Self {
             windows,
-            ..Self::default()
+            is_remote,
+            state: Mutex::new(state),
+            opened: Condvar::new(),
         }
     }
 
     /// Whether some episodes come over a network.
     pub(crate) fn is_remote(&self) -> bool {
-        let mut samples = self.windows.iter().flatten();
-        samples.any(|samples| samples.dataset().is_remote())
+        self.is_remote
+    }
+
+    /// How many episodes may be open ahead.
+    pub(crate) fn most(&self) -> usize {
+        self.state.lock().most
+    }
+
+    /// How many are being opened, or are open and not yet used.
+    pub(crate) fn len(&self) -> usize {
+        self.state.lock().requested.len()
+    }
+
+    /// Whether an episode is open and can be taken without waiting.
+    pub(crate) fn has(&self, key: EpisodeKey) -> bool {
+        matches!(self.state.lock().steps.get(&key), Some(Step::Done(_)))
+    }
+
+    /// Opens episodes, those of a dataset together: reads from storage.
+    pub(crate) fn open_all(&self, keys: &[EpisodeKey]) -> Vec<(EpisodeKey, Opened)> {
+        let mut opened = Vec::with_capacity(keys.len());
+        let mut sorted = keys.to_vec();
+        sorted.sort_unstable_by_key(|key| (key.source, key.variant));
+        for keys in sorted.chunk_by(|a, b| (a.source, a.variant) == (b.source, b.variant)) {
+            let samples = &self.windows[keys[0].source as usize][keys[0].variant as usize];
+            let positions: Vec<usize> = keys.iter().map(|key| key.episode as usize).collect();
+            let found = samples.episodes_at(&positions).into_iter();
+            let found = found.map(|episode| episode.map(Arc::new));
+            opened.extend(keys.iter().copied().zip(found));
+        }
+        opened
     }
 
     /// Opens an episode: reads from storage.
@@ -138,11 +187,15 @@ impl Opening {
         }
     }
 
-    /// Stores the result.
-    pub(crate) fn finish(&self, key: EpisodeKey, opened: Opened) {
-        if let Some(step) = self.state.lock().steps.get_mut(&key) {
-            *step = Step::Done(opened);
+    /// Stores the results.
+    pub(crate) fn finish(&self, opened: Vec<(EpisodeKey, Opened)>) {
+        let mut state = self.state.lock();
+        for (key, opened) in opened {
+            if let Some(step) = state.steps.get_mut(&key) {
+                *step = Step::Done(opened);
+            }
         }
+        drop(state);
         self.opened.notify_all();
     }
 
@@ -168,7 +221,7 @@ impl Ahead {
     /// Whether there is room for another episode. The oldest one gives way if it is open: if it is still unused, its
     /// batch may have failed.
     fn has_room(&mut self) -> bool {
-        if self.requested.len() < OPEN_AHEAD {
+        if self.requested.len() < self.most {
             return true;
         }
         let oldest = self.requested.front().copied();
@@ -186,7 +239,13 @@ impl Ahead {
 /// Queues episodes to be opened ahead, for a batch.
 pub(crate) fn ask_to_open(engine: &Engine, keys: impl Iterator<Item = EpisodeKey>, batch: u64) {
     let new = engine.opening.request(keys);
-    engine.crew.open(new, batch);
+    let together = if engine.opening.is_remote() {
+        TOGETHER
+    } else {
+        1
+    };
+    let groups = new.chunks(together).map(<[EpisodeKey]>::to_vec);
+    engine.crew.open(groups, batch);
 }
 
 pub(crate) fn key_of(sample: &SampleRef) -> EpisodeKey {
@@ -217,13 +276,15 @@ mod tests {
 
     #[test]
     fn an_open_episode_is_taken_once_and_one_not_started_is_left_to_the_caller() {
-        let opening = Opening::default();
+        let opening = Opening::new(Arc::default());
         assert_eq!(
             opening.request([key(1), key(2), key(1)].into_iter()),
             [key(1), key(2)]
         );
         assert!(opening.begin(key(1)) && !opening.begin(key(1)) && !opening.begin(key(9)));
-        opening.finish(key(1), missing());
+        assert!(!opening.has(key(1)));
+        opening.finish(vec![(key(1), missing())]);
+        assert!(opening.has(key(1)));
         assert!(opening.take(key(1), || false).unwrap().is_err());
         assert!(opening.take(key(1), || false).is_none());
         assert!(opening.take(key(2), || false).is_none());
@@ -232,20 +293,20 @@ mod tests {
 
     #[test]
     fn take_waits_for_the_thread_that_opens_the_episode_unless_the_loader_stops() {
-        let opening = Opening::default();
+        let opening = Opening::new(Arc::default());
         opening.request([key(1)].into_iter());
         assert!(opening.begin(key(1)));
         assert!(opening.take(key(1), || true).is_none());
         std::thread::scope(|scope| {
             let taker = scope.spawn(|| opening.take(key(1), || false));
-            opening.finish(key(1), missing());
+            opening.finish(vec![(key(1), missing())]);
             assert!(taker.join().unwrap().unwrap().is_err());
         });
     }
 
     #[test]
     fn requests_are_bounded_and_the_oldest_open_episode_gives_way() {
-        let opening = Opening::default();
+        let opening = Opening::new(Arc::default());
         let most = u32::try_from(OPEN_AHEAD).unwrap();
         assert_eq!(opening.request((0..2 * most).map(key)).len(), OPEN_AHEAD);
         assert!(
@@ -253,7 +314,7 @@ mod tests {
             "none has been opened"
         );
         assert!(opening.begin(key(0)));
-        opening.finish(key(0), missing());
+        opening.finish(vec![(key(0), missing())]);
         assert_eq!(
             opening.request([key(500), key(501)].into_iter()),
             [key(500)]

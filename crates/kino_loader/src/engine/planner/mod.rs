@@ -183,6 +183,10 @@ impl Planner {
             });
             self.read_ahead(engine);
             match done {
+                Ok(true) if engine.opening.is_remote() => {
+                    let look = || (self.look_ahead(engine), 0);
+                    engine.meter().time(Stage::Schedule, look);
+                }
                 Ok(true) => {}
                 Ok(false) => return,
                 Err(error) => {

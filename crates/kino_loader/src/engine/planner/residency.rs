@@ -78,8 +78,12 @@ impl Residency {
             movable: 0,
         };
         if chosen.all <= bytes {
-            // Nothing ever leaves the cache: what matters is only what comes first.
-            chosen.lead_batches = SCOUT_BATCHES;
+            // Nothing ever leaves the cache: what matters is only what comes first. Over a network that is whatever comes next, so
+            // that it never has nothing to do.
+            let is_remote = |samples: &Samples| samples.dataset().is_remote();
+            if !windows.iter().flatten().any(is_remote) {
+                chosen.lead_batches = SCOUT_BATCHES;
+            }
             return Ok(chosen);
         }
         let alone = decodes(windows)?.per_frame;

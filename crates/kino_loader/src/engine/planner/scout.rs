@@ -46,9 +46,22 @@ impl Planner {
             || self.is_blind
     }
 
+    /// Whether so much is queued to be read over a network that nothing is gained by looking further; tells when it is less.
+    fn has_enough_queued(&self, engine: &Engine) -> bool {
+        if !engine.opening.is_remote() {
+            return false;
+        }
+        // First asked, then looked.
+        engine.inbox.ask_for_room();
+        engine.crew.has_enough_reads()
+    }
+
     /// Whether there is something to look at or to open.
     pub(crate) fn may_scout(&self, engine: &Engine) -> bool {
         let is_far = self.is_far();
+        if self.has_enough_queued(engine) {
+            return !is_far && self.sees_too_little();
+        }
         // Either something seen fits now, or there is more to see.
         match engine.store.next_wanted() {
             Some((key, _)) => match &self.made {
@@ -73,29 +86,72 @@ impl Planner {
             self.is_blind = true;
         }
         while let Some((key, batch)) = engine.store.next_wanted() {
-            if !self.is_worth_a_block(engine, key) {
-                engine.store.pass_over(key);
-                continue;
-            }
-            self.open_wanted(engine, batch);
-            let Ok(block) = self.make_block(engine, key) else {
-                engine.store.pass_over(key);
-                continue;
-            };
-            if !engine.store.make_room_for_block(block.bytes()) {
-                self.made = Some((key, block));
+            if self.has_enough_queued(engine) || !self.fill_wanted(engine, key, batch) {
                 break;
             }
-            let Ok(Some(block)) = self.admit(engine, key, block) else {
-                engine.store.pass_over(key);
-                continue;
-            };
-            self.fill_block(engine, key, &block, batch);
-            self.read_ahead(engine);
             if engine.assembler.has_room() {
                 break;
             }
         }
+    }
+
+    /// Looks a little further after each batch that was planned, without waiting for anything, if episodes come over a network.
+    ///
+    /// A loop that takes batches as fast as they are planned leaves no time between them in which to look ahead. It would find
+    /// its next group unread, and meanwhile the network had nothing to do.
+    pub(crate) fn look_ahead(&mut self, engine: &Engine) {
+        const BATCHES: usize = 4;
+        const EPISODES: usize = 8;
+        if self.keeps.pooled.is_empty() {
+            return;
+        }
+        for _ in 0..BATCHES {
+            if self.is_far() || engine.store.next_wanted().is_some() {
+                break;
+            }
+            if self.look_at_next(engine).is_err() {
+                self.is_blind = true;
+            }
+        }
+        for _ in 0..EPISODES {
+            let Some((key, batch)) = engine.store.next_wanted() else {
+                break;
+            };
+            if self.has_enough_queued(engine) {
+                break;
+            }
+            self.open_wanted(engine, batch);
+            let is_made = self.made.as_ref().is_some_and(|(made, _)| *made == key);
+            let is_open = is_made || self.episodes.has(key) || engine.opening.has(key);
+            if !is_open || !self.fill_wanted(engine, key, batch) {
+                break;
+            }
+        }
+    }
+
+    /// Adds the episode that is wanted next to the cache, if it has room; `false` if it has none.
+    fn fill_wanted(&mut self, engine: &Engine, key: EpisodeKey, batch: u64) -> bool {
+        if !self.is_worth_a_block(engine, key) {
+            engine.store.pass_over(key);
+            return true;
+        }
+        self.open_wanted(engine, batch);
+        self.note_needed_ahead(engine, key, batch);
+        let Ok(block) = self.make_block(engine, key) else {
+            engine.store.pass_over(key);
+            return true;
+        };
+        if !engine.store.make_room_for_block(block.bytes()) {
+            self.made = Some((key, block));
+            return false;
+        }
+        let Ok(Some(block)) = self.admit(engine, key, block) else {
+            engine.store.pass_over(key);
+            return true;
+        };
+        self.fill_block(engine, key, &block, batch);
+        self.read_ahead(engine);
+        true
     }
 
     /// Counts the uses of the next batch that was not seen yet.
@@ -144,10 +200,19 @@ impl Planner {
         }
     }
 
-    /// Has the episodes opened that need a block next, but for the first.
+    /// Has the episodes opened that need a block next: near the storage but for the first, which the planner is about to open;
+    /// far from it many together, once few are left.
     fn open_wanted(&self, engine: &Engine, batch: u64) {
-        let wanted = engine.store.wanted(OPEN_AHEAD / 2);
-        let missing = wanted.into_iter().skip(1);
+        let (most, skipped) = if engine.opening.is_remote() {
+            if engine.opening.len() >= OPEN_AHEAD {
+                return;
+            }
+            (2 * OPEN_AHEAD, 0)
+        } else {
+            (OPEN_AHEAD / 2, 1)
+        };
+        let wanted = engine.store.wanted(most);
+        let missing = wanted.into_iter().skip(skipped);
         let mut missing = missing.filter(|&key| !self.episodes.has(key)).peekable();
         if missing.peek().is_some() {
             ask_to_open(engine, missing, batch);

@@ -202,6 +202,16 @@ impl EpisodeFrames {
         }
     }
 
+    /// Whether one of the next batches needs a span.
+    pub(crate) fn is_needed(&self, span: SpanId) -> bool {
+        self.span(span).1.is_needed
+    }
+
+    /// Whether a thread has begun to fetch a span.
+    pub(crate) fn is_begun(&self, span: SpanId) -> bool {
+        self.span(span).1.begun.load(Ordering::Relaxed)
+    }
+
     /// Claims a span for fetching; `false` if another thread has. A span may be queued twice: ahead, and when needed.
     pub(crate) fn begin(&self, span: SpanId) -> bool {
         let (_, span) = self.span(span);

@@ -1,9 +1,9 @@
-//! The frame store: the only owner of decoded frames. It holds their cache, their budget, how long they live, the pages that
-//! slots wait for, and the limit on bytes that are read but not yet decoded.
+//! The frame store: the only owner of decoded frames. It holds their cache, their budget, how long they live, and the pages that
+//! slots wait for.
 //!
 //! ```text
 //! planner       uses ahead, room, an episode's frames ──▶ cache            which frames stay, and when they go
-//! kino-read     a span of pages ────────────────────────▶ in_flight        read, not yet decoded
+//! kino-read     a span of pages ────────────────────────▶ pages            read, not yet decoded
 //!                                                          stored_tier      stored pages that stay
 //! kino-decode   a page ─────────────────────────────────▶ episode_frames   its frames; and the slots that waited for it ──▶
 //! kino-decode   a sample is collated ───────────────────▶ cache            its frames are given back
@@ -16,7 +16,6 @@
 //! | `device_image.rs`, `gpu_share.rs` | images that are put into the batch on a device, and which of them it decodes |
 //! | `reading.rs` | which of its pages are read ahead, and which by themselves |
 //! | `page_buffer.rs` | the memory of decoded pages, which is reused |
-//! | `in_flight.rs` | the limit on bytes that are read but not yet decoded |
 //! | `stored_tier.rs` | stored pages that stay in memory |
 //!
 //! It knows no batch and no order: a slot that waits for a page is a number to it.
@@ -25,7 +24,6 @@ mod cache;
 mod device_image;
 mod episode_frames;
 mod gpu_share;
-mod in_flight;
 mod page_buffer;
 mod pages;
 mod reading;
@@ -48,7 +46,6 @@ use kino_sync::Mutex;
 
 use crate::engine::to_usize;
 use cache::FrameCache;
-use in_flight::InFlightLimit;
 use page_buffer::PageShelf;
 use pages::Fetched;
 use stored_tier::StoredTier;
@@ -62,6 +59,11 @@ const IN_FLIGHT_SHARE: u64 = 32;
 /// … but at least this many if the budget is small: a few spans, so that decoders do not wait for the next read.
 const IN_FLIGHT_BYTES: u64 = 4 << 20;
 
+/// How many stored bytes may wait to be decoded with a memory budget.
+pub(crate) fn most_stored_bytes(budget: Budget) -> u64 {
+    (budget.bytes / IN_FLIGHT_SHARE).max(IN_FLIGHT_BYTES)
+}
+
 /// Decoded frames.
 #[derive(Debug)]
 pub(crate) struct FrameStore {
@@ -70,7 +72,6 @@ pub(crate) struct FrameStore {
     pages: Arc<PageShelf>,
     /// Which images a device decodes.
     gpu_share: Arc<GpuShare>,
-    in_flight: InFlightLimit,
     /// Samples that hold frames, and will give them back without the planner's help.
     holders: AtomicUsize,
 }
@@ -97,7 +98,6 @@ pub(crate) enum Held {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StoreBytes {
     pub(crate) cache: (u64, u64),
-    pub(crate) in_flight: (u64, u64),
     /// Stored pages that stay, and how many reads they served.
     pub(crate) tier: (u64, u64),
 }
@@ -111,7 +111,6 @@ impl FrameStore {
             tier: StoredTier::default(),
             pages: PageShelf::new(to_usize(budget.bytes / SHELF_SHARE)),
             gpu_share,
-            in_flight: InFlightLimit::new((budget.bytes / IN_FLIGHT_SHARE).max(IN_FLIGHT_BYTES)),
             holders: AtomicUsize::new(0),
         }
     }
@@ -243,16 +242,6 @@ impl FrameStore {
 
 /// What threads ask for.
 impl FrameStore {
-    /// Claims a span for reading, and waits for room for its bytes, which are returned; `None` if it is claimed already, or
-    /// the loader stops.
-    pub(crate) fn begin_read(&self, frames: &EpisodeFrames, span: SpanId) -> Option<u64> {
-        if !frames.begin(span) {
-            return None;
-        }
-        let bytes = frames.stored_bytes(span);
-        self.in_flight.enter(bytes).then_some(bytes)
-    }
-
     /// Which images a device decodes.
     pub(crate) fn gpu_share(&self) -> &Arc<GpuShare> {
         &self.gpu_share
@@ -261,11 +250,6 @@ impl FrameStore {
     /// Reads a span that was claimed.
     pub(crate) fn read(&self, frames: &EpisodeFrames, span: SpanId) -> Fetched {
         frames.fetch(span, &self.tier)
-    }
-
-    /// Bytes that were read are not needed any more: their pages are decoded, or were not read after all.
-    pub(crate) fn end_read(&self, bytes: u64) {
-        self.in_flight.leave(bytes);
     }
 
     /// Decodes a page into memory of the store, unless another thread has.
@@ -310,11 +294,6 @@ impl FrameStore {
         has_more_room || is_last
     }
 
-    /// Nothing waits here from now on.
-    pub(crate) fn stop(&self) {
-        self.in_flight.close();
-    }
-
     /// Lets all frames go.
     pub(crate) fn clear(&self) {
         let frames = self.cache.lock().clear();
@@ -326,7 +305,6 @@ impl FrameStore {
         let cache = self.cache.lock().bytes();
         StoreBytes {
             cache,
-            in_flight: self.in_flight.bytes(),
             tier: self.tier.counts(),
         }
     }

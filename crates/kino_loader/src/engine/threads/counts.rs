@@ -9,7 +9,8 @@
 //! and less interference with the training loop. If all active threads are busy and tasks wait, the number doubles at
 //! once. So slow storage gets more concurrent reads, and a new group of episodes is decoded by all threads.
 //!
-//! This file parks no threads: `tasks.rs` parks them, according to the number decided here.
+//! This file parks no threads: `tasks.rs` and `reads.rs` do, according to the numbers decided here. Reads over a network are not
+//! counted here but in `read_width.rs`: a thread that waits for a server is always busy.
 
 use std::time::Duration;
 
@@ -55,9 +56,9 @@ impl ThreadCounts {
         (self.decode.active, self.read.active)
     }
 
-    /// All decode threads, and the active read threads: what can decode and what reads at once.
-    pub(crate) fn for_reading(&self) -> (usize, usize) {
-        (self.decode.all, self.read.active)
+    /// All decode threads.
+    pub(crate) fn all_decode(&self) -> usize {
+        self.decode.all
     }
 
     /// Evaluates both if it is time; returns the new numbers of decode and read threads.

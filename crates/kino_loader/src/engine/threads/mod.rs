@@ -11,7 +11,8 @@
 //! | file | holds |
 //! |---|---|
 //! | `work.rs` | what a `kino-read` and a `kino-decode` thread does |
-//! | `tasks.rs` | their queues: the most urgent task first |
+//! | `tasks.rs`, `reads.rs` | their queues: the most urgent task first, and of reads only what has memory and pays |
+//! | `read_width.rs` | how many reads over a network are under way at once |
 //! | `counts.rs`, `cpu.rs` | how many of them run, and how much CPU time they use |
 //! | `stages.rs` | how their work is metered, and left out in a measurement run |
 //!
@@ -21,6 +22,8 @@
 
 mod counts;
 mod cpu;
+mod read_width;
+mod reads;
 mod stages;
 mod tasks;
 mod work;
@@ -46,7 +49,11 @@ use super::{Batch, LoaderOptions};
 use crate::error::Result;
 use counts::{TUNE_EVERY, ThreadCounts};
 use cpu::Limit;
+use reads::Reads;
 use tasks::Tasks;
+
+/// Over a network this many reads are queued, if there are so many: how large a read is best is known better later.
+const ENOUGH_READS: usize = 256;
 
 /// What the threads of a loader run on.
 #[derive(Debug)]
@@ -116,7 +123,6 @@ impl Engine {
     /// Ends all threads.
     pub(crate) fn stop(&self) {
         self.crew.stop();
-        self.store.stop();
         self.assembler.stop();
         self.inbox.stop();
     }
@@ -131,8 +137,8 @@ impl Engine {
 /// Something to read.
 #[derive(Debug)]
 enum Read {
-    /// The index of an episode that will be needed.
-    Episode(EpisodeKey),
+    /// The indexes of episodes that will be needed.
+    Episodes(Vec<EpisodeKey>),
     /// A span of pages.
     Span {
         /// The frames that the pages belong to.
@@ -157,7 +163,7 @@ enum Work {
 #[derive(Debug)]
 pub(crate) struct Crew {
     work: Tasks<Work>,
-    reads: Tasks<Read>,
+    reads: Reads<Read>,
     counts: Mutex<ThreadCounts>,
     /// `None` if unlimited.
     cpu: Option<Limit>,
@@ -165,22 +171,27 @@ pub(crate) struct Crew {
 }
 
 impl Crew {
-    /// As many threads as the options say.
-    pub(crate) fn new(options: &LoaderOptions) -> Self {
+    /// As many threads as the options say. At most `stored_bytes` are read and not yet decoded; over a network, as many reads are
+    /// under way as pays.
+    pub(crate) fn new(options: &LoaderOptions, stored_bytes: u64, is_remote: bool) -> Self {
         let counts = ThreadCounts::new(options.decode_threads(), options.run.readers);
         Self {
             work: Tasks::new(counts.active().0),
-            reads: Tasks::new(counts.active().1),
+            reads: match is_remote {
+                true => Reads::remote(options.run.readers, stored_bytes),
+                false => Reads::new(options.run.readers, counts.active().1, stored_bytes),
+            },
             counts: Mutex::new(counts),
             cpu: Limit::new(options.cpu, options.decode_threads()),
             is_stopped: AtomicBool::new(false),
         }
     }
 
-    /// Queues episodes to be opened, for a batch.
-    pub(crate) fn open(&self, keys: impl IntoIterator<Item = EpisodeKey>, batch: u64) {
+    /// Queues groups of episodes to be opened, for a batch.
+    pub(crate) fn open(&self, groups: impl IntoIterator<Item = Vec<EpisodeKey>>, batch: u64) {
         // The highest cost goes first: the batch's own reads are not known until its episodes are open.
-        let tasks = keys.into_iter().map(|key| (u64::MAX, Read::Episode(key)));
+        let groups = groups.into_iter();
+        let tasks = groups.map(|keys| (u64::MAX, 0, Read::Episodes(keys)));
         self.reads.push(Urgency::needed(batch), tasks);
     }
 
@@ -197,7 +208,14 @@ impl Crew {
                 span,
                 urgency,
             };
-            (cost_of(frames.stored_bytes(span)), read)
+            let bytes = frames.stored_bytes(span);
+            // What the next batches need of an episode is read by itself, and before the rest of any other.
+            let cost = if frames.is_needed(span) {
+                u64::MAX - 1
+            } else {
+                cost_of(bytes)
+            };
+            (cost, bytes, read)
         });
         self.reads.push(urgency, reads);
     }
@@ -230,14 +248,37 @@ impl Crew {
         (self.reads.len(), self.work.len())
     }
 
-    /// Active decode threads and read threads.
-    pub(crate) fn active(&self) -> (usize, usize) {
-        self.counts.lock().active()
+    /// Active decode threads and read threads, and the changes of the latter if they follow what was measured.
+    pub(crate) fn active(&self) -> (usize, usize, Vec<(f64, usize)>) {
+        let (readers, changes) = self.reads.width();
+        let (decode, _) = self.counts.lock().active();
+        (decode, readers, changes.unwrap_or_default())
     }
 
     /// All decode threads, and the active read threads: what can decode and what reads at once.
     pub(crate) fn for_reading(&self) -> (usize, usize) {
-        self.counts.lock().for_reading()
+        let (readers, _) = self.reads.width();
+        (self.counts.lock().all_decode(), readers)
+    }
+
+    /// Whether more reads are queued than are done soon.
+    pub(crate) fn has_enough_reads(&self) -> bool {
+        self.reads.len() >= ENOUGH_READS
+    }
+
+    /// Whether there will be too few soon.
+    pub(crate) fn needs_reads(&self) -> bool {
+        self.reads.len() < ENOUGH_READS / 2
+    }
+
+    /// Stored bytes that are read and not yet decoded: now, and the peak.
+    pub(crate) fn stored_bytes(&self) -> (u64, u64) {
+        self.reads.bytes()
+    }
+
+    /// Bytes that were read are not needed any more: their pages are decoded, or were not read after all.
+    pub(crate) fn end_read(&self, bytes: u64) {
+        self.reads.leave(bytes);
     }
 
     /// Whether the threads end.

@@ -36,12 +36,13 @@ struct State<T> {
     active: usize,
 }
 
+/// A task in its place: the greatest goes first.
 #[derive(Debug)]
-struct Entry<T> {
-    urgency: Urgency,
-    cost: u64,
-    arrival: u64,
-    task: T,
+pub(super) struct Entry<T> {
+    pub(super) urgency: Urgency,
+    pub(super) cost: u64,
+    pub(super) arrival: u64,
+    pub(super) task: T,
 }
 
 impl<T> Tasks<T> {
@@ -185,6 +186,11 @@ impl Urgency {
     /// Reading the rest of an episode that a batch is the first to need: just after what the batch itself waits for.
     pub(crate) fn ahead(batch: u64) -> Self {
         Self(Self::needed(batch).0 + 1)
+    }
+
+    /// Whether it comes behind what any batch waits for.
+    pub(crate) fn is_behind(self) -> bool {
+        self.0 >= Self::BEHIND
     }
 
     /// The same of an episode that is far away: behind what any batch waits for.

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use kino_dataset::FitScratch;
 
 use super::cpu::Account;
+use super::reads::Begun;
 use super::tasks::Urgency;
 use super::{Engine, Read, Work};
 use crate::engine::OnError;
@@ -20,46 +21,70 @@ use crate::engine::assembler::{BatchJob, steps_of};
 use crate::engine::image::CollateScratch;
 use crate::engine::meter::Stage;
 use crate::engine::planner::{FailedSample, MAX_ATTEMPTS};
-use crate::engine::store::{EpisodeFrames, PageId, SlotId, SpanId, Values};
+use crate::engine::store::{EpisodeFrames, EpisodeKey, PageId, SlotId, SpanId, Values};
 
 /// A read thread: reads until the queue is closed.
 pub(crate) fn read_all(engine: &Engine, thread: usize) {
     let mut account = Account::new(engine.crew.cpu.as_ref());
-    while let Some(read) = engine.crew.reads.pop(thread) {
+    let is_begun = |read: &Read| match read {
+        Read::Episodes(_) => false,
+        Read::Span { frames, span, .. } => frames.is_begun(*span),
+    };
+    while let Some((read, begun)) = engine.crew.reads.pop(thread, is_begun) {
         match read {
-            Read::Episode(key) => {
-                if engine.opening.begin(key) {
-                    let open = || (engine.opening.open(key), 0);
-                    let opened = engine.meter().time(Stage::Fetch, open);
-                    engine.opening.finish(key, opened);
-                }
+            Read::Episodes(keys) => {
+                open_episodes(engine, keys);
+                engine.crew.reads.finish(0, engine.meter().now());
             }
             Read::Span {
                 frames,
                 span,
                 urgency,
-            } => read_span(engine, &frames, span, urgency),
+            } => read_span(engine, &frames, span, (urgency, begun)),
         }
         account.settle(|| engine.crew.is_stopped());
     }
 }
 
-fn read_span(engine: &Engine, frames: &Arc<EpisodeFrames>, span: SpanId, urgency: Urgency) {
-    let Some(stored_bytes) = engine.store.begin_read(frames, span) else {
+/// Opens those of some episodes that no other thread has begun to open, in as many round trips as one.
+fn open_episodes(engine: &Engine, mut keys: Vec<EpisodeKey>) {
+    keys.retain(|&key| engine.opening.begin(key));
+    if keys.is_empty() {
         return;
-    };
+    }
+    let open = || (engine.opening.open_all(&keys), 0);
+    let opened = engine.meter().time(Stage::Fetch, open);
+    engine.opening.finish(opened);
+}
+
+fn read_span(
+    engine: &Engine,
+    frames: &Arc<EpisodeFrames>,
+    span: SpanId,
+    (urgency, begun): (Urgency, Begun),
+) {
+    let stored_bytes = begun.bytes;
+    if !frames.begin(span) {
+        engine.crew.reads.finish(0, engine.meter().now());
+        engine.crew.end_read(stored_bytes);
+        return;
+    }
     let fetched = engine.meter().time(Stage::Fetch, || {
         let fetched = engine.store.read(frames, span);
         let read = fetched.read;
         (fetched, read)
     });
     // Bytes that were not read (all of them, if the read failed) are released now, the others once they are decoded.
+    engine.crew.reads.finish(fetched.read, engine.meter().now());
     let unread = stored_bytes.saturating_sub(fetched.bytes);
-    engine.store.end_read(unread);
+    engine.crew.end_read(unread);
     notify(engine, &fetched.waiting);
     for page in fetched.pages {
         let urgency = frames.urgency(page, urgency);
         engine.crew.decode(frames, page, urgency);
+    }
+    if engine.opening.is_remote() && engine.crew.needs_reads() {
+        engine.inbox.tell_of_room();
     }
 }
 
@@ -92,7 +117,7 @@ fn decode(engine: &Engine, frames: &Arc<EpisodeFrames>, page: PageId, scratch: &
     };
     let stored_bytes = frames.page_bytes(page);
     let decoded = engine.stages.decode(stored_bytes, decode, without);
-    engine.store.end_read(decoded.stored_bytes);
+    engine.crew.end_read(decoded.stored_bytes);
     notify(engine, &decoded.waiting);
 }
 
