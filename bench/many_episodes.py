@@ -36,9 +36,11 @@ start = time.perf_counter()
 with kinograph.numpy.Loader(dataset, windows={"action": [0]}, batch_size=256, seed=1) as loader:
     next(iter(loader))
     first = time.perf_counter() - start
+    after_first = dict(dataset.storage or {})
 print(json.dumps({
     "open_s": round(opened, 2), "open_gets": read.get("gets", ""), "open_mb": round(read.get("bytes_read", 0) / 1e6, 1),
-    "open_memory_mb": round(after - before), "first_batch_s": round(first, 2), "all_memory_mb": round(memory() - before),
+    "open_memory_mb": round(after - before), "first_batch_s": round(first, 2),
+    "first_batch_gets": after_first.get("gets", 0) - read.get("gets", 0), "all_memory_mb": round(memory() - before),
 }))
 """
 
