@@ -43,11 +43,13 @@ start, used = time.perf_counter(), time.process_time()
 with kinograph.numpy.Loader(dataset, windows={"action": [0]}, batch_size=256, seed=1) as loader:
     next(iter(loader))
     first, first_cpu = time.perf_counter() - start, time.process_time() - used
+    after_first = dict(dataset.storage or {})
     whole = memory("VmRSS")
 print(json.dumps({
     "open_s": round(opened, 2), "open_cpu_s": round(cpu, 2), "open_gets": read.get("gets", ""),
     "open_mb": round(read.get("bytes_read", 0) / 1e6, 1), "open_peak_mb": round(peak - before),
     "open_held_mb": round(held - before), "first_batch_s": round(first, 2), "first_batch_cpu_s": round(first_cpu, 2),
+    "first_batch_gets": after_first.get("gets", 0) - (read.get("gets") or 0),
     "first_batch_peak_mb": round(memory("VmHWM") - before), "held_mb": round(whole - before),
 }))
 """

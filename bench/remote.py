@@ -1,6 +1,6 @@
 """Remote storage: time to the first batch, throughput against latency and bandwidth, and reads under faults.
 
-    python bench/remote.py latency   kinograph.numpy.Loader over HTTP with emulated latency and bandwidth
+    python bench/remote.py latency   kinograph.numpy.Loader from an S3 server with emulated latency and bandwidth (s3_server.py)
     python bench/remote.py faults    random ranges by our client and by the stock client of object_store
     python bench/remote.py writers   rival writers on an S3 server (s3_server.py): one winner each, nothing lost
 
@@ -113,68 +113,72 @@ def make(path: Path, episodes: int = 96, frames: int = 200) -> None:
             writer.add_episode(streams, rate_hz=20.0, id=f"e{number}")
 
 
-def load(place: Path | str, seconds: float) -> dict[str, Any]:
-    """Open, train for some seconds; the first batch's time, samples/s after it, and what storage says."""
+def load(place: str) -> dict[str, Any]:
+    """Read one epoch as fast as it comes: the first batch's time, samples/s of the whole epoch, and what storage says."""
     began = time.monotonic()
     dataset = kinograph.open(place, cache=False)
     loader = kinograph.numpy.Loader(
         dataset, windows={"camera": [0], "actions": range(8)}, batch_size=64, seed=1
     )
-    first, count, until = None, 0, None
-    while until is None or time.monotonic() < until:
-        for batch in loader:
-            now = time.monotonic()
-            if first is None:
-                first, until, after = now - began, now + seconds, now
-                bytes_before = (dataset.storage or {}).get("bytes_read", 0)
-            else:
-                count += len(batch["actions"])
-            if now >= until:
-                break
-    elapsed = time.monotonic() - after
+    first, count = 0.0, 0
+    for batch in loader:
+        first = first or time.monotonic() - began
+        count += len(batch["actions"])
+    elapsed = time.monotonic() - began
+    report = loader.report()
     storage = dataset.storage or {}
     loader.close()
-    read = storage.get("bytes_read", 0) - bytes_before
-    stored = sum(stream.bytes for stream in dataset.streams.values())
-    is_all = bool(storage) and storage["bytes_read"] >= stored
+    read = storage.get("bytes_read", 0)
     return {
         "first_batch_s": round(first, 3),
+        "epoch_s": round(elapsed, 2),
         "samples_per_s": round(count / elapsed, 1),
         "mb_per_s": round(read / elapsed / 1e6, 2),
-        # Then the link had nothing left to do.
-        "is_all_read": is_all,
-        "fetched_per_used": round(storage["bytes_read"] / storage["used_bytes"], 3)
-        if storage
-        else "",
+        "bytes_per_sample": round(sum(one.bytes for one in dataset.streams.values()) / count),
+        "fetched_per_used": round(read / storage["used_bytes"], 3) if storage else "",
         "gets": storage.get("gets", ""),
         "hedges": storage.get("hedges", ""),
+        "longest_wait_s": round(report.waits["longest_s"], 2),
+        "reads_at_once": " ".join(str(width) for _, width in report.readers_changes),
+        "cpu_s": round(sum(os.times()[:2]), 1),
     }
 
 
+def load_alone(place: str, variables: dict[str, str]) -> dict[str, Any]:
+    """Do so in a process of its own."""
+    command = [sys.executable, __file__, "load", "--place", place]
+    done = subprocess.run(
+        command, env=os.environ | variables, check=True, capture_output=True, text=True
+    )
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
 def latency(options: argparse.Namespace) -> None:
-    """Measure latencies and bandwidths."""
-    rows = []
+    """Measure latencies and bandwidths; first without a link: then decoding, or the server, binds."""
+    rows: list[dict[str, Any]] = []
+
+    def add(storage: str, milliseconds: float | str, link: float | str, found: dict) -> None:
+        row = {"storage": storage, "latency_ms": milliseconds, "link_mb_per_s": link, **found}
+        limit = rows[0]["samples_per_s"] if rows else found["samples_per_s"]
+        most = limit
+        if isinstance(link, int):
+            most = min(limit, link * 1e6 / found["bytes_per_sample"])
+        row["binds"] = "decoding" if most == limit else "link"
+        row["of_limit"] = round(found["samples_per_s"] / most, 3)
+        rows.append(row)
+        print(row, flush=True)
+
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "camera.kino"
         make(path)
-        rows.append(
-            {
-                "storage": "local",
-                "latency_ms": "",
-                "link_mb_per_s": "",
-                **load(path, options.seconds),
-            }
-        )
-        for milliseconds in (0, 20, 50, 100):
-            for link in (20, 60):
-                settings = {"latency_s": milliseconds / 1000, "bytes_per_s": link * 1e6}
-                with Served(path.parent, **settings) as server:
-                    row = load(f"{server.url}/{path.name}", options.seconds)
-                rows.append(
-                    {"storage": "http", "latency_ms": milliseconds, "link_mb_per_s": link, **row}
-                )
-                print(rows[-1], flush=True)
-    save("remote_latency.csv", rows)
+        add("folder", "", "", load_alone(str(path), {}))
+        links = [(0, 1_000_000)] + [(ms, link) for link in (20, 60) for ms in (0, 20, 50, 100)]
+        for milliseconds, link in links:
+            with s3_server.serving(path.parent, milliseconds / 1000, link * 1e6) as url:
+                found = load_alone("s3://lab/camera.kino", s3_server.environment(url))
+            add("s3", milliseconds, link, found)
+    save(options.csv or "remote_latency.csv", rows)
 
 
 def faults(options: argparse.Namespace) -> None:
@@ -186,11 +190,12 @@ def faults(options: argparse.Namespace) -> None:
         blob.write_bytes(np.random.default_rng(2).bytes(64 << 20))
         mixtures = {
             "none": {},
-            "5 % 503, 1 % stalls of 10 s, 1 % resets, 1 % cut": {
+            "5 % 503, 1 % stalls of 10 s, 1 % resets, 1 % cut, 1 % wrong ETag": {
                 "busy": 0.05,
                 "stall": 0.01,
                 "reset": 0.01,
                 "cut": 0.01,
+                "etag": 0.01,
                 "stall_s": 10.0,
             },
         }
@@ -299,8 +304,9 @@ def save(name: str, rows: list[dict[str, Any]]) -> None:
 def main() -> None:
     """Run what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("what", choices=["latency", "faults", "writers"])
-    parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("what", choices=["latency", "faults", "writers", "load"])
+    parser.add_argument("--csv", help="the table's name below bench/results")
+    parser.add_argument("--place", help="the dataset that `load` reads")
     parser.add_argument("--reads", type=int, default=2000)
     parser.add_argument("--writers", type=int, default=16)
     parser.add_argument("--rounds", type=int, default=200)
@@ -309,6 +315,9 @@ def main() -> None:
         "--program", type=Path, default=program, help="cargo build --example remote_reads"
     )
     options = parser.parse_args()
+    if options.what == "load":
+        print(json.dumps(load(options.place)))
+        return
     {"latency": latency, "faults": faults, "writers": writers}[options.what](options)
 
 

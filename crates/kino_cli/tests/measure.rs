@@ -113,7 +113,7 @@ fn the_doctor_explains_invalid_arguments() {
         (&["--step-ms", "-1"], "", 2),
         (&[], "--step-ms", 2),
         (&["--cost", "--step-ms", "5"], "--cost", 2),
-        (&["--step-ms", "5", "--gb-price", "1"], "--cost", 2),
+        (&["--step-ms", "5", "--gb-price", "1"], "--gb-price", 2),
         (&["--cost", "--get-price", "nan"], "price", 1),
     ];
     for (args, expected, code) in cases {

@@ -31,12 +31,14 @@ pub(crate) fn open_together(dataset: &Dataset, rows: &[usize]) -> Vec<Result<Epi
     open_directories(dataset, rows);
     let found: Vec<_> = rows
         .iter()
-        .map(|&row| match row < dataset.len() {
-            true => Found::find(dataset, row),
-            false => Err(not_found(format!(
+        .map(|&row| {
+            if row < dataset.len() {
+                return Found::find(dataset, row);
+            }
+            Err(not_found(format!(
                 "there is no episode {row}; the dataset has {} episodes",
                 dataset.len()
-            ))),
+            )))
         })
         .collect();
     let mut wanted: Vec<(&str, Range<u64>)> = found

@@ -39,11 +39,16 @@ pub(crate) struct Args {
         long,
         value_name = "DOLLARS",
         default_value_t = 0.0004,
-        requires = "cost"
+        conflicts_with = "step_ms"
     )]
     get_price: f64,
     /// Dollars per GB that leaves the storage
-    #[arg(long, value_name = "DOLLARS", default_value_t = 0.0, requires = "cost")]
+    #[arg(
+        long,
+        value_name = "DOLLARS",
+        default_value_t = 0.0,
+        conflicts_with = "step_ms"
+    )]
     gb_price: f64,
     /// Fraction of the time that the loop should spend computing
     #[arg(long, value_name = "RATIO", default_value_t = 0.95)]
@@ -119,7 +124,7 @@ fn show_cost(args: &Args, subject: &Subject) -> Result<Outcome> {
     if args.json {
         print_json(&serde_json::to_value(cost)?)?;
     } else {
-        print(&cost.to_string())?;
+        print(&format!("{cost}\n"))?;
     }
     Ok(Outcome::Done)
 }

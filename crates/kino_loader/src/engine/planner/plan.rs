@@ -23,9 +23,6 @@ use crate::engine::threads::{Engine, Urgency};
 use crate::error::Result;
 use crate::order::SampleRef;
 
-/// What these many batches need of an episode that comes over a network is read by itself.
-const NEXT_BATCHES: usize = 4;
-
 impl Planner {
     /// Makes the block of an episode, which is still empty; opens the episode.
     pub(crate) fn make_block(
@@ -90,30 +87,13 @@ impl Planner {
         }
     }
 
-    /// The same of one episode that is read ahead, for the batches from `batch` on, which is the first to need it: a loop that is
-    /// there before all of it waits for a few pages only.
-    pub(super) fn note_needed_ahead(&mut self, engine: &Engine, key: EpisodeKey, batch: u64) {
-        if !engine.opening.is_remote() || self.needed.contains_key(&key) {
-            return;
-        }
-        let first = usize::try_from(batch.saturating_sub(self.next)).unwrap_or(usize::MAX);
-        while self.scouted.len() < first.saturating_add(NEXT_BATCHES) && !self.is_far() {
-            if self.look_at_next(engine).is_err() {
-                self.is_blind = true;
-            }
-        }
-        let batches = self.scouted.iter().skip(first).take(NEXT_BATCHES);
-        let samples = batches.flatten().filter(|sample| key_of(sample) == key);
-        let samples: Vec<u32> = samples.map(|sample| sample.sample).collect();
-        self.needed.insert(key, samples);
-    }
-
     /// Notes which samples the next batches have of episodes that are not here yet, if episodes come over a network.
     ///
     /// When training starts, and when a group does before it could be read ahead, a batch waits for a few pages of each of many
     /// episodes. These are read by themselves, and the rest of the episodes behind them: no byte twice, and some hundred
     /// requests more.
     fn note_needed(&mut self, engine: &Engine) {
+        const NEXT_BATCHES: usize = 4;
         if !engine.opening.is_remote() {
             return;
         }

@@ -136,7 +136,6 @@ impl Planner {
             return true;
         }
         self.open_wanted(engine, batch);
-        self.note_needed_ahead(engine, key, batch);
         let Ok(block) = self.make_block(engine, key) else {
             engine.store.pass_over(key);
             return true;

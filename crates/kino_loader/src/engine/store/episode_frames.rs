@@ -202,11 +202,6 @@ impl EpisodeFrames {
         }
     }
 
-    /// Whether one of the next batches needs a span.
-    pub(crate) fn is_needed(&self, span: SpanId) -> bool {
-        self.span(span).1.is_needed
-    }
-
     /// Whether a thread has begun to fetch a span.
     pub(crate) fn is_begun(&self, span: SpanId) -> bool {
         self.span(span).1.begun.load(Ordering::Relaxed)

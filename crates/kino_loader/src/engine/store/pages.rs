@@ -151,7 +151,7 @@ pub(crate) struct Span {
     /// Whether it is fetched before a sample needs it; then it may have several pages.
     pub(crate) is_ahead: bool,
     /// Whether one of the next batches needs it: then it has no page that none of them needs.
-    pub(crate) is_needed: bool,
+    is_needed: bool,
     pub(crate) requested: MostUrgent,
     /// Whether a thread has started to fetch it.
     pub(crate) begun: AtomicBool,

@@ -177,9 +177,10 @@ impl Crew {
         let counts = ThreadCounts::new(options.decode_threads(), options.run.readers);
         Self {
             work: Tasks::new(counts.active().0),
-            reads: match is_remote {
-                true => Reads::remote(options.run.readers, stored_bytes),
-                false => Reads::new(options.run.readers, counts.active().1, stored_bytes),
+            reads: if is_remote {
+                Reads::remote(options.run.readers, stored_bytes)
+            } else {
+                Reads::new(options.run.readers, counts.active().1, stored_bytes)
             },
             counts: Mutex::new(counts),
             cpu: Limit::new(options.cpu, options.decode_threads()),
@@ -209,13 +210,7 @@ impl Crew {
                 urgency,
             };
             let bytes = frames.stored_bytes(span);
-            // What the next batches need of an episode is read by itself, and before the rest of any other.
-            let cost = if frames.is_needed(span) {
-                u64::MAX - 1
-            } else {
-                cost_of(bytes)
-            };
-            (cost, bytes, read)
+            (cost_of(bytes), bytes, read)
         });
         self.reads.push(urgency, reads);
     }

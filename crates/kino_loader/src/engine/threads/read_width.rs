@@ -13,14 +13,14 @@
 //! took longer. Then halving it is tried, until bytes per second fall: as many bytes per second with fewer reads means that each
 //! read is shorter, and what a batch waits for waits less. Once nothing is gained any more the width holds, and now and then tries
 //! a step up and a step down. The first round after a change has reads that began before it and does not count; neither do rounds
-//! in which threads had nothing to read: they say nothing about the storage. A width that memory does not allow is lowered to what it does.
+//! in which threads had nothing to read, or no memory to read into: they say nothing about the storage.
 //!
 //! This file reads no clock and counts no bytes: it is told.
 
 use std::time::Duration;
 
 /// Reads at once in the beginning: a first batch waits, and nothing is known yet.
-const FIRST: usize = 64;
+pub(super) const FIRST: usize = 64;
 
 /// Never fewer.
 const LEAST: usize = 4;
@@ -68,8 +68,6 @@ pub(crate) struct ReadWidth {
     reads: usize,
     bytes: u64,
     is_limited: bool,
-    /// How many reads ran when there was no memory for another one.
-    reached: usize,
     /// Whether it has reads that began before the last change.
     is_mixed: bool,
     changes: Vec<(f64, usize)>,
@@ -109,7 +107,6 @@ impl ReadWidth {
             reads: 0,
             bytes: 0,
             is_limited: false,
-            reached: 0,
             is_mixed: true,
             changes: vec![(0.0, width)],
         }
@@ -125,14 +122,9 @@ impl ReadWidth {
         &self.changes
     }
 
-    /// Fewer reads ran than may run, because there was nothing to read.
-    pub(crate) fn was_empty(&mut self) {
+    /// Fewer reads ran than may run: there was nothing to read, or no memory to read into.
+    pub(crate) fn was_limited(&mut self) {
         self.is_limited = true;
-    }
-
-    /// Fewer reads ran than may run, because there was no memory to read into.
-    pub(crate) fn was_short(&mut self, running: usize) {
-        self.reached = self.reached.max(running);
     }
 
     /// A read of `bytes` bytes is done; whether the width changed.
@@ -147,14 +139,8 @@ impl ReadWidth {
         let is_limited = std::mem::take(&mut self.is_limited);
         let is_mixed = std::mem::take(&mut self.is_mixed);
         (self.began, self.reads, self.bytes) = (now, 0, 0);
-        let reached = std::mem::take(&mut self.reached);
         if is_limited || is_mixed {
             return false;
-        }
-        if (1..self.width).contains(&reached) {
-            // More have no memory. Whether fewer are enough is found out next.
-            self.doing = Doing::Holding(HOLD / 2, Step::Down);
-            return self.set(reached, now);
         }
         self.best = rate.max(self.best * FORGOTTEN);
         self.slower = if rate < SLOWER.1 * self.best {
@@ -199,10 +185,10 @@ impl ReadWidth {
                 (before, Doing::Holding(HOLD, Step::Down))
             }
             Doing::Doubled(before, was) => (before / 2, Doing::Halved(before, was)),
-            Doing::Halved(_, was) if rate >= KEPT * was => match width > LEAST {
-                true => (width / 2, Doing::Halved(width, was)),
-                false => (width, Doing::Holding(HOLD, Step::Up)),
-            },
+            Doing::Halved(_, was) if rate >= KEPT * was && width > LEAST => {
+                (width / 2, Doing::Halved(width, was))
+            }
+            Doing::Halved(_, was) if rate >= KEPT * was => (width, Doing::Holding(HOLD, Step::Up)),
             Doing::Halved(before, _) => (before, Doing::Holding(HOLD, Step::Up)),
             Doing::Holding(0, step) => {
                 let next = match step {
@@ -225,9 +211,10 @@ impl ReadWidth {
     }
 
     fn double(&self, width: usize, rate: f64) -> (usize, Doing) {
-        match width < self.most {
-            true => (2 * width, Doing::Doubled(width, rate)),
-            false => (width, Doing::Holding(HOLD, Step::Down)),
+        if width < self.most {
+            (2 * width, Doing::Doubled(width, rate))
+        } else {
+            (width, Doing::Holding(HOLD, Step::Down))
         }
     }
 }
@@ -242,15 +229,19 @@ mod tests {
         latency_s: f64,
         link: f64,
         connection: f64,
-        read_bytes: f64,
+        read_bytes: u32,
     }
 
     impl Server {
+        fn bytes(self) -> f64 {
+            f64::from(self.read_bytes)
+        }
+
         /// Bytes per second with so many reads at once, by Little's law: each takes its latency and its transfer, until together
         /// they fill the link.
         fn rate(self, width: usize) -> f64 {
-            let alone_s = self.latency_s + self.read_bytes / self.connection;
-            (width as f64 * self.read_bytes / alone_s).min(self.link)
+            let alone_s = self.latency_s + self.bytes() / self.connection;
+            (width as f64 * self.bytes() / alone_s).min(self.link)
         }
 
         /// The naive twin: every width is tried, and the smallest that is almost as fast as the fastest wins.
@@ -265,8 +256,6 @@ mod tests {
         width: ReadWidth,
         now_s: f64,
         random: u64,
-        /// So many reads have memory.
-        memory: usize,
     }
 
     impl Run {
@@ -276,7 +265,6 @@ mod tests {
                 width,
                 now_s: 0.0,
                 random: 7,
-                memory: usize::MAX,
             }
         }
 
@@ -289,15 +277,11 @@ mod tests {
                     .wrapping_mul(6_364_136_223_846_793_005)
                     .wrapping_add(1);
                 let share = (self.random >> 11) as f64 / (1_u64 << 53) as f64;
-                let running = self.width.width().min(self.memory);
-                if running < self.width.width() {
-                    self.width.was_short(running);
-                }
-                let took = server.read_bytes / server.rate(running);
+                let took = server.bytes() / server.rate(self.width.width());
                 self.now_s += took * (1.0 + noise * (2.0 * share - 1.0));
-                bytes += server.read_bytes;
+                bytes += server.bytes();
                 let now = Duration::from_secs_f64(self.now_s);
-                self.width.done(server.read_bytes as u64, now);
+                self.width.done(u64::from(server.read_bytes), now);
             }
             bytes / (self.now_s - began)
         }
@@ -312,7 +296,7 @@ mod tests {
         latencies.into_iter().flat_map(move |latency_s| {
             links.into_iter().flat_map(move |link| {
                 connections.into_iter().flat_map(move |connection| {
-                    [64e3, 256e3, 1e6].map(|read_bytes| Server {
+                    [64_000, 256_000, 1_000_000].map(|read_bytes| Server {
                         latency_s,
                         link,
                         connection,
@@ -352,7 +336,7 @@ mod tests {
                 latency_s: 0.1,
                 link,
                 connection: 10e6,
-                read_bytes: 256e3,
+                read_bytes: 256_000,
             };
             let rate = Run::new(MOST).read(server, 5.0, 0.2);
             assert!(rate >= 0.9 * link, "{rate}");
@@ -365,7 +349,7 @@ mod tests {
             latency_s: 0.05,
             link,
             connection: 10e6,
-            read_bytes: 256e3,
+            read_bytes: 256_000,
         };
         let mut run = Run::new(MOST);
         for link in [60e6, 5e6, 60e6, 200e6] {
@@ -379,29 +363,10 @@ mod tests {
     }
 
     #[test]
-    fn a_width_that_memory_does_not_allow_is_lowered_and_then_what_is_not_needed_goes_too() {
-        // Twelve reads fill the link, and there is memory for 40.
-        let server = Server {
-            latency_s: 0.05,
-            link: 20e6,
-            connection: 10e6,
-            read_bytes: 128e3,
-        };
-        let mut run = Run::new(MOST);
-        run.memory = 40;
-        run.read(server, 100.0, 0.2);
-        let rate = run.read(server, 60.0, 0.2);
-        assert!(rate >= 0.9 * 20e6, "{rate}");
-        let width = run.width.width();
-        let (enough, _) = server.best(MOST);
-        assert!(width <= (3 * enough).min(40), "{width} instead of {enough}");
-    }
-
-    #[test]
     fn rounds_without_enough_to_read_change_nothing_and_the_limits_hold() {
         let mut width = ReadWidth::new(MOST);
         for read in 0..100_000_u32 {
-            width.was_empty();
+            width.was_limited();
             assert!(!width.done(1 << 18, Duration::from_millis(u64::from(read))));
         }
         assert_eq!(

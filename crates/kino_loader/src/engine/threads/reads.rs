@@ -4,7 +4,7 @@
 //! push ──▶ [ needed 3 │ needed 3 │ needed 4 │ behind 3 │ behind 9 … ] ──▶ pop, once the first of them may begin ──▶ kino-read
 //!                                                                            │
 //!            under way: at most `width` …                                    └─ bytes read, not yet decoded: at most `limit`
-//!            … and half as many again that a batch waits for                    leave(bytes) ◀── last page of a span decoded
+//!            … half as many again, or 64, that a batch waits for                   leave(bytes) ◀── last page of a span decoded
 //! ```
 //!
 //! Of the threads that wait the one with the lowest number is woken. So no more of them work than there are reads under way, and what
@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use kino_sync::{Condvar, Mutex, MutexGuard};
 
-use super::read_width::ReadWidth;
+use super::read_width::{FIRST, ReadWidth};
 use super::tasks::{Entry, Urgency};
 
 /// Of the limit on bytes, this part stays free of reads behind what batches wait for.
@@ -56,7 +56,7 @@ struct State<T> {
 enum Width {
     /// So many, decided elsewhere (`counts.rs`).
     Given(usize),
-    /// By how fast they are answered, and half as many again that a batch waits for.
+    /// By how fast they are answered; half as many again, and at least as many as at first, if a batch waits for them.
     Measured(ReadWidth),
 }
 
@@ -232,16 +232,17 @@ impl<T> State<T> {
         let places = match &self.width {
             Width::Given(width) => *width,
             Width::Measured(width) if urgency.is_behind() => width.width(),
-            Width::Measured(width) => width.width() + width.width().div_ceil(2),
+            Width::Measured(width) => FIRST.max(width.width() + width.width().div_ceil(2)),
         };
         self.running < places
     }
 
     /// Whether there is memory for its bytes. A read larger than the limit is admitted alone.
     fn has_memory(&self, urgency: Urgency, bytes: u64) -> bool {
-        let limit = match urgency.is_behind() {
-            true => self.limit - self.limit / FREE_SHARE,
-            false => self.limit,
+        let limit = if urgency.is_behind() {
+            self.limit - self.limit / FREE_SHARE
+        } else {
+            self.limit
         };
         self.bytes == 0 || self.bytes.saturating_add(bytes) <= limit
     }
@@ -252,10 +253,7 @@ impl<T> State<T> {
         if let Width::Measured(width) = &mut self.width
             && running < width.width()
         {
-            match self.heap.is_empty() {
-                true => width.was_empty(),
-                false => width.was_short(running),
-            }
+            width.was_limited();
         }
     }
 }
@@ -334,19 +332,19 @@ mod tests {
 
     #[test]
     fn a_place_stays_free_for_what_a_batch_waits_for() {
-        let reads = Reads::remote(8, u64::MAX);
-        reads.push(Urgency::behind(0), (0..20).map(|read| (0, 1, read)));
-        for _ in 0..8 {
+        let reads = Reads::remote(64, u64::MAX);
+        reads.push(Urgency::behind(0), (0..99).map(|read| (0, 1, read)));
+        for _ in 0..64 {
             reads.pop(0, never).unwrap();
         }
         assert!(!reads.state.lock().may_begin(), "as many as may");
-        reads.push(Urgency::needed(3), (100..110).map(|read| (0, 1, read)));
-        for read in 100..104 {
+        reads.push(Urgency::needed(3), (100..140).map(|read| (0, 1, read)));
+        for read in 100..132 {
             assert_eq!(reads.pop(0, never).unwrap().0, read);
         }
         assert!(!reads.state.lock().may_begin(), "half as many again");
         reads.finish(1, NOW);
-        assert_eq!(reads.pop(0, never).unwrap().0, 104);
+        assert_eq!(reads.pop(0, never).unwrap().0, 132);
     }
 
     #[test]
