@@ -14,6 +14,7 @@
 //! | `cache.rs` | which episodes' frames stay; no locks |
 //! | `episode_frames.rs`, `pages.rs` | the frames of one episode, page by page, and who waits for them |
 //! | `device_image.rs`, `gpu_share.rs` | images that are put into the batch on a device, and which of them it decodes |
+//! | `regular.rs` | which page has a frame, without a search |
 //! | `reading.rs` | which of its pages are read ahead, and which by themselves |
 //! | `page_buffer.rs` | the memory of decoded pages, which is reused |
 //! | `in_flight.rs` | the limit on bytes that are read but not yet decoded |
@@ -29,6 +30,7 @@ mod in_flight;
 mod page_buffer;
 mod pages;
 mod reading;
+mod regular;
 mod stored_tier;
 
 pub(crate) use cache::{Budget, EpisodeKey, KEPT, RoomFor};
