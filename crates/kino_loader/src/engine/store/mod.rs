@@ -55,7 +55,7 @@ use page_buffer::PageShelf;
 use pages::Fetched;
 use stored_tier::StoredTier;
 
-/// Unused page buffers are kept up to the budget divided by this, on top of the budget.
+/// Page buffers, in use and unused, take up to the budget, and the budget divided by this on top of it.
 const SHELF_SHARE: u64 = 16;
 
 /// Stored bytes waiting to be decoded take up to the budget divided by this, on top of the budget…
@@ -111,7 +111,9 @@ impl FrameStore {
         Self {
             cache: Mutex::new(FrameCache::new(budget)),
             tier: StoredTier::default(),
-            pages: PageShelf::new(to_usize(budget.bytes / SHELF_SHARE)),
+            pages: PageShelf::new(to_usize(
+                budget.bytes.saturating_add(budget.bytes / SHELF_SHARE),
+            )),
             gpu_share,
             in_flight: InFlightLimit::new((budget.bytes / IN_FLIGHT_SHARE).max(IN_FLIGHT_BYTES)),
             holders: AtomicUsize::new(0),
@@ -234,6 +236,7 @@ impl FrameStore {
         drop(cache);
         // Outside the lock.
         drop(frames);
+        self.pages.lower_limit(to_usize(bytes));
         self.tier.allow(bytes);
     }
 
