@@ -80,9 +80,12 @@ fn main() {
         if step == 0 {
             first = start.elapsed();
         }
-        bytes = (0..batch.infos().len())
-            .map(|idx| batch.array(idx).len())
-            .sum();
+        // The last batch of an epoch may be shorter.
+        bytes = bytes.max(
+            (0..batch.infos().len())
+                .map(|idx| batch.array(idx).len())
+                .sum(),
+        );
     }
     let (wall, cpu) = (start.elapsed(), cpu_time() - cpu);
     let report = loader.report();

@@ -153,6 +153,8 @@ impl EpisodeSamples {
 /// Steps on the anchors' own clock.
 fn plan_numbers(window: &Window, frames: u32, anchor: u32, plan: &mut WindowFrames) {
     let At::Steps(steps) = &window.at else { return };
+    plan.frames.reserve(steps.len());
+    plan.state.reserve(steps.len());
     for &step in steps {
         let (frame, state, pad) = match step_in(frames, anchor, step) {
             (frame, None) => (frame, Out::Real, Pad::Edge),

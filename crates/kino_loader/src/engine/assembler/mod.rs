@@ -12,7 +12,7 @@
 //! |---|---|
 //! | `slots.rs`, `countdown.rs` | a batch in preparation: a slot for each sample, and what is missing |
 //! | `fields.rs` | the arrays of a batch: name, dtype, shape |
-//! | `collate.rs` | a sample is copied into its slot |
+//! | `collate.rs`, `gather.rs` | a sample is copied into its slot, window by window |
 //! | `images.rs` | arrays of images that a device puts together |
 //! | `direct.rs` | frames that one sample needs, decoded into its slot |
 //! | `buffers.rs` | the memory of batches, which is reused |
@@ -27,6 +27,7 @@ mod collate;
 mod countdown;
 mod direct;
 mod fields;
+mod gather;
 mod images;
 mod prefetch;
 mod slots;

@@ -167,6 +167,11 @@ impl Convert {
         ty.elements() * self.dtype(ty.dtype()).size()
     }
 
+    /// Whether each number depends on its own bytes alone, wherever it is in a frame: then several frames can be put at once.
+    pub(crate) fn is_by_element(&self) -> bool {
+        matches!(self, Self::Copy | Self::ToFloat32(_))
+    }
+
     /// Puts one frame, or a part of it, into its place, which has exactly the bytes that it needs.
     pub(crate) fn put(&self, frame: &[u8], part: Option<Part>, place: &mut [u8]) {
         let rows = Rows::new(frame, part);

@@ -127,12 +127,8 @@ impl EpisodeFrames {
             .stored
             .iter()
             .position(|stream| stream.position == position && stream.fit == *fit)?;
-        let pages = &self.stored[stored].pages;
-        let page = pages
-            .partition_point(|page| page.first() <= frame)
-            .checked_sub(1)?;
-        let place = (frame - pages[page].first()) as usize;
-        (place < pages[page].slice.range.len()).then_some((PageId { stored, page }, place))
+        let (page, place) = self.stored[stored].find(frame)?;
+        Some((PageId { stored, page }, place))
     }
 
     /// The frames of a page, once it is decoded.
@@ -148,6 +144,11 @@ impl EpisodeFrames {
     /// The shape of a decoded frame of the stream that a page belongs to.
     pub(crate) fn frame_shape(&self, page: PageId) -> &[usize] {
         &self.stored[page.stored].shape
+    }
+
+    /// How many frames of a page are decoded.
+    pub(crate) fn page_frames(&self, page: PageId) -> usize {
+        self.cell(page).slice.range.len()
     }
 
     /// The stored size of a page: an estimate of what it costs to decode.
@@ -527,6 +528,36 @@ pub(crate) mod tests {
                 assert!(episode.find(window, end).is_none());
             }
             assert_eq!((frames, episode.bytes()), (expected, bytes));
+        }
+    }
+
+    #[test]
+    fn a_frame_is_where_a_search_finds_it_in_whole_episodes_and_in_parts() {
+        let (_folder, windows) = windows(2);
+        let episode = Arc::new(windows.episode(1).unwrap());
+        let mut parts = vec![Wanted::all(&episode, &[0, 1, 2], &as_stored())];
+        for frames in [&[2_u32, 3, 4, 5][..], &[1, 2, 9], &[7], &[0, 4, 8, 12]] {
+            let mut wanted = Wanted::new(&as_stored());
+            for window in 0..3 {
+                let stream = episode.stream(window).unwrap();
+                let there = frames.iter().filter(|at| (**at as usize) < stream.len());
+                there.for_each(|&frame| wanted.add(window, stream, frame));
+            }
+            parts.push(wanted);
+        }
+        for wanted in parts {
+            let frames = EpisodeFrames::new(KEY, Arc::clone(&episode), wanted).unwrap();
+            for (stored, frame) in frames
+                .stored
+                .iter()
+                .flat_map(|one| (0..70).map(move |at| (one, at)))
+            {
+                assert_eq!(
+                    stored.find(frame),
+                    stored.search(frame),
+                    "{frame} of {stored:?}"
+                );
+            }
         }
     }
 

@@ -14,6 +14,7 @@
 //! | `cache.rs` | which episodes' frames stay; no locks |
 //! | `episode_frames.rs`, `pages.rs` | the frames of one episode, page by page, and who waits for them |
 //! | `device_image.rs`, `gpu_share.rs` | images that are put into the batch on a device, and which of them it decodes |
+//! | `regular.rs` | which page has a frame, without a search |
 //! | `reading.rs` | which of its pages are read ahead, and which by themselves |
 //! | `page_buffer.rs` | the memory of decoded pages, which is reused |
 //! | `stored_tier.rs` | stored pages that stay in memory |
@@ -27,6 +28,7 @@ mod gpu_share;
 mod page_buffer;
 mod pages;
 mod reading;
+mod regular;
 mod stored_tier;
 
 pub(crate) use cache::{Budget, EpisodeKey, KEPT, RoomFor};
@@ -50,7 +52,7 @@ use page_buffer::PageShelf;
 use pages::Fetched;
 use stored_tier::StoredTier;
 
-/// Unused page buffers are kept up to the budget divided by this, on top of the budget.
+/// Page buffers, in use and unused, take up to the budget, and the budget divided by this on top of it.
 const SHELF_SHARE: u64 = 16;
 
 /// Stored bytes waiting to be decoded take up to the budget divided by this, on top of the budget…
@@ -109,7 +111,9 @@ impl FrameStore {
         Self {
             cache: Mutex::new(FrameCache::new(budget)),
             tier: StoredTier::default(),
-            pages: PageShelf::new(to_usize(budget.bytes / SHELF_SHARE)),
+            pages: PageShelf::new(to_usize(
+                budget.bytes.saturating_add(budget.bytes / SHELF_SHARE),
+            )),
             gpu_share,
             holders: AtomicUsize::new(0),
         }
@@ -231,6 +235,7 @@ impl FrameStore {
         drop(cache);
         // Outside the lock.
         drop(frames);
+        self.pages.lower_limit(to_usize(bytes));
         self.tier.allow(bytes);
     }
 

@@ -18,6 +18,7 @@ use kino_sync::Mutex;
 
 use super::episode_frames::Decoded;
 use super::reading::{Ahead, Reading};
+use super::regular::{Regular, first_frame};
 use crate::engine::threads::MostUrgent;
 
 /// What becomes of the frames of a window when they are decoded.
@@ -138,6 +139,8 @@ pub(crate) struct StoredPages {
     /// Total bytes and number of its texts; unused for numeric streams.
     pub(crate) texts: (u64, u64),
     pub(crate) pages: Vec<PageCell>,
+    /// Where frames are, if all pages but the last have equally many and none is left out.
+    regular: Option<Regular>,
     read_size: ReadSize,
     pub(crate) spans: Vec<Span>,
 }
@@ -273,6 +276,7 @@ impl StoredPages {
             frame_bytes,
             texts: (source.raw_bytes(), u64::from(source.frames().end)),
             pages: Vec::with_capacity(slices.len()),
+            regular: Regular::of(&slices),
             read_size: source.read_size(),
             spans: Vec::new(),
         };
@@ -329,6 +333,24 @@ impl StoredPages {
         });
     }
 
+    /// The page that holds a frame, and the frame's position in it; `None` if it was not wanted.
+    pub(crate) fn find(&self, frame: u32) -> Option<(usize, usize)> {
+        match self.regular {
+            Some(regular) => regular.find(frame),
+            None => self.search(frame),
+        }
+    }
+
+    /// The same, of any pages.
+    pub(super) fn search(&self, frame: u32) -> Option<(usize, usize)> {
+        let pages = &self.pages;
+        let page = pages
+            .partition_point(|page| page.first() <= frame)
+            .checked_sub(1)?;
+        let place = (frame - pages[page].first()) as usize;
+        (place < pages[page].slice.range.len()).then_some((page, place))
+    }
+
     pub(crate) fn decoded_bytes(&self) -> u64 {
         let frames: usize = self.pages.iter().map(|page| page.slice.range.len()).sum();
         let frames = frames as u64;
@@ -353,12 +375,6 @@ impl PageCell {
     pub(crate) fn first(&self) -> u32 {
         first_frame(&self.slice)
     }
-}
-
-/// The index of the first frame of a slice.
-fn first_frame(slice: &PageSlice) -> u32 {
-    let skipped = u32::try_from(slice.range.start).unwrap_or(u32::MAX);
-    slice.record.first_frame.saturating_add(skipped)
 }
 
 /// Adds the page of a frame, or extends the last slice if it is the same page.
