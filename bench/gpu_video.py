@@ -179,6 +179,7 @@ def measure(kind: str, dataset: pathlib.Path, options: argparse.Namespace) -> li
         rows.append(
             {
                 "video": kind,
+                "memory": MEMORY,
                 "cores": len(os.sched_getaffinity(0)),
                 "decode": decode,
                 "resident_ms": round(alone["step_ms"], 3),
