@@ -184,7 +184,7 @@ class BaseLoader(Threaded, Generic[_Array, _Device]):
         :param threads: Threads that decode
         :param cpu: CPU limit of all threads together, in cores (2.5) or as a percentage ("50%")
         :param prefetch: Batches made ahead of the training loop
-        :param decode: What decodes JPEG images for a CUDA device: "cpu", "gpu" (nvJPEG), or "auto", the CPU and, if the training loop waits, the GPU too
+        :param decode: What decodes JPEG images and video for a CUDA device: "cpu", "gpu" (nvJPEG, NVDEC), or "auto", the CPU and, if the training loop waits, the GPU too
         :param on_error: Raise if a sample cannot be read, or skip it and deliver another one in its place
         :param rank: This rank
         :param world_size: Number of ranks

@@ -98,6 +98,43 @@ class FakeNvjpeg:
         return 0
 
 
+class FakeNvdec:
+    """An NVDEC without a GPU; ``picture`` gives what is in a packet: height, width, time, whether it starts a group, and NV12."""
+
+    def __init__(self, path, picture):
+        self._library = ctypes.CDLL(str(path))
+        kind = ctypes.CFUNCTYPE(
+            ctypes.c_int,
+            ctypes.POINTER(ctypes.c_uint8),
+            ctypes.c_size_t,
+            ctypes.POINTER(ctypes.c_int32),
+            ctypes.POINTER(ctypes.c_uint8),
+        )
+        self._picture = picture
+        # Kept: the library calls it.
+        self._decode = kind(self._decode_packet)
+        self._library.fake_video_decode_with(self._decode)
+
+    def decoded(self):
+        return self._library.fake_video_decoded()
+
+    def misuse(self):
+        return self._library.fake_video_misuse()
+
+    def without(self, codec):
+        self._library.fake_video_without(ctypes.c_long(codec))
+
+    def _decode_packet(self, start, length, info, pixels):
+        found = self._picture(ctypes.string_at(start, length))
+        if found is None:
+            return 1
+        shown, picture = found
+        info[0], info[1], info[2], info[3] = (int(number) for number in shown)
+        if pixels:
+            ctypes.memmove(pixels, picture, len(picture))
+        return 0
+
+
 def compile_fake(folder, name, *libraries):
     """Build a fake library."""
     path = folder / f"lib{name}.so"

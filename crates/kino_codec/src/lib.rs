@@ -84,6 +84,6 @@ pub use shuffle::ByteShuffle;
 pub use spec::CodecSpec;
 pub use text::MAX_TEXT_BYTES;
 pub use video::{
-    ContainerColor, VideoCoding, VideoColor, VideoCursor, VideoEntry, VideoMatrix, VideoPacket,
-    VideoPage, probe_video, video_page_head,
+    ContainerColor, StreamPacket, VideoCoding, VideoColor, VideoCursor, VideoEntry, VideoMatrix,
+    VideoPacket, VideoPage, VideoStream, probe_video, video_page_head,
 };

@@ -55,6 +55,15 @@ pub enum CudaError {
         /// What does not fit.
         what: String,
     },
+    /// There is no NVDEC that can be used.
+    #[error(
+        "cannot load NVDEC: {what}; libnvcuvid is part of NVIDIA's driver (in a container: NVIDIA_DRIVER_CAPABILITIES must have \
+         `video`), KINOGRAPH_NVCUVID_LIBRARY names another; or decode on the CPU"
+    )]
+    NoVideo {
+        /// What was tried.
+        what: String,
+    },
     /// An image cannot be put on the device.
     #[error("cannot put an image on the device: {what}")]
     Image {

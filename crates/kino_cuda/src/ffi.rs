@@ -24,7 +24,9 @@ use libloading::Library;
 use crate::error::{CudaError, Result};
 use crate::functions::functions;
 
-pub(crate) use kernels::{Crop, GatherJob, IMAGES, RawKernel, RawModule, ResizeJob};
+pub(crate) use kernels::{
+    Crop, Frame, GatherJob, IMAGES, Nv12Job, RawKernel, RawModule, ResizeJob,
+};
 
 /// A `CUcontext`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +56,8 @@ pub(crate) struct RawEvent(usize);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RawMemory(pub(crate) u64);
 
-type Code = c_int;
+/// A `CUresult`.
+pub(crate) type Code = c_int;
 
 /// `CUDA_SUCCESS`.
 const SUCCESS: Code = 0;
@@ -326,7 +329,8 @@ impl Driver {
         Ok(elapsed_ms)
     }
 
-    fn check(&self, call: &'static str, code: Code) -> Result<()> {
+    /// The error of a call, also of other parts of the driver, that returned this code.
+    pub(crate) fn check(&self, call: &'static str, code: Code) -> Result<()> {
         if code == SUCCESS {
             return Ok(());
         }

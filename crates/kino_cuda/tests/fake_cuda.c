@@ -18,7 +18,7 @@
 enum { SUCCESS = 0, INVALID = 1, OUT_OF_MEMORY = 2, INVALID_CONTEXT = 201, NOT_READY = 600, REGISTERED = 712, NOT_REGISTERED = 713 };
 enum { COPY, READ, RECORD, WAIT, CALL, LAUNCH };
 /* What cuModuleGetFunction returns. */
-enum { RESIZE = 1, GATHER = 2 };
+enum { RESIZE = 1, GATHER = 2, NV12 = 3 };
 /* A pending event is asked about this often before the work in front of it is done: a poll comes to an end. */
 enum { PATIENCE = 3 };
 
@@ -74,8 +74,22 @@ static size_t cut(Range **list, uintptr_t start) {
     return 0;
 }
 
+/* The same for frames of video. */
+static void launch_nv12(const Op *op) {
+    const Nv12 *job = op->to;
+    uint64_t pixels = (uint64_t)job->height * job->width;
+    uint64_t bytes = job->chroma + (job->height / 2 - 1) * job->pitch + job->width;
+    for (unsigned image = 0; image < op->images; image++) {
+        if (!is_in(allocated, job->images[image].from, bytes) || !is_in(allocated, job->images[image].to, pixels * 3)) {
+            ++*count("outside memory");
+            return;
+        }
+        for (uint64_t pixel = 0; pixel < (uint64_t)op->blocks * op->threads && pixel < pixels; pixel++) nv12_pixel(job, image, pixel);
+    }
+}
 /* Does what a kernel does, once per thread, if it stays inside memory. `to` is a copy of its parameter. */
 static void launch(const Op *op) {
+    if (op->kernel == NV12) { launch_nv12(op); return; }
     const Resize *resize = op->to;
     const Gather *gather = op->to;
     int is_resize = op->kernel == RESIZE;
@@ -217,7 +231,8 @@ int cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t bytes, void *stream) {
 }
 int cuModuleLoadData(void **module, const void *image) {
     ENTER;
-    if (!strstr(image, ".visible .entry resize(") || !strstr(image, ".visible .entry gather(")) return leave(INVALID);
+    if (!strstr(image, ".visible .entry resize(") || !strstr(image, ".visible .entry gather(") ||
+        !strstr(image, ".visible .entry nv12(")) return leave(INVALID);
     ++*count("modules");
     *module = (void *)&counts;
     return leave(SUCCESS);
@@ -232,14 +247,14 @@ int cuModuleUnload(void *module) {
 }
 int cuModuleGetFunction(size_t *function, void *module, const char *name) {
     (void)module;
-    *function = !strcmp(name, "resize") ? RESIZE : !strcmp(name, "gather") ? GATHER : 0;
+    *function = !strcmp(name, "resize") ? RESIZE : !strcmp(name, "gather") ? GATHER : !strcmp(name, "nv12") ? NV12 : 0;
     return *function ? SUCCESS : INVALID;
 }
 int cuLaunchKernel(size_t function, unsigned blocks, unsigned images, unsigned one, unsigned threads, unsigned y, unsigned z,
                    unsigned shared, void *stream, void **parameters, void **extra) {
     ENTER;
     if (!blocks || !images || images > IMAGES || one != 1 || y != 1 || z != 1 || shared || extra) return leave(INVALID);
-    size_t bytes = function == RESIZE ? sizeof(Resize) : sizeof(Gather);
+    size_t bytes = function == RESIZE ? sizeof(Resize) : function == NV12 ? sizeof(Nv12) : sizeof(Gather);
     void *job = memcpy(malloc(bytes), *parameters, bytes);
     ++*count("kernels");
     push(stream, (Op){.what = LAUNCH, .kernel = function, .to = job, .blocks = blocks, .threads = threads, .images = images});

@@ -18,6 +18,7 @@ use std::sync::OnceLock;
 use bytes::Bytes;
 use kino_codec::{
     Codec, CodecError, Decoder, Dtype, FrameType, Page, Scratch, ValueType, VideoCoding,
+    VideoStream,
 };
 use kino_format::{NONE, PageRecord, PageSlice, Segment, StreamRecord, StreamSchema};
 
@@ -244,6 +245,20 @@ impl StoredStream {
         Ok(file.filter(|_| page.range.len() == 1))
     }
 
+    /// How its packets are coded, if it is video.
+    pub fn coding(&self) -> Option<VideoCoding> {
+        VideoCoding::of_codec(&self.schema.codec)
+    }
+
+    /// What a decoder in hardware needs for the requested frames of a page; `None` if it is not video that one could decode.
+    pub fn video(&self, page: &PageSlice, bytes: &[u8]) -> Result<Option<VideoStream>> {
+        let Some(coding) = self.coding() else {
+            return Ok(None);
+        };
+        let stream = VideoStream::of_page(coding, bytes, page.frames, &page.range);
+        stream.map_err(|error| self.at_page(page, error))
+    }
+
     /// Decodes the requested frames of a page and makes them fit.
     pub fn decode_resized(
         &self,
@@ -283,7 +298,7 @@ impl StoredStream {
     pub fn frames_at_a_time(&self) -> usize {
         const BYTES: usize = 32 << 20;
         let size = self.frame.as_values().map_or(1, |ty| ty.frame_bytes());
-        match VideoCoding::of_codec(&self.schema.codec) {
+        match self.coding() {
             Some(_) => (BYTES / size.max(1)).max(1),
             None => usize::MAX,
         }

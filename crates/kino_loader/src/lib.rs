@@ -43,11 +43,11 @@ mod samples;
 pub use decodes::Decodes;
 pub use engine::{
     ArrayInfo, Batch, ColorJitter, CpuShare, Decode, DecodeTimes, Delivery, DeviceImage,
-    FrameOptions, GpuShare, ImageArray, ImageDtype, ImageForm, ImageOptions, Layout, Loader,
-    LoaderOptions, LoopStep, LoopSteps, LoopTimes, MAX_PREFETCH, Moment, Next, Normal, OnError,
-    PerKey, Pin, PinMemory, PlacedImage, RandomJpeg, RandomResizedCrop, Ranks, Report, ResizeMode,
-    Run, ShuffleQuality, Size, Stage, Subsampling, TierRoom, TierTimes, TraceLog, Trial,
-    VectorDtype, WaitReport, Watch, available_memory, decoded_bytes, group_bytes,
+    DevicePage, FrameOptions, GpuNeeds, GpuShare, ImageArray, ImageDtype, ImageForm, ImageOptions,
+    Layout, Loader, LoaderOptions, LoopStep, LoopSteps, LoopTimes, MAX_PREFETCH, Moment, Next,
+    Normal, OnError, PerKey, Pin, PinMemory, PlacedImage, RandomJpeg, RandomResizedCrop, Ranks,
+    Report, ResizeMode, Run, ShuffleQuality, Size, Stage, Subsampling, TierRoom, TierTimes,
+    TraceLog, Trial, VectorDtype, WaitReport, Watch, available_memory, decoded_bytes, group_bytes,
 };
 pub use error::{LoaderError, Result};
 pub use option_table::{Form, OPTIONS, OptionInfo, Part, set_option};

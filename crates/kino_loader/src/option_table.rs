@@ -258,7 +258,7 @@ pub const OPTIONS: &[OptionInfo] = &[
         name: "decode",
         form: Form::Python,
         default: "cpu",
-        help: "What decodes JPEG images for a CUDA device: \"cpu\", \"gpu\" (nvJPEG), or \"auto\", the CPU and, if the training loop waits, the GPU too",
+        help: "What decodes JPEG images and video for a CUDA device: \"cpu\", \"gpu\" (nvJPEG, NVDEC), or \"auto\", the CPU and, if the training loop waits, the GPU too",
         part: Part::Loader,
     },
     OptionInfo {

@@ -13,16 +13,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use kino_codec::VideoCoding;
 use kino_cuda::{
-    CudaError, Device, Engine, Fetched, ImageOptions, ImageReport, Lease, Nvjpeg, SendError,
-    Sender, Source, StreamHandle, Taken,
+    CudaError, Device, Engine, Fetched, ImageOptions, ImageReport, Lease, Nvcuvid, Nvjpeg,
+    OnRefusal, SendError, Sender, Source, StreamHandle, Taken, VideoReport,
 };
-use kino_loader::{DecodeTimes, GpuShare, LoaderError, Next, Pin, PinMemory};
+use kino_loader::{Decode, DecodeTimes, GpuShare, LoaderError, Next, Pin, PinMemory, Size};
 use kino_sync::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::cuda_images::{Arena, Forms};
+use crate::cuda_images::{Arena, Forms, to_coding};
 use crate::cuda_tensors::{BatchLayout, FixedBatches, Meta, Tensors};
 use crate::dlpack::DlDevice;
 use crate::errors::{cuda_to_py, invalid, loader_to_py};
@@ -85,6 +86,8 @@ pub(crate) struct CudaSender {
     device: Arc<Device>,
     pinning: Arc<Pinning>,
     gpu_share: Arc<GpuShare>,
+    /// Why there is no NVDEC, if video needs it.
+    no_video: Option<String>,
     /// When the last batch was handed over.
     handed: Mutex<Option<Instant>>,
     /// Seconds that the training loop waited for batches.
@@ -100,8 +103,8 @@ pub(crate) struct CudaSender {
 impl CudaSender {
     /// Takes over a loader, which hands out no batches itself any more. `device` is DLPack's: kind and number; tests with a fake
     /// driver, whose device memory is the host's, say kind 1. `stream` gives the handle of the stream that its caller works with, and
-    /// `to_tensor` makes a tensor of a DLPack capsule. `jpeg` is for a loader whose images the device decodes: folders in which
-    /// nvJPEG may be.
+    /// `to_tensor` makes a tensor of a DLPack capsule. `jpeg` is for a loader whose images or video the device decodes: folders in
+    /// which nvJPEG may be.
     #[new]
     #[pyo3(signature = (loader, device, framework, fixed=None, jpeg=None))]
     fn new(
@@ -123,7 +126,8 @@ impl CudaSender {
         let (stream, to_tensor) = framework;
         let gpu_share = source.gpu_share();
         let started = py.detach(|| {
-            let library = jpeg.map(|folders| Nvjpeg::find(&folders)).transpose()?;
+            let found = jpeg.map(|folders| find(&folders, &gpu_share)).transpose()?;
+            let (options, no_video) = found.unzip();
             let device = Device::open(ordinal)?;
             let pinning = Arc::new(Pinning {
                 device: Arc::clone(&device),
@@ -135,24 +139,19 @@ impl CudaSender {
                 forms: Forms::default(),
                 layout: None,
             };
-            let sender = match library {
+            let sender = match options {
                 None => Sender::start(&device, source)?,
-                Some(library) => {
-                    let options = ImageOptions {
-                        library,
-                        engine: None,
-                    };
-                    Sender::start_with(&device, source, options)?
-                }
+                Some(options) => Sender::start_with(&device, source, options)?,
             };
-            Ok((device, pinning, sender))
+            Ok((device, pinning, sender, no_video.flatten()))
         });
-        let (device, pinning, sender) = started.map_err(cuda_to_py)?;
+        let (device, pinning, sender, no_video) = started.map_err(cuda_to_py)?;
         Ok(Self {
             sender,
             device,
             pinning,
             gpu_share,
+            no_video,
             handed: Mutex::new(None),
             waited_s: Mutex::new(0.0),
             fixed,
@@ -212,7 +211,8 @@ impl CudaSender {
     fn image_report(&self) -> PyResult<Option<String>> {
         self.check_process()?;
         let report = self.images();
-        Ok(report.map(|report| to_json(&report, &self.gpu_share)))
+        let no_video = self.no_video.as_deref();
+        Ok(report.map(|report| to_json(&report, &self.gpu_share, no_video)))
     }
 
     /// Why batches could not be page-locked, if so: they are then copied more slowly.
@@ -268,13 +268,26 @@ impl CudaSender {
         }
     }
 
-    /// What an image takes, if the engine in hardware decodes them: others would take the CPU as long as it takes alone.
+    /// What an image takes, if an engine in hardware decodes it: others would take the CPU as long as it takes alone. With JPEG and
+    /// video, the mean of what was decoded so far.
     fn times(&self) -> Option<DecodeTimes> {
         let report = self.images()?;
-        let compared = report.compared?;
-        (report.engine == Engine::Hardware).then_some(DecodeTimes {
-            cpu_s: compared.cpu_s,
-            gpu_s: compared.gpu_s,
+        let is_hardware = report.engine == Some(Engine::Hardware);
+        let jpeg = report.compared.filter(|_| is_hardware);
+        let video = report
+            .video
+            .and_then(|video| Some((video.compared?, video.decoded)));
+        let all = [jpeg.map(|compared| (compared, report.decoded)), video];
+        let (mut images, mut cpu_s, mut gpu_s) = (0.0, 0.0, 0.0);
+        for (compared, decoded) in all.into_iter().flatten() {
+            let decoded = decoded.max(1) as f64;
+            images += decoded;
+            cpu_s += compared.cpu_s * decoded;
+            gpu_s += compared.gpu_s * decoded;
+        }
+        (images > 0.0).then(|| DecodeTimes {
+            cpu_s: cpu_s / images,
+            gpu_s: gpu_s / images,
         })
     }
 
@@ -315,11 +328,45 @@ impl Drop for CudaSender {
     }
 }
 
+/// The libraries that a loader's images need, and why there is none for video. Without one that is all it asks for, the GPU would have
+/// nothing to decode, which is an error.
+fn find(
+    folders: &[PathBuf],
+    share: &Arc<GpuShare>,
+) -> Result<(ImageOptions, Option<String>), CudaError> {
+    let needs = share.needs();
+    let jpeg = needs.jpeg.then(|| Nvjpeg::find(folders)).transpose()?;
+    let video = needs.video.then(Nvcuvid::find).transpose();
+    let (video, no_video) = match video {
+        Ok(video) => (video, None),
+        Err(error) if share.decode() == Decode::Gpu && !needs.jpeg => return Err(error),
+        Err(error) => {
+            for coding in VideoCoding::ALL {
+                share.refuse_video(coding, None);
+            }
+            (None, Some(error.to_string()))
+        }
+    };
+    let refused = Arc::clone(share);
+    let on_refusal = OnRefusal(Arc::new(move |codec, (height, width)| {
+        if let Some(coding) = to_coding(codec) {
+            refused.refuse_video(coding, Some(Size { height, width }));
+        }
+    }));
+    let options = ImageOptions {
+        jpeg,
+        engine: None,
+        video,
+        on_refusal,
+    };
+    Ok((options, no_video))
+}
+
 /// By name, as `LoaderReport.gpu_decode` has it.
-fn to_json(report: &ImageReport, share: &GpuShare) -> String {
+fn to_json(report: &ImageReport, share: &GpuShare, no_video: Option<&str>) -> String {
     let compared = report.compared.as_ref();
     serde_json::json!({
-        "engine": format!("{:?}", report.engine).to_lowercase(),
+        "engine": report.engine.map(|engine| format!("{engine:?}").to_lowercase()),
         "nvjpeg": report.version,
         "share": share.fraction(),
         "decoded": report.decoded,
@@ -331,8 +378,31 @@ fn to_json(report: &ImageReport, share: &GpuShare) -> String {
         "gpu_s": compared.map(|compared| compared.gpu_s),
         "bytes": report.bytes,
         "peak_bytes": report.peak_bytes,
+        "video": video_json(report.video.as_ref(), no_video),
     })
     .to_string()
+}
+
+/// The part of video; null if the loader has none.
+fn video_json(video: Option<&VideoReport>, no_video: Option<&str>) -> serde_json::Value {
+    let unused = VideoReport::default();
+    let report = match (video, no_video) {
+        (None, None) => return serde_json::Value::Null,
+        (video, _) => video.unwrap_or(&unused),
+    };
+    let compared = report.compared.as_ref();
+    serde_json::json!({
+        "engines": report.engines,
+        "decoded": report.decoded,
+        "refused": report.refused,
+        "decode_s": report.decode_s,
+        "largest_difference": compared.map(|compared| compared.largest_difference),
+        "cpu_s": compared.map(|compared| compared.cpu_s),
+        "gpu_s": compared.map(|compared| compared.gpu_s),
+        "decoders": report.decoders,
+        "decoder_bytes": report.decoder_bytes,
+        "note": report.note.as_deref().or(no_video),
+    })
 }
 
 fn send_to_py(error: SendError<LoaderError>) -> PyErr {

@@ -2,17 +2,21 @@
 //!
 //! ```text
 //! kino_loader   DeviceImage: a JPEG file or pixels, a resize        ImageForm: size, layout, table
-//!                    │ kept with it: Kept                                │ one for all batches
-//! kino_cuda     Image                                               ImageArray: images, offset in the batch
+//!               DevicePage: packets, of several images                  │ one for all batches
+//!                    │ kept with it: Kept, KeptPage                      │
+//! kino_cuda     Image, VideoPage                                    ImageArray: images, offset in the batch
 //! ```
 //!
 //! What an image is on the device is kept with the loader's image, so its frame store decides how long it stays there.
 
+use std::any::Any;
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
+use kino_codec::{StreamPacket, VideoCoding};
 use kino_cuda as cuda;
 use kino_dataset::{Resize, ResizeTables, Taps};
-use kino_loader::{Batch, DeviceImage, ImageForm, Layout};
+use kino_loader::{Batch, DeviceImage, DevicePage, ImageForm, Layout};
 
 /// Arrays begin at a multiple of this on the device, as in host memory.
 const ALIGN: usize = 256;
@@ -45,6 +49,29 @@ struct OnDevice {
 struct Kept {
     resize: Option<Arc<cuda::ResizeTables>>,
     place: OnceLock<cuda::ImageMemory>,
+}
+
+/// A frame of a page of video, and what the page is on the device.
+#[derive(Debug)]
+struct FrameOnDevice {
+    page: PageOnDevice,
+    frame: usize,
+}
+
+/// A page of video, and what it is on the device.
+#[derive(Debug)]
+struct PageOnDevice {
+    page: Arc<DevicePage>,
+    codec: cuda::VideoCodec,
+    kept: Arc<KeptPage>,
+}
+
+/// What stays with the loader's page.
+#[derive(Debug)]
+struct KeptPage {
+    resize: Option<Arc<cuda::ResizeTables>>,
+    /// By frame that is wanted.
+    places: Vec<OnceLock<cuda::ImageMemory>>,
 }
 
 impl Arena {
@@ -125,6 +152,14 @@ impl Forms {
     }
 
     fn image(&mut self, image: &Arc<DeviceImage>) -> Arc<dyn cuda::Image> {
+        if let Some((page, frame)) = image.page()
+            && let Some(codec) = to_codec(page.coding())
+        {
+            let kept = self.kept_page(page);
+            let page = Arc::clone(page);
+            let page = PageOnDevice { page, codec, kept };
+            return Arc::new(FrameOnDevice { page, frame });
+        }
         let kept = image.keep(|| {
             let resize = image.resize().and_then(|resize| self.resize(resize));
             Arc::new(Kept {
@@ -144,6 +179,20 @@ impl Forms {
             image: Arc::clone(image),
             kept,
         })
+    }
+
+    /// What stays with a page: the same for each of its frames.
+    fn kept_page(&mut self, page: &DevicePage) -> Arc<KeptPage> {
+        let mut make = || {
+            Arc::new(KeptPage {
+                resize: page.resize().and_then(|resize| self.resize(resize)),
+                places: page.frames().map(|_| OnceLock::new()).collect(),
+            })
+        };
+        let kept = Arc::clone(page.keep(|| make() as Arc<dyn Any + Send + Sync>));
+        let kept = kept.downcast::<KeptPage>();
+        // It is of this type, because nothing else keeps anything with pages.
+        kept.unwrap_or_else(|_| make())
     }
 
     fn resize(&mut self, resize: &Resize) -> Option<Arc<cuda::ResizeTables>> {
@@ -191,6 +240,83 @@ fn to_taps(taps: Taps) -> cuda::Taps {
         taps: taps.taps,
         starts: taps.starts,
         coefficients: taps.coefficients,
+    }
+}
+
+/// How `kino_cuda` calls a coding; `None` if it does not.
+fn to_codec(coding: VideoCoding) -> Option<cuda::VideoCodec> {
+    match coding {
+        VideoCoding::H264 => Some(cuda::VideoCodec::H264),
+        VideoCoding::Hevc => Some(cuda::VideoCodec::Hevc),
+        _ => None,
+    }
+}
+
+/// How the loader calls a codec; `None` if it does not.
+pub(crate) fn to_coding(codec: cuda::VideoCodec) -> Option<VideoCoding> {
+    let mut all = VideoCoding::ALL.into_iter();
+    all.find(|coding| to_codec(*coding) == Some(codec))
+}
+
+impl cuda::VideoPage for PageOnDevice {
+    fn codec(&self) -> cuda::VideoCodec {
+        self.codec
+    }
+
+    fn packets(&self) -> Result<cuda::VideoPackets, String> {
+        let stream = self.page.packets().map_err(|error| error.to_string())?;
+        let packet = |packet: StreamPacket| cuda::VideoPacket {
+            range: packet.range,
+            frame: packet.frame,
+            starts_group: packet.starts_group,
+        };
+        Ok(cuda::VideoPackets {
+            bytes: stream.bytes,
+            packets: stream.packets.into_iter().map(packet).collect(),
+            factors: stream.factors,
+        })
+    }
+
+    fn stored(&self) -> (usize, usize) {
+        self.page.stored().into()
+    }
+
+    fn resize(&self) -> Option<&Arc<cuda::ResizeTables>> {
+        self.kept.resize.as_ref()
+    }
+
+    fn frames(&self) -> Range<usize> {
+        self.page.frames()
+    }
+
+    fn decode(&self) -> Result<Vec<u8>, String> {
+        self.page.decode().map_err(|error| error.to_string())
+    }
+
+    fn place(&self, kept: usize) -> &OnceLock<cuda::ImageMemory> {
+        &self.kept.places[kept]
+    }
+}
+
+impl cuda::Image for FrameOnDevice {
+    fn content(&self) -> cuda::Content<'_> {
+        cuda::Content::Video(&self.page)
+    }
+
+    fn stored(&self) -> (usize, usize) {
+        self.page.page.stored().into()
+    }
+
+    fn resize(&self) -> Option<&Arc<cuda::ResizeTables>> {
+        self.page.kept.resize.as_ref()
+    }
+
+    fn decode(&self) -> Result<Vec<u8>, String> {
+        Err("a frame of video is decoded with its page; please report this".to_owned())
+    }
+
+    fn place(&self) -> &OnceLock<cuda::ImageMemory> {
+        &self.page.kept.places[self.frame]
     }
 }
 

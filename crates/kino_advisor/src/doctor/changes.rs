@@ -3,6 +3,7 @@
 //! The predictions are those of `model.rs`, from measurements on this machine. Changes that would not help are
 //! dropped.
 
+use kino_codec::{VideoCoding, VideoStream};
 use kino_dataset::{Cost, variant_stream};
 use kino_loader::{MAX_PREFETCH, group_bytes};
 
@@ -136,7 +137,7 @@ impl Advice<'_> {
     fn add_ratio(&mut self, remedy: Remedy, how: String, batch_s: f64, ratio: f64) {
         let now = self.evidence.fed.compute_ratio.max(1e-6);
         self.changes.push(Change {
-            is_available: remedy != Remedy::GpuDecode || self.is_jpeg(),
+            is_available: remedy != Remedy::GpuDecode || self.gpu_engine().is_some(),
             remedy,
             how,
             batch_s,
@@ -376,21 +377,33 @@ impl Advice<'_> {
         (all - now(stream) + price(cost)) / all.max(f64::MIN_POSITIVE)
     }
 
-    /// Whether the loader reads JPEG, which is what a GPU decodes.
-    fn is_jpeg(&self) -> bool {
+    /// What of a GPU decodes most of what the loader reads, if something does.
+    fn gpu_engine(&self) -> Option<&'static str> {
         let now = self.evidence.streams.iter().flat_map(|stream| &stream.now);
-        now.into_iter().any(|cost| cost.codec.starts_with("jpeg"))
+        let engine = |cost: &Cost| match VideoCoding::of_codec(&cost.codec) {
+            Some(coding) if VideoStream::has(coding) => {
+                Some("NVDEC decodes, with the GPU's engines for video")
+            }
+            _ if cost.codec.starts_with("jpeg") => {
+                Some("nvJPEG decodes, on a GPU with a JPEG engine (A100, H100 and later)")
+            }
+            _ => None,
+        };
+        let decoded = now.filter_map(|cost| Some((cost.decode_ns, engine(cost)?)));
+        let most = decoded.max_by(|a, b| a.0.total_cmp(&b.0));
+        most.map(|(_, engine)| engine)
     }
 
     /// Nothing is decoded by the CPU any more.
     fn gpu(&mut self, without: &Differences) {
-        let how = if self.is_jpeg() {
-            "`decode=\"gpu\"` in kinograph.torch.Loader(device=\"cuda\"): nvJPEG decodes, on a GPU with a JPEG engine (A100, H100 and later)"
-        } else {
-            "store images as JPEG (`kinograph repack`), and decode them on the GPU (`decode=\"gpu\"`)"
+        let how = match self.gpu_engine() {
+            Some(engine) => {
+                format!("`decode=\"gpu\"` in kinograph.torch.Loader(device=\"cuda\"): {engine}")
+            }
+            None => "store images as JPEG (`kinograph repack`), and decode them on the GPU (`decode=\"gpu\"`)".to_owned(),
         };
         let batch_s = without.without_decode.batch_s;
-        self.add(Remedy::GpuDecode, how.to_owned(), batch_s);
+        self.add(Remedy::GpuDecode, how, batch_s);
     }
 }
 

@@ -307,6 +307,19 @@ fn codecs_are_compared_by_the_cost_record_of_the_machine() {
     assert!((found[0].batch_s - 0.028).abs() < 1e-9, "{found:?}");
     let last = found.last().unwrap();
     assert!(last.remedy == Remedy::GpuDecode && !last.is_available);
+    // What a GPU decodes as it is.
+    for (codec, engine) in [
+        ("video:coding=h264", "NVDEC"),
+        ("video:coding=hevc", "NVDEC"),
+        ("jpeg:q=95", "nvJPEG"),
+    ] {
+        let mut there = one.clone();
+        there.streams[0].now = Some(cost(codec, 900.0, 50.0));
+        let found = advice(&there);
+        let gpu = found.iter().find(|one| one.remedy == Remedy::GpuDecode);
+        let gpu = gpu.unwrap();
+        assert!(gpu.is_available && gpu.how.contains(engine), "{gpu:?}");
+    }
     // A variant that the dataset has is predicted in the same way, and is less work than packing again.
     let small = VariantCost {
         variant: "small".to_owned(),

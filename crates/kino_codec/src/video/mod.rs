@@ -16,12 +16,14 @@
 //! | `page.rs` | the bytes of a page |
 //! | `engine.rs` | packets → planes |
 //! | `cursor.rs` | the frames of a page one after the other |
+//! | `elementary.rs` | packets for a decoder in hardware |
 //! | `rgb.rs`, `color.rs` | planes → RGB |
 //! | `coding.rs`, `size.rs`, `probe.rs` | what can be carried |
 
 mod coding;
 mod color;
 mod cursor;
+mod elementary;
 mod engine;
 mod page;
 mod probe;
@@ -48,6 +50,7 @@ use crate::spec::CodecSpec;
 pub use coding::VideoCoding;
 pub use color::{VideoColor, VideoMatrix};
 pub use cursor::VideoCursor;
+pub use elementary::{StreamPacket, VideoStream};
 pub use page::{VideoEntry, VideoPacket, VideoPage, video_page_head};
 pub use probe::{ContainerColor, probe_video};
 

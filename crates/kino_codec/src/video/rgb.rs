@@ -54,6 +54,18 @@ impl Conversion {
         }
     }
 
+    /// Luma, black, red of V, green of U, green of V, blue of U.
+    pub(super) fn factors(&self) -> [i16; 6] {
+        [
+            self.luma,
+            self.black,
+            self.red_v,
+            self.green_u,
+            self.green_v,
+            self.blue_u,
+        ]
+    }
+
     /// What chroma adds to red, green and blue.
     #[inline(always)]
     fn shifts(&self, u: u8, v: u8) -> [i16; 3] {

@@ -4,8 +4,8 @@
 //! PTX ──▶ module ──▶ kernel by name ──▶ launch: a thread per pixel, images are the rows of the grid, one struct is the parameter
 //! ```
 //!
-//! The structs are those of `src/kernels/images.cu`, field by field. `images/resize.rs` and `images/gather.rs` fill them, and say
-//! why each access is inside the memory that they name.
+//! The structs are those of `src/kernels/images.cu`, field by field. `images/place.rs`, `images/gather.rs` and `images/video.rs` fill them, and
+//! say why each access is inside the memory that they name.
 
 use std::ffi::{CStr, c_uint, c_void};
 use std::ptr;
@@ -72,6 +72,29 @@ pub(crate) struct GatherJob {
     pub(crate) images: [Crop; IMAGES],
 }
 
+/// Frames of video to RGB.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(crate) struct Nv12Job {
+    /// Bytes from one row to the next.
+    pub(crate) pitch: u64,
+    /// Bytes from luma to U and V.
+    pub(crate) chroma: u64,
+    pub(crate) height: u32,
+    pub(crate) width: u32,
+    /// Luma, black, red of V, green of U, green of V, blue of U.
+    pub(crate) factors: [i32; 6],
+    pub(crate) images: [Frame; IMAGES],
+}
+
+/// A frame of video, and where its pixels go.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct Frame {
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+}
+
 /// The crop of an image.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
@@ -101,6 +124,14 @@ impl Job for ResizeJob {
 
 impl Job for GatherJob {
     const NAME: &'static CStr = c"gather";
+
+    fn pixels(&self) -> u32 {
+        self.height.saturating_mul(self.width)
+    }
+}
+
+impl Job for Nv12Job {
+    const NAME: &'static CStr = c"nv12";
 
     fn pixels(&self) -> u32 {
         self.height.saturating_mul(self.width)

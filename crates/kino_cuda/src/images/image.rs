@@ -14,13 +14,14 @@ use std::fmt::Debug;
 use std::sync::{Arc, OnceLock};
 
 use super::memory::ImageMemory;
+use crate::video::VideoPage;
 
 /// An image of a batch, as the host has it: RGB.
 pub trait Image: Debug + Send + Sync + 'static {
-    /// Its JPEG file, or its pixels.
+    /// Its JPEG file, its page of video, or its pixels.
     fn content(&self) -> Content<'_>;
 
-    /// Height and width of the pixels in the JPEG file.
+    /// Height and width of the pixels as they are stored.
     fn stored(&self) -> (usize, usize);
 
     /// How the decoded pixels become those that are kept; `None`: as they are.
@@ -35,8 +36,15 @@ pub trait Image: Debug + Send + Sync + 'static {
 
 /// Height and width of an image on the device.
 pub(super) fn kept_size(image: &dyn Image) -> (usize, usize) {
-    let kept = image.resize().map(|tables| tables.kept);
-    kept.unwrap_or_else(|| image.stored())
+    kept_size_of(image.resize(), image.stored())
+}
+
+/// The same of what is resized so, if it is.
+pub(super) fn kept_size_of(
+    resize: Option<&Arc<ResizeTables>>,
+    stored: (usize, usize),
+) -> (usize, usize) {
+    resize.map_or(stored, |tables| tables.kept)
 }
 
 /// What the host has of an image.
@@ -44,6 +52,8 @@ pub(super) fn kept_size(image: &dyn Image) -> (usize, usize) {
 pub enum Content<'i> {
     /// A JPEG file.
     Jpeg(&'i [u8]),
+    /// A frame of this page. Its [`place`](Image::place) is that of the page, which is decoded for all of its frames.
+    Video(&'i dyn VideoPage),
     /// Its pixels as they are to be on the device, resized already: uint8 [height, width, 3], where height and width are
     /// those that [`Image::resize`] keeps, else those of [`Image::stored`].
     Pixels(&'i [u8]),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::device::Device;
 use crate::error::{CudaError, Result};
-use crate::ffi::{GatherJob, RawKernel, RawModule, ResizeJob, StreamHandle};
+use crate::ffi::{GatherJob, Nv12Job, RawKernel, RawModule, ResizeJob, StreamHandle};
 
 /// What `scripts/ptx.py` made of `src/kernels/images.cu`.
 const PTX: &str = concat!(include_str!("../kernels/images.ptx"), "\0");
@@ -17,6 +17,7 @@ pub(super) struct Kernels {
     module: RawModule,
     resize: RawKernel<ResizeJob>,
     gather: RawKernel<GatherJob>,
+    nv12: RawKernel<Nv12Job>,
 }
 
 impl Kernels {
@@ -28,14 +29,15 @@ impl Kernels {
             let module = driver.load_module(ptx)?;
             let found = driver.kernel(module).and_then(|resize| {
                 let gather = driver.kernel(module)?;
-                Ok((resize, gather))
+                Ok((resize, gather, driver.kernel(module)?))
             });
-            let (resize, gather) = found.inspect_err(|_| driver.unload_module(module))?;
+            let (resize, gather, nv12) = found.inspect_err(|_| driver.unload_module(module))?;
             Ok(Self {
                 device: Arc::clone(device),
                 module,
                 resize,
                 gather,
+                nv12,
             })
         })
     }
@@ -59,6 +61,14 @@ impl Kernels {
         stream: StreamHandle,
     ) -> Result<()> {
         let launch = |driver: &crate::ffi::Driver| driver.launch(&self.gather, job, images, stream);
+        self.device.within(launch)
+    }
+}
+
+impl Kernels {
+    /// Starts to make RGB of frames of video, as [`resize`](Self::resize).
+    pub(super) fn nv12(&self, job: &Nv12Job, frames: usize, stream: StreamHandle) -> Result<()> {
+        let launch = |driver: &crate::ffi::Driver| driver.launch(&self.nv12, job, frames, stream);
         self.device.within(launch)
     }
 }

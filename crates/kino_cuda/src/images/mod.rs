@@ -2,13 +2,15 @@
 //!
 //! ```text
 //! JPEG ──nvJPEG──▶ staging ──resize──▶ image memory ──gather: crop, layout, dtype──▶ the batch's slot
-//! pixels of the CPU ────────copy──────────┘
+//! video ──NVDEC──▶ NV12 ──to RGB, resize──▶┤
+//! pixels of the CPU ────────copy───────────┘
 //! ```
 //!
 //! | file | |
 //! |---|---|
 //! | `image.rs`, `array.rs` | what the source gives: images, and the arrays that are made of them |
 //! | `place.rs` | puts the images of a batch on the device: decoded, or as the CPU decoded them |
+//! | `video.rs`, `lanes.rs`, `job.rs` | the same for pages of video; how they are decoded; one on its way |
 //! | `gather.rs` | puts the arrays together |
 //! | `memory.rs` | the memory of images |
 //! | `tables.rs` | tables of resizes and of numbers on the device, checked |
@@ -22,11 +24,14 @@ mod array;
 mod compare;
 mod gather;
 mod image;
+mod job;
 mod kernels;
+mod lanes;
 mod memory;
 mod place;
 mod report;
 mod tables;
+mod video;
 
 use std::sync::Arc;
 
@@ -34,24 +39,54 @@ pub use array::{ImageArray, ImageForm, ImageLayout, Numbers, PlacedImage};
 pub(crate) use gather::Room;
 pub use image::{Content, Image, ResizeTables, Taps};
 pub use memory::ImageMemory;
-pub use report::{Comparison, ImageReport};
+pub use report::{Comparison, ImageReport, VideoReport};
 
 use crate::device::{Device, DeviceMemory, Event, Stream};
 use crate::error::{CudaError, Result};
 use crate::ffi::Timing;
 use crate::jpeg::JpegDecoder;
+use crate::nvcuvid::{Nvcuvid, VideoCodec};
 use crate::nvjpeg::{Engine, Nvjpeg};
+use crate::video::Sessions;
 use kernels::Kernels;
 use memory::Pool;
 use tables::{NumberTables, Resizes};
+use video::Video;
 
-/// What a sender decodes images with.
-#[derive(Debug, Clone, Copy)]
+/// What a sender decodes images with; without, the CPU does.
+#[derive(Debug, Clone, Default)]
 pub struct ImageOptions {
     /// nvJPEG.
-    pub library: &'static Nvjpeg,
+    pub jpeg: Option<&'static Nvjpeg>,
     /// Its engine; `None` is the one in hardware, or kernels where there is none.
     pub engine: Option<Engine>,
+    /// NVDEC.
+    pub video: Option<&'static Nvcuvid>,
+    /// Told what the device does not decode.
+    pub on_refusal: OnRefusal,
+}
+
+/// What is told that a device does not decode a codec at a height and width: such pages are better decoded by the source.
+#[derive(Clone)]
+pub struct OnRefusal(pub Arc<dyn Fn(VideoCodec, (usize, usize)) + Send + Sync>);
+
+impl Default for OnRefusal {
+    fn default() -> Self {
+        Self(Arc::new(|_, _| {}))
+    }
+}
+
+impl std::fmt::Debug for OnRefusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("OnRefusal")
+    }
+}
+
+/// nvJPEG, as it decodes now.
+#[derive(Debug)]
+struct Jpeg {
+    library: &'static Nvjpeg,
+    decoder: JpegDecoder,
 }
 
 /// What the thread that sends needs for images.
@@ -60,16 +95,18 @@ pub(crate) struct Images {
     device: Arc<Device>,
     /// The sender's.
     stream: Arc<Stream>,
-    library: &'static Nvjpeg,
-    decoder: JpegDecoder,
-    /// nvJPEG decodes no file of these.
-    is_refused: bool,
+    /// `None` if there is none, or it decodes no file of these.
+    jpeg: Option<Jpeg>,
+    /// `None` if there is no NVDEC.
+    video: Option<Video>,
     kernels: Kernels,
     pool: Arc<Pool>,
     /// Decoded files, before they are resized; the host waits for `read` before it is written to.
     staging: Option<DeviceMemory>,
     /// Behind the kernels that read `staging`.
     read: Event,
+    /// Frames of video before they are resized; only the stream uses them.
+    rgb: Option<DeviceMemory>,
     /// Images between two passes of a resize.
     between: Option<DeviceMemory>,
     resizes: Resizes,
@@ -85,26 +122,32 @@ impl Images {
         stream: &Arc<Stream>,
         options: ImageOptions,
     ) -> Result<Self> {
-        let ImageOptions { library, engine } = options;
-        let decoder = match engine {
-            None => JpegDecoder::open(device, library),
-            Some(engine) => JpegDecoder::with_engine(device, library, engine),
-        }?;
+        let open = |library| {
+            let decoder = match options.engine {
+                None => JpegDecoder::open(device, library),
+                Some(engine) => JpegDecoder::with_engine(device, library, engine),
+            };
+            decoder.map(|decoder| Jpeg { library, decoder })
+        };
+        let jpeg = options.jpeg.map(open).transpose()?;
+        let sessions = |library| Sessions::new(device, stream, library);
+        let sessions = options.video.map(sessions);
+        let on_refusal = options.on_refusal;
         Ok(Self {
             device: Arc::clone(device),
             stream: Arc::clone(stream),
-            library,
-            is_refused: false,
+            report: ImageReport::new(jpeg.as_ref()),
+            jpeg,
+            video: sessions.map(|sessions| Video::new(sessions, on_refusal)),
             kernels: Kernels::load(device)?,
             pool: Pool::new(device),
             staging: None,
+            rgb: None,
             read: device.event(Timing::Off)?,
             between: None,
             resizes: Resizes::new(device, stream),
             numbers: NumberTables::new(device, stream),
             copied: Vec::new(),
-            report: ImageReport::new(decoder.engine(), library.version()),
-            decoder,
         })
     }
 
@@ -113,6 +156,7 @@ impl Images {
         ImageReport {
             bytes,
             peak_bytes,
+            video: self.video.as_ref().map(|video| video.report.clone()),
             ..self.report.clone()
         }
     }

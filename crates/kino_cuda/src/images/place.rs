@@ -15,7 +15,7 @@ use std::time::Instant;
 use super::image::{Content, Image, ResizeTables, kept_size};
 use super::memory::ImageMemory;
 use super::tables::{Direction, Pass};
-use super::{ImageArray, Images};
+use super::{ImageArray, Images, Jpeg};
 use crate::device::{Device, DeviceMemory};
 use crate::error::{CudaError, Result};
 use crate::ffi::{IMAGES, ResizeJob};
@@ -51,6 +51,7 @@ impl Images {
     pub(crate) fn place(&mut self, arrays: &[ImageArray]) -> Result<()> {
         let mut seen = HashSet::new();
         let mut waiting = Vec::new();
+        let (mut pages, mut seen_pages) = (Vec::new(), HashSet::new());
         for placed in arrays
             .iter()
             .flat_map(|array| array.images.iter().flatten())
@@ -65,8 +66,19 @@ impl Images {
                     self.report.uploaded += 1;
                 }
                 Content::Jpeg(file) => waiting.push(Waiting { image, file }),
+                Content::Video(page) => {
+                    if seen_pages.insert(ptr::from_ref(page.place(0))) {
+                        pages.push(page);
+                    }
+                }
             }
         }
+        self.place_videos(pages)?;
+        self.place_files(waiting)
+    }
+
+    /// Decodes JPEG files.
+    fn place_files(&mut self, mut waiting: Vec<Waiting<'_>>) -> Result<()> {
         waiting.sort_by_key(Waiting::key);
         let mut first = None;
         for group in waiting.chunk_by(|a, b| a.image.stored() == b.image.stored()) {
@@ -90,9 +102,9 @@ impl Images {
 
     /// How many images of a size are decoded together.
     fn together(&mut self, image: &dyn Image) -> Result<usize> {
-        let most = match self.decoder.engine() {
-            Engine::Hardware => IMAGES,
-            Engine::Default => 32,
+        let most = match self.engine() {
+            Some(Engine::Hardware) => IMAGES,
+            Some(Engine::Default) | None => 32,
         };
         let staged = Layout::new(image.stored(), 1)?.frame_bytes;
         let between = match image.resize() {
@@ -104,24 +116,24 @@ impl Images {
 
     /// Takes another engine from now on, at last the CPU.
     fn step_down(&mut self) {
-        let kernels = match self.decoder.engine() {
-            Engine::Hardware => {
-                JpegDecoder::with_engine(&self.device, self.library, Engine::Default).ok()
-            }
-            Engine::Default => None,
-        };
-        match kernels {
-            Some(decoder) => {
-                self.report.engine = decoder.engine();
-                self.decoder = decoder;
-            }
-            None => self.is_refused = true,
-        }
+        let with = |engine, library| JpegDecoder::with_engine(&self.device, library, engine).ok();
+        let kernels = self.jpeg.take().and_then(|jpeg| {
+            let is_last = jpeg.decoder.engine() == Engine::Default;
+            let library = (!is_last).then_some(jpeg.library)?;
+            let decoder = with(Engine::Default, library)?;
+            Some(Jpeg { library, decoder })
+        });
+        self.jpeg = kernels;
+        self.report.engine = self.engine().or(self.report.engine);
+    }
+
+    fn engine(&self) -> Option<Engine> {
+        self.jpeg.as_ref().map(|jpeg| jpeg.decoder.engine())
     }
 
     /// Decodes images of one size on the device; those that nvJPEG refuses on the CPU.
     fn decode(&mut self, group: &[Waiting<'_>]) -> Result<()> {
-        if self.is_refused {
+        if self.jpeg.is_none() {
             return group
                 .iter()
                 .try_for_each(|one| self.decode_on_cpu(one.image));
@@ -158,7 +170,10 @@ impl Images {
         let staging = grown(&self.device, &mut self.staging, layout.bytes)?;
         let address = staging.address();
         let started = Instant::now();
-        let decoded = self.decoder.decode(&files, layout, staging);
+        let Some(jpeg) = &mut self.jpeg else {
+            return Ok(false);
+        };
+        let decoded = jpeg.decoder.decode(&files, layout, staging);
         self.report.decode_s += started.elapsed().as_secs_f64();
         match decoded {
             Err(CudaError::Jpeg { .. } | CudaError::JpegSize { .. }) => return Ok(false),
@@ -189,7 +204,7 @@ impl Images {
     }
 
     /// Resizes images that are one behind the other, at most 128.
-    fn resize_all(
+    pub(super) fn resize_all(
         &mut self,
         tables: &Arc<ResizeTables>,
         stored: (usize, usize),
@@ -257,7 +272,7 @@ pub(super) fn check_pixels(image: &dyn Image, pixels: &[u8]) -> Result<()> {
 }
 
 /// Memory of at least so many bytes, which is replaced if it is smaller.
-fn grown<'m>(
+pub(super) fn grown<'m>(
     device: &Arc<Device>,
     memory: &'m mut Option<DeviceMemory>,
     bytes: usize,

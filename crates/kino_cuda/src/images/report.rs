@@ -1,14 +1,15 @@
 //! What was done with images so far.
 
+use super::Jpeg;
 use crate::nvjpeg::Engine;
 
 /// What a sender did with images so far.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ImageReport {
-    /// The engine of nvJPEG that decodes now.
-    pub engine: Engine,
-    /// The version of nvJPEG.
-    pub version: String,
+    /// The engine of nvJPEG that decodes; the last one if all refused.
+    pub engine: Option<Engine>,
+    /// The version of nvJPEG, if there is one.
+    pub version: Option<String>,
     /// Images that nvJPEG decoded.
     pub decoded: u64,
     /// Images that nvJPEG could not decode; the CPU did.
@@ -17,12 +18,35 @@ pub struct ImageReport {
     pub uploaded: u64,
     /// Seconds spent in nvJPEG.
     pub decode_s: f64,
-    /// The first images, decoded by both; `None` before the first JPEG file.
+    /// The first JPEG images, decoded by both; `None` before the first file.
     pub compared: Option<Comparison>,
     /// Device memory of images.
     pub bytes: usize,
     /// The most that it was.
     pub peak_bytes: usize,
+    /// What was done with video, if there is an NVDEC.
+    pub video: Option<VideoReport>,
+}
+
+/// What a sender did with video so far.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct VideoReport {
+    /// Frames that NVDEC decoded.
+    pub decoded: u64,
+    /// Frames of pages that NVDEC could not decode; the CPU did.
+    pub refused: u64,
+    /// Why the first of them were, or all of a kind.
+    pub note: Option<String>,
+    /// Seconds spent with NVDEC.
+    pub decode_s: f64,
+    /// The first frames of the last kind, decoded by both.
+    pub compared: Option<Comparison>,
+    /// Engines of the device.
+    pub engines: usize,
+    /// Decoders that are open.
+    pub decoders: usize,
+    /// Device memory of decoders, as far as is known.
+    pub decoder_bytes: usize,
 }
 
 /// The first images, decoded by the CPU and by the device.
@@ -39,10 +63,10 @@ pub struct Comparison {
 }
 
 impl ImageReport {
-    pub(super) fn new(engine: Engine, version: String) -> Self {
+    pub(super) fn new(jpeg: Option<&Jpeg>) -> Self {
         Self {
-            engine,
-            version,
+            engine: jpeg.map(|jpeg| jpeg.decoder.engine()),
+            version: jpeg.map(|jpeg| jpeg.library.version()),
             decoded: 0,
             refused: 0,
             uploaded: 0,
@@ -50,6 +74,7 @@ impl ImageReport {
             compared: None,
             bytes: 0,
             peak_bytes: 0,
+            video: None,
         }
     }
 }

@@ -2,6 +2,7 @@
  *
  *     resize   one pass, rows or columns, of images that are one behind the other: uint8 [height, width, 3] to an address each
  *     gather   crops of images that are anywhere, one behind the other in a batch: HWC or CHW, uint8 or by a table of numbers
+ *     nv12     frames of video to RGB: luma, and half as many rows of U and V in turns, to uint8 [height, width, 3]
  *
  * `scripts/ptx.py` makes images.ptx of it. The jobs are those of images/jobs.rs, which checks every range before a launch.
  */
@@ -43,6 +44,14 @@ typedef struct Gather {
     struct { u64 from, row; } images[IMAGES]; /* the crop's first pixel, 0: zeros; bytes of a row of the image */
 } Gather;
 
+typedef struct Nv12 {
+    u64 pitch;        /* bytes from one row to the next */
+    u64 chroma;       /* bytes from luma to U and V */
+    u32 height, width;
+    int luma, black, red_v, green_u, green_v, blue_u; /* spec/codecs/video.md */
+    struct { u64 from, to; } images[IMAGES];
+} Nv12;
+
 PER_PIXEL void resize_pixel(const Resize *job, u32 image, u32 pixel) {
     u32 y = pixel / job->width, x = pixel % job->width;
     u64 along = job->is_horizontal ? x : y, across = job->is_horizontal ? y : x;
@@ -77,6 +86,21 @@ PER_PIXEL void gather_pixel(const Gather *job, u32 image, u32 pixel) {
     }
 }
 
+/* As crates/kino_codec/src/video/rgb.rs has it, for every bit: >> rounds down. */
+PER_PIXEL void nv12_pixel(const Nv12 *job, u32 image, u32 pixel) {
+    u64 y = pixel / job->width, x = pixel % job->width;
+    const u8 *from = (const u8 *)job->images[image].from;
+    const u8 *uv = from + job->chroma + (y / 2) * job->pitch + (x / 2) * 2;
+    int u = 8 * uv[0] - 1024, v = 8 * uv[1] - 1024;
+    int luma = ((8 * from[y * job->pitch + x] - job->black) * job->luma) >> 16;
+    int shifts[CHANNELS] = {(v * job->red_v) >> 16, ((u * job->green_u) >> 16) + ((v * job->green_v) >> 16), (u * job->blue_u) >> 16};
+    u8 *to = (u8 *)job->images[image].to + (u64)pixel * CHANNELS;
+    for (int channel = 0; channel < CHANNELS; channel++) {
+        int value = luma + shifts[channel];
+        to[channel] = (u8)(value < 0 ? 0 : value > 255 ? 255 : value);
+    }
+}
+
 #ifdef __CUDACC_RTC__
 /* An image has fewer than 2^31 pixels, so that the number of a thread fits. */
 #define KERNEL(name, Job)                                                   \
@@ -86,4 +110,5 @@ PER_PIXEL void gather_pixel(const Gather *job, u32 image, u32 pixel) {
     }
 KERNEL(resize, Resize)
 KERNEL(gather, Gather)
+KERNEL(nv12, Nv12)
 #endif

@@ -11,6 +11,7 @@
 
 pub(crate) mod images;
 pub(crate) mod jpeg;
+pub(crate) mod video;
 
 use std::ffi::{CString, c_char, c_int, c_long, c_uint, c_void};
 use std::path::{Path, PathBuf};

@@ -52,7 +52,7 @@ pub use options::{LoaderOptions, OnError, Run, VectorDtype};
 pub use planner::{
     Ranks, ShuffleQuality, TierRoom, TierTimes, available_memory, decoded_bytes, group_bytes,
 };
-pub use store::{Decode, DecodeTimes, DeviceImage, GpuShare};
+pub use store::{Decode, DecodeTimes, DeviceImage, DevicePage, GpuNeeds, GpuShare};
 pub use threads::{CpuShare, Trial};
 
 use assembler::{Assembler, Fields, Filled, Waited};
@@ -206,7 +206,8 @@ impl Loader {
         let fields = Fields::new(first.ok_or_else(no_windows)?, &options, seed)?;
         let windows: Arc<[Vec<Samples>]> = windows.into();
         let block_of = planner.block_of();
-        let gpu_share = GpuShare::new(options.decode, options.decode_threads());
+        let needs = options.gpu_needs(&windows, &fields.fits);
+        let gpu_share = GpuShare::new(options.decode, options.decode_threads(), needs);
         let gpu_share = Arc::new(gpu_share);
         let opening = Opening::new(Arc::clone(&windows));
         let engine = Arc::new(Engine {
@@ -309,7 +310,7 @@ impl Loader {
         self.engine.assembler.pin_with(pinning);
     }
 
-    /// Which JPEG images the device of the batches decodes.
+    /// Which images the device of the batches decodes.
     pub fn gpu_share(&self) -> Arc<GpuShare> {
         Arc::clone(self.engine.store.gpu_share())
     }

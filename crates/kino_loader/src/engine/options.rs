@@ -4,12 +4,12 @@
 //! Python hands over; what they mean is said in [`crate::OPTIONS`], from which the command line and the documentation
 //! are made. Options that change the order are [`Settings`](crate::Settings).
 
-use kino_codec::FrameType;
+use kino_codec::{FrameType, VideoCoding, VideoStream};
 use kino_dataset::{ByteSize, Kind, ResizeMode, Samples, image_size};
 use serde::{Deserialize, Serialize};
 
 use super::image::{Form, ImageOptions, Normal};
-use super::store::Decode;
+use super::store::{Decode, GpuNeeds, WindowFit};
 use super::threads::{CpuShare, Trial, default_threads};
 use crate::error::{LoaderError, Result, invalid};
 use crate::order::{Cursor, Order, Uneven};
@@ -98,8 +98,8 @@ pub enum OnError {
 }
 
 impl LoaderOptions {
-    /// Whether a device puts the images of a window together: RGB that is stored as JPEG and changes in no way that only the
-    /// CPU knows.
+    /// Whether a device puts the images of a window together: RGB that is stored as JPEG or as video that devices decode, and
+    /// changes in no way that only the CPU knows.
     pub(crate) fn is_for_device(
         &self,
         windows: &Samples,
@@ -108,7 +108,8 @@ impl LoaderOptions {
     ) -> Result<bool> {
         let window = &windows.request().windows[window];
         let is_rgb = image_size(&form.ty).is_some_and(|(_, channels)| channels == 3);
-        if self.decode == Decode::Cpu || !is_rgb || !is_jpeg(windows, &window.stream) {
+        let needs = needs_of(windows, &window.stream);
+        if self.decode == Decode::Cpu || !is_rgb || needs == GpuNeeds::default() {
             return Ok(false);
         }
         let is_fast = form.fit.size.is_some() && form.fit.mode == ResizeMode::Fast;
@@ -133,21 +134,38 @@ impl LoaderOptions {
             return Ok(());
         }
         Err(invalid(
-            "decode=\"gpu\" decodes RGB images that are stored as JPEG, and no requested stream is: use decode=\"cpu\", or store \
-             images as JPEG with `kinograph repack`",
+            "decode=\"gpu\" decodes RGB images that are stored as JPEG, and H.264 and HEVC, and no requested stream is: use \
+             decode=\"cpu\", or store images as JPEG with `kinograph repack`",
         ))
+    }
+
+    /// What there is for a device to decode, given which windows it puts together.
+    pub(crate) fn gpu_needs(&self, windows: &[Vec<Samples>], fits: &[WindowFit]) -> GpuNeeds {
+        let mut all = GpuNeeds::default();
+        for samples in windows.iter().flatten() {
+            let asked = samples.request().windows.iter().zip(fits);
+            for (window, _) in asked.filter(|(_, fit)| fit.is_for_device) {
+                let needs = needs_of(samples, &window.stream);
+                all.jpeg |= needs.jpeg;
+                all.video |= needs.video;
+            }
+        }
+        all
     }
 }
 
-/// Whether some episodes store a stream as JPEG.
-fn is_jpeg(windows: &Samples, stream: &str) -> bool {
+/// What a device may decode of a stream, in some of its episodes.
+fn needs_of(windows: &Samples, stream: &str) -> GpuNeeds {
     let mut all = windows.dataset().manifest().streams.iter();
-    let found = all.find(|one| one.name == stream);
-    found.is_some_and(|one| {
-        one.codecs
-            .iter()
-            .any(|codec| codec.split(':').next() == Some("jpeg"))
-    })
+    let Some(found) = all.find(|one| one.name == stream) else {
+        return GpuNeeds::default();
+    };
+    let is_jpeg = |codec: &String| codec.split(':').next() == Some("jpeg");
+    let is_video = |codec: &String| VideoCoding::of_codec(codec).is_some_and(VideoStream::has);
+    GpuNeeds {
+        jpeg: found.codecs.iter().any(is_jpeg),
+        video: found.codecs.iter().any(is_video),
+    }
 }
 
 impl Default for Run {

@@ -437,7 +437,7 @@ pub(crate) mod tests {
     use kino_dataset::{Request, Samples, Selection};
     use tempfile::TempDir;
 
-    use super::super::gpu_share::Decode;
+    use super::super::gpu_share::{Decode, GpuNeeds};
     use super::super::pages::frames_of;
     use super::*;
     use crate::engine::recording;
@@ -477,7 +477,7 @@ pub(crate) mod tests {
 
     /// Fetches and decodes all pages; returns the number of frames decoded.
     fn fill(episode: &EpisodeFrames) -> usize {
-        let share = GpuShare::new(Decode::Cpu, 1);
+        let share = GpuShare::new(Decode::Cpu, 1, GpuNeeds::default());
         let shelf = PageShelf::new(1 << 20);
         let mut scratch = FitScratch::default();
         let (mut frames, mut entered, mut left) = (0, 0, 0);

@@ -8,14 +8,16 @@
 //! With `decode="auto"` the CPU decodes nearly everything until the training loop waits; the device gets enough to be measured.
 //! Then each gets the share that it can decode in the same time, from what both took for the first images.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use kino_codec::{VideoCoding, VideoStream};
+use kino_dataset::Size;
 use kino_sync::Mutex;
 use serde::{Deserialize, Serialize};
 
 use super::cache::EpisodeKey;
 
-/// What decodes the JPEG images of batches on a device.
+/// What decodes the JPEG images and video of batches on a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Decode {
@@ -37,6 +39,21 @@ pub struct GpuShare {
     /// Draws below it are the device's; `u64::MAX` is all of them.
     below: AtomicU64,
     waits: Mutex<Waiting>,
+    /// What there is for the device to decode.
+    needs: GpuNeeds,
+    /// Video that the device does not decode; few.
+    refused: Mutex<Vec<(VideoCoding, Option<Size>)>>,
+    /// Whether there is some.
+    refuses: AtomicBool,
+}
+
+/// What streams there are that a device may decode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct GpuNeeds {
+    /// Images that are stored as JPEG.
+    pub jpeg: bool,
+    /// Video.
+    pub video: bool,
 }
 
 /// What the training loop waited for lately.
@@ -67,7 +84,7 @@ const MOST_WAIT: f64 = 0.02;
 
 impl GpuShare {
     /// What holds from the start.
-    pub(crate) fn new(decode: Decode, threads: usize) -> Self {
+    pub(crate) fn new(decode: Decode, threads: usize, needs: GpuNeeds) -> Self {
         let below = match decode {
             Decode::Cpu => 0,
             Decode::Gpu => u64::MAX,
@@ -78,7 +95,38 @@ impl GpuShare {
             threads,
             below: AtomicU64::new(below),
             waits: Mutex::default(),
+            needs,
+            refused: Mutex::default(),
+            refuses: AtomicBool::new(false),
         }
+    }
+
+    /// What decodes.
+    pub fn decode(&self) -> Decode {
+        self.decode
+    }
+
+    /// What there is for the device to decode.
+    pub fn needs(&self) -> GpuNeeds {
+        self.needs
+    }
+
+    /// From now on the CPU decodes such video: at this size, or at all.
+    pub fn refuse_video(&self, coding: VideoCoding, size: Option<Size>) {
+        let mut refused = self.refused.lock();
+        if !refused.contains(&(coding, size)) {
+            refused.push((coding, size));
+        }
+        self.refuses.store(true, Ordering::Release);
+    }
+
+    /// Whether the device decodes such video, as far as is known.
+    pub(crate) fn has_video(&self, coding: VideoCoding, size: Size) -> bool {
+        let is_refused = |one: &(VideoCoding, Option<Size>)| {
+            one.0 == coding && one.1.is_none_or(|refused| refused == size)
+        };
+        VideoStream::has(coding)
+            && !(self.refuses.load(Ordering::Acquire) && self.refused.lock().iter().any(is_refused))
     }
 
     /// Whether it changes with what the training loop waits for.
@@ -185,7 +233,7 @@ mod tests {
     #[test]
     fn the_cpu_or_the_device_decodes_everything_if_the_user_says_so() {
         for (decode, wanted) in [(Decode::Cpu, 0), (Decode::Gpu, 4000)] {
-            let share = GpuShare::new(decode, 2);
+            let share = GpuShare::new(decode, 2, GpuNeeds::default());
             (0..100).for_each(|_| share.waited(1.0, 1.0, || Some(TIMES)));
             assert_eq!(device(&share), wanted);
         }
@@ -193,7 +241,7 @@ mod tests {
 
     #[test]
     fn auto_gives_the_device_its_share_once_the_loop_waits() {
-        let share = GpuShare::new(Decode::Auto, 2);
+        let share = GpuShare::new(Decode::Auto, 2, GpuNeeds::default());
         let few = device(&share);
         assert!((30..100).contains(&few), "{few}");
         (0..100).for_each(|_| share.waited(0.01, 1.0, || Some(TIMES)));
@@ -216,6 +264,20 @@ mod tests {
             })
         });
         assert_eq!(device(&share), count);
+    }
+
+    #[test]
+    fn video_that_the_device_refuses_is_the_cpus() {
+        let size = |height| Size { height, width: 64 };
+        let share = GpuShare::new(Decode::Gpu, 2, GpuNeeds::default());
+        let has = |height| VideoCoding::ALL.map(|coding| share.has_video(coding, size(height)));
+        // AV1, H.264, HEVC, VP9, MPEG-4.
+        assert_eq!(has(48), [false, true, true, false, false]);
+        share.refuse_video(VideoCoding::H264, Some(size(48)));
+        assert_eq!(has(48), [false, false, true, false, false]);
+        assert_eq!(has(50), [false, true, true, false, false]);
+        share.refuse_video(VideoCoding::Hevc, None);
+        assert_eq!(has(50), [false, true, false, false, false]);
     }
 
     #[test]

@@ -32,9 +32,9 @@ mod regular;
 mod stored_tier;
 
 pub(crate) use cache::{Budget, EpisodeKey, KEPT, RoomFor};
-pub use device_image::DeviceImage;
+pub use device_image::{DeviceImage, DevicePage};
 pub(crate) use episode_frames::{EpisodeFrames, Values};
-pub use gpu_share::{Decode, DecodeTimes, GpuShare};
+pub use gpu_share::{Decode, DecodeTimes, GpuNeeds, GpuShare};
 pub(crate) use pages::{
     DecodedPage, NextStep, PageId, SlotId, SpanId, Wanted, WindowFit, frames_of,
 };
