@@ -3,6 +3,9 @@
 //! ```text
 //! Film ──▶ Batch ──▶ Sender ──▶ fake_nvcuvid.c, the kernels as plain C ──▶ bytes of the slot == those of the naive twin
 //! ```
+//!
+//! Each of the two waits in `video/state.rs` (before frames are unmapped, and before a surface that a stream reads is decoded to) was removed
+//! alone, and tests failed each time.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
