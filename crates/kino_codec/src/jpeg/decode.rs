@@ -36,11 +36,6 @@ impl JpegDecoder {
         one_frame(NAME, page)?;
         let header = check_file(page.bytes, self.image)?;
         let mut instances: Box<Instances> = scratch.take();
-        let baseline = &mut instances.baseline;
-        if baseline.decode(page.bytes, self.image, reduction, dest) {
-            scratch.keep(instances);
-            return Ok(());
-        }
         // Later scans may use tables that an instance remembers from other files: such files get a new instance.
         let mut decompressor = match instances.decompressor.take() {
             Some(used) if header.single_scan => used,

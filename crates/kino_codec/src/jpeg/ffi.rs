@@ -42,7 +42,7 @@ impl Image {
     }
 
     /// Its size if it is decoded at a fraction of its height and width, as the library rounds it.
-    pub(crate) fn reduced(self, reduction: Option<Reduction>) -> Self {
+    fn reduced(self, reduction: Option<Reduction>) -> Self {
         let side = |from: usize| reduction.map_or(from, |reduction| reduction.side(from));
         Self {
             height: side(self.height),

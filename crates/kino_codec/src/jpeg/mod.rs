@@ -10,11 +10,6 @@
 //! generation of loss. All decode the same way, and a file can be passed unchanged to any other JPEG decoder
 //! (a GPU's, for example).
 
-#[cfg(target_arch = "x86_64")]
-mod baseline;
-#[cfg(not(target_arch = "x86_64"))]
-#[path = "no_baseline.rs"]
-mod baseline;
 mod decode;
 mod encode;
 mod estimate;
@@ -35,7 +30,6 @@ use crate::predict;
 use crate::scratch::Scratch;
 use crate::spec::CodecSpec;
 
-use baseline::Baseline;
 use decode::JpegDecoder;
 use encode::Quality;
 use ffi::{Compressor, Decompressor, Image};
@@ -143,12 +137,11 @@ pub(crate) const DESCRIPTION: Description = Description {
     make: |spec| Ok(Arc::new(Jpeg::new(spec)?)),
 };
 
-/// The library's instances, and what is faster for ordinary files, kept between calls.
+/// The library's instances, kept between calls.
 #[derive(Debug, Default)]
 struct Instances {
     compressor: Option<Compressor>,
     decompressor: Option<Decompressor>,
-    baseline: Baseline,
 }
 
 /// How chroma is subsampled relative to luma.
