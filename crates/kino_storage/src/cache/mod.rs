@@ -14,8 +14,9 @@
 //! make room: those of another dataset, or of a version that is not trained with any more.
 //!
 //! **What it costs.** A block is fetched whole, but only if it is kept, so every byte that is fetched and not asked for
-//! is fetched once in the life of the cache.
+//! is fetched once in the life of the cache. Of threads that need a block at once, one fetches it (`flights.rs`).
 
+mod flights;
 mod folder;
 mod report;
 
@@ -30,6 +31,7 @@ use tempfile::NamedTempFile;
 use crate::error::Result;
 use crate::remote::{RequestReport, Speed};
 use crate::storage::{Entry, Put, Storage};
+use flights::{Flight, Flights};
 use folder::{BLOCK, BLOCK_BYTES, CacheFolder};
 pub use report::{CacheListing, CacheReport, CachedShard, clear_cache, limit_cache, list_cache};
 
@@ -42,6 +44,7 @@ const FOLDERS: [&str; 3] = ["shards/", "episodes/", "stats/"];
 pub struct Cached {
     inner: Arc<dyn Storage>,
     folder: Arc<CacheFolder>,
+    flights: Flights,
     meter: Meter,
 }
 
@@ -59,6 +62,7 @@ impl Cached {
         Ok(Self {
             inner,
             folder: CacheFolder::open(folder)?,
+            flights: Flights::default(),
             meter: Meter::default(),
         })
     }
@@ -67,6 +71,8 @@ impl Cached {
     fn read_shard(&self, key: &str, shard: &str, range: Range<u64>) -> Result<Bytes> {
         let mut got = BytesMut::new();
         let mut next = range.start;
+        // For a fetch that failed, or did not keep the block, nobody waits twice.
+        let mut has_waited = false;
         while next < range.end {
             let block = next / BLOCK_BYTES;
             let end = range.end.min((block + 1) * BLOCK_BYTES);
@@ -85,6 +91,12 @@ impl Cached {
                     break;
                 }
                 next = end;
+                continue;
+            }
+            let may_keep = !has_waited && self.folder.room(1) > 0;
+            let flight = may_keep.then(|| self.flights.begin(shard, block));
+            if matches!(flight, Some(Flight::Waited)) {
+                has_waited = true;
                 continue;
             }
             let missing = self.missing_from(shard, next, range.end);

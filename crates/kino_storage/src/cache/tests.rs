@@ -186,6 +186,7 @@ fn a_full_disk_ends_keeping_but_not_reading() {
     let cached = Cached {
         inner: remote(&bytes),
         folder: Arc::new(CacheFolder::with(folder.path(), full).unwrap()),
+        flights: Flights::default(),
         meter: Meter::default(),
     };
     for _ in 0..2 {
