@@ -235,8 +235,7 @@ class CudaSender:
     def __new__(
         cls,
         loader: Loader,
-        device: tuple[int, int],
-        framework: tuple[Callable[[], int], Callable[[Any], Any]],
+        device: tuple[int, int, Callable[[], int], Callable[[Any], Any]],
         fixed: FixedBatches | None = None,
         jpeg: list[str] | None = None,
     ) -> CudaSender: ...

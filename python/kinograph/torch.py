@@ -117,9 +117,8 @@ class Loader(BaseLoader[Any, "str | int | torch.device"], torch_data.IterableDat
         if self._device.type != "cuda" or torch.version.hip is not None:
             return None
         jpeg = None if self._decode == "cpu" else nvjpeg_folders()
-        device = (_DLPACK_CUDA, self._device.index)
-        framework = (_stream_of(self._device), _to_tensor_of)
-        return Sent(_core.CudaSender(core, device, framework, self._fixed, jpeg))
+        device = (_DLPACK_CUDA, self._device.index, _stream_of(self._device), _to_tensor_of)
+        return Sent(_core.CudaSender(core, device, self._fixed, jpeg))
 
     def _check_decode(self, *, has_transforms: bool) -> None:
         if self._device.type != "cuda" or torch.version.hip is not None:

@@ -101,29 +101,27 @@ pub(crate) struct CudaSender {
 
 #[pymethods]
 impl CudaSender {
-    /// Takes over a loader, which hands out no batches itself any more. `device` is DLPack's: kind and number; tests with a fake
+    /// Takes over a loader, which hands out no batches itself any more. `device` is DLPack's: kind and number, and then `stream` and `to_tensor`; tests with a fake
     /// driver, whose device memory is the host's, say kind 1. `stream` gives the handle of the stream that its caller works with, and
     /// `to_tensor` makes a tensor of a DLPack capsule. `jpeg` is for a loader whose images or video the device decodes: folders in
     /// which nvJPEG may be.
     #[new]
-    #[pyo3(signature = (loader, device, framework, fixed=None, jpeg=None))]
+    #[pyo3(signature = (loader, device, fixed=None, jpeg=None))]
     fn new(
         py: Python<'_>,
         loader: PyRef<'_, Loader>,
-        device: (i32, u32),
-        framework: (Py<PyAny>, Py<PyAny>),
+        device: (i32, u32, Py<PyAny>, Py<PyAny>),
         fixed: Option<Py<FixedBatches>>,
         jpeg: Option<Vec<PathBuf>>,
     ) -> PyResult<Self> {
         let Some(source) = loader.take_over()? else {
             return Err(invalid("this loader is closed"));
         };
-        let (kind, ordinal) = device;
+        let (kind, ordinal, stream, to_tensor) = device;
         let place = DlDevice {
             kind,
             id: i32::try_from(ordinal).unwrap_or_default(),
         };
-        let (stream, to_tensor) = framework;
         let gpu_share = source.gpu_share();
         let started = py.detach(|| {
             let found = jpeg.map(|folders| find(&folders, &gpu_share)).transpose()?;

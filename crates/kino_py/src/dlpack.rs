@@ -90,6 +90,13 @@ pub(crate) struct Lent {
     _memory: Arc<dyn Any + Send + Sync>,
 }
 
+// SAFETY: the structs are written by `Lent::capsule`, before there is a capsule of them: by the thread that made this, before any
+// other has a reference. Then each belongs to the owner of its capsule; other threads only drop references, which are counted
+// atomically. The pointers in them are to `_sizes`, which nothing changes, and `_memory` can be dropped in any thread.
+unsafe impl Send for Lent {}
+// SAFETY: as above.
+unsafe impl Sync for Lent {}
+
 /// An array to lend.
 #[derive(Debug)]
 pub(crate) struct Array<'a> {
