@@ -1,8 +1,8 @@
 //! Which blocks are being fetched, so that a block that several threads need at once is fetched by one of them.
 //!
 //! ```text
-//! thread 1   begin(block 3) ─▶ Mine ─▶ fetched, kept ─▶ dropped
-//! thread 2   begin(block 3) ─ waits ───────────────────▶ Waited: it looks for the block again
+//! thread 1   begin(block 3) ─▶ Landing ─▶ fetched, kept ─▶ dropped
+//! thread 2   begin(block 3) ─ waits ──────────────────────▶ none: it looks for the block again
 //! ```
 
 use std::collections::HashSet;
@@ -23,16 +23,7 @@ pub(super) struct Flights {
     landed: Condvar,
 }
 
-/// What became of a block that is to be fetched.
-#[derive(Debug)]
-pub(super) enum Flight<'f> {
-    /// This thread fetches it, and drops this when it is kept.
-    Mine(#[expect(dead_code, reason = "held for its `Drop`")] Landing<'f>),
-    /// Another thread fetched it meanwhile, or tried to.
-    Waited,
-}
-
-/// Ends a flight when it is dropped.
+/// A block that this thread fetches; dropped once it is kept.
 #[derive(Debug)]
 pub(super) struct Landing<'f> {
     flights: &'f Flights,
@@ -40,13 +31,13 @@ pub(super) struct Landing<'f> {
 }
 
 impl Flights {
-    /// Says that a block is fetched by this thread, or waits for the one that does.
-    pub(super) fn begin(&self, shard: &str, block: u64) -> Flight<'_> {
+    /// Says that a block is fetched by this thread; if another one does, waits until it has, or has tried to, and gives nothing.
+    pub(super) fn begin(&self, shard: &str, block: u64) -> Option<Landing<'_>> {
         let block = (shard.to_owned(), block);
         let mut blocks = self.blocks.lock();
         if blocks.insert(block.clone()) {
             drop(blocks);
-            return Flight::Mine(Landing {
+            return Some(Landing {
                 flights: self,
                 block,
             });
@@ -59,7 +50,7 @@ impl Flights {
             }
             blocks = self.landed.wait_for(blocks, left);
         }
-        Flight::Waited
+        None
     }
 }
 
@@ -80,14 +71,13 @@ mod tests {
     #[test]
     fn of_threads_that_need_a_block_one_fetches_it_and_the_others_wait_until_it_is_kept() {
         let (flights, is_kept) = (Flights::default(), AtomicBool::new(false));
-        let Flight::Mine(landing) = flights.begin("shard", 3) else {
-            panic!("nobody fetches it yet");
-        };
-        assert!(matches!(flights.begin("shard", 4), Flight::Mine(_)));
-        assert!(matches!(flights.begin("other", 3), Flight::Mine(_)));
+        let landing = flights.begin("shard", 3);
+        assert!(landing.is_some(), "nobody fetches it yet");
+        assert!(flights.begin("shard", 4).is_some());
+        assert!(flights.begin("other", 3).is_some());
         thread::scope(|scope| {
             let wait = || {
-                assert!(matches!(flights.begin("shard", 3), Flight::Waited));
+                assert!(flights.begin("shard", 3).is_none());
                 assert!(is_kept.load(Ordering::Acquire), "it did not wait");
             };
             let waiting: Vec<_> = (0..4).map(|_| scope.spawn(wait)).collect();
@@ -96,6 +86,6 @@ mod tests {
             drop(landing);
             waiting.into_iter().for_each(|one| one.join().unwrap());
         });
-        assert!(matches!(flights.begin("shard", 3), Flight::Mine(_)));
+        assert!(flights.begin("shard", 3).is_some());
     }
 }

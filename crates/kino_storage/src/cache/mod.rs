@@ -31,7 +31,7 @@ use tempfile::NamedTempFile;
 use crate::error::Result;
 use crate::remote::{RequestReport, Speed};
 use crate::storage::{Entry, Put, Storage};
-use flights::{Flight, Flights};
+use flights::Flights;
 use folder::{BLOCK, BLOCK_BYTES, CacheFolder};
 pub use report::{CacheListing, CacheReport, CachedShard, clear_cache, limit_cache, list_cache};
 
@@ -95,7 +95,7 @@ impl Cached {
             }
             let may_keep = !has_waited && self.folder.room(1) > 0;
             let flight = may_keep.then(|| self.flights.begin(shard, block));
-            if matches!(flight, Some(Flight::Waited)) {
+            if matches!(flight, Some(None)) {
                 has_waited = true;
                 continue;
             }
