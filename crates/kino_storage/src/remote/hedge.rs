@@ -28,7 +28,7 @@ const MOST_SAVED: f64 = 8.0;
 
 /// A read without a first byte is given up after so many times the delay of the slowest, within these limits.
 const GIVE_UP: u32 = 30;
-const LEAST_SILENCE: Duration = Duration::from_secs(2);
+const LEAST_SILENCE: Duration = Duration::from_secs(1);
 const MOST_SILENCE: Duration = Duration::from_secs(10);
 
 /// The storage counts as slow if the last reads took so many times longer than usual.
@@ -162,7 +162,7 @@ mod tests {
     fn a_read_is_given_up_sooner_where_answers_are_fast() {
         let mut pace = Pace::default();
         assert_eq!(pace.silence(), MOST_SILENCE);
-        (0..REMEMBERED).for_each(|_| pace.learn(FAST));
+        (0..REMEMBERED).for_each(|_| pace.learn(Duration::from_millis(20)));
         assert_eq!(pace.silence(), LEAST_SILENCE);
         (0..REMEMBERED).for_each(|_| pace.learn(Duration::from_millis(200)));
         assert_eq!(pace.silence(), Duration::from_secs(6));

@@ -176,6 +176,7 @@ impl Reads {
                 Ok(answer) => break answer,
                 Err(_) if self.pace.lock().may_repeat() => {
                     add(&one.meter.hedges, 1);
+                    let silence = self.pace.lock().silence();
                     // If the first to answer failed, both are given up, and the read is begun again.
                     break tokio::select! {
                         answer = &mut first => answer,
@@ -183,14 +184,22 @@ impl Reads {
                             add(&one.meter.hedges_won, 1);
                             answer
                         }
+                        () = sleep(silence) => Err(silent(silence)),
                     };
                 }
-                // Too many are repeated, or everything is slow: perhaps not for as long as this one waits.
-                Err(_) => {}
+                // Too many are repeated, or everything is slow: perhaps not for as long as this one waits. One of the first reads,
+                // which began when nothing was known, waits no longer than later ones.
+                Err(_) => {
+                    let silence = self.pace.lock().silence();
+                    if began.elapsed() >= silence {
+                        break Err(silent(silence));
+                    }
+                }
             }
         };
         let waited = began.elapsed();
-        if answer.is_ok() || waited >= one.silence {
+        let is_given_up = waited >= self.pace.lock().silence();
+        if answer.is_ok() || is_given_up {
             self.pace.lock().learn(waited);
         }
         answer
@@ -276,10 +285,7 @@ impl Attempt<'_> {
                 Err(Stopped::Broken(error))
             }
             Ok(answer) => answer.map_err(Stopped::Failed),
-            Err(_) => Err(broken(format!(
-                "the server did not answer for {} s",
-                self.silence.as_secs()
-            ))),
+            Err(_) => Err(silent(self.silence)),
         }
     }
 }
@@ -309,6 +315,14 @@ fn is_final(error: &Error) -> bool {
         .iter()
         .any(|code| status.starts_with(code));
     (status.starts_with('4') && !is_later) || text.contains("bare redirect")
+}
+
+/// A server that did not begin to answer.
+fn silent(waited: Duration) -> Stopped {
+    broken(format!(
+        "the server did not answer for {} s",
+        waited.as_secs()
+    ))
 }
 
 fn broken(what: String) -> Stopped {
