@@ -4,7 +4,6 @@ The fake NVDEC "decodes" a packet to what PyAV decodes of the file that it came 
 """
 
 import gc
-import itertools
 import json
 
 import numpy as np
@@ -19,6 +18,7 @@ av = optional("av")
 torch = optional("torch")
 
 import fake_cuda  # noqa: E402 (needs torch)
+import test_gpu_decode  # noqa: E402 (needs torch)
 
 import kinograph.torch  # noqa: E402 (needs torch)
 
@@ -182,24 +182,13 @@ def path(tmp_path, nvdec):
 
 
 def make(path, **options):
-    given = {"windows": WINDOWS, "batch_size": 6, "seed": 5, "device": "cuda", "decode": "gpu"}
-    return kinograph.torch.Loader(path, **(given | options))
+    return test_gpu_decode.make(path, **({"windows": WINDOWS} | options))
 
 
 def assert_as_on_cpu(path, batches=20, **options):
     """Compare with a loader that decodes on the CPU; return what the GPU did with video."""
-    with (
-        make(path, **options) as loader,
-        make(path, **(options | {"device": None, "decode": "cpu"})) as plain,
-    ):
-        found = itertools.chain.from_iterable(itertools.repeat(loader))
-        wanted = itertools.chain.from_iterable(itertools.repeat(plain))
-        for number, one, other in zip(range(batches), found, wanted, strict=False):
-            assert list(one) == list(other)
-            for key, tensor in other.items():
-                assert one[key].dtype == tensor.dtype, key
-                assert torch.equal(one[key], tensor), f"{key} of batch {number}"
-        return loader.report().gpu_decode
+    windows = {"windows": WINDOWS}
+    return test_gpu_decode.assert_as_on_cpu(path, batches, **(windows | options)).gpu_decode
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,13 @@
-//! Finding the driver and opening it, once per process and path.
+//! Finding the driver and opening it, once per process and path; and how the other libraries of NVIDIA are opened.
 //!
 //! ```text
 //! KINOGRAPH_CUDA_LIBRARY  →  libcuda.so.1  →  libcuda.so
 //! ```
 //!
-//! A driver that was opened stays loaded: it has threads of its own.
+//! What was opened stays loaded: it has threads of its own.
 
 use std::env;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use kino_sync::Mutex;
 
@@ -20,7 +20,40 @@ const VARIABLE: &str = "KINOGRAPH_CUDA_LIBRARY";
 /// Where the driver's installer puts it.
 const NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
 
-static OPENED: Mutex<Vec<(PathBuf, &'static Driver)>> = Mutex::new(Vec::new());
+static OPENED: Opened<Driver> = Opened::new();
+
+/// Libraries of NVIDIA that were opened, by path.
+pub(crate) struct Opened<T: 'static>(Mutex<Vec<(PathBuf, &'static T)>>);
+
+impl<T> Opened<T> {
+    pub(crate) const fn new() -> Self {
+        Self(Mutex::new(Vec::new()))
+    }
+
+    /// The first of these files that can be loaded, once per process and path; else why none can.
+    pub(crate) fn first(
+        &self,
+        paths: &[PathBuf],
+        load: impl Fn(&Path) -> Result<T, String>,
+    ) -> Result<&'static T, String> {
+        let mut opened = self.0.lock();
+        if let Some((_, library)) = opened.iter().find(|(path, _)| paths.contains(path)) {
+            return Ok(library);
+        }
+        let mut tried = Vec::new();
+        for path in paths {
+            match load(path) {
+                Ok(library) => {
+                    let library: &'static T = Box::leak(Box::new(library));
+                    opened.push((path.clone(), library));
+                    return Ok(library);
+                }
+                Err(what) => tried.push(what),
+            }
+        }
+        Err(tried.join("; "))
+    }
+}
 
 /// The driver that the environment names, else the system's.
 pub(crate) fn driver() -> Result<&'static Driver> {
@@ -30,25 +63,10 @@ pub(crate) fn driver() -> Result<&'static Driver> {
     }
 }
 
-/// The first of these drivers that can be used; it is opened and initialised on the first call.
+/// The first of these drivers that can be used. To initialise it again changes nothing.
 pub(crate) fn open(paths: &[PathBuf]) -> Result<&'static Driver> {
-    let mut opened = OPENED.lock();
-    if let Some((_, driver)) = opened.iter().find(|(path, _)| paths.contains(path)) {
-        return Ok(driver);
-    }
-    let mut tried = Vec::new();
-    for path in paths {
-        match Driver::open(path) {
-            Ok(driver) => {
-                let driver: &'static Driver = Box::leak(Box::new(driver));
-                driver.init()?;
-                opened.push((path.clone(), driver));
-                return Ok(driver);
-            }
-            Err(what) => tried.push(what),
-        }
-    }
-    Err(CudaError::NoDriver {
-        what: tried.join("; "),
-    })
+    let opened = OPENED.first(paths, Driver::open);
+    let driver = opened.map_err(|what| CudaError::NoDriver { what })?;
+    driver.init()?;
+    Ok(driver)
 }

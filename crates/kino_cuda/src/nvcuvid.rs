@@ -22,12 +22,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::ptr;
 
-use kino_sync::Mutex;
 use libloading::Library;
 
 use crate::error::{CudaError, Result};
 use crate::ffi::{Code, Driver};
 use crate::functions::functions;
+use crate::library::Opened;
 pub(crate) use decoder::{DecoderSize, RawDecoder, Status};
 pub use structs::VideoCodec;
 use structs::{
@@ -73,7 +73,7 @@ impl std::fmt::Debug for Nvcuvid {
     }
 }
 
-static OPENED: Mutex<Vec<(PathBuf, &'static Nvcuvid)>> = Mutex::new(Vec::new());
+static OPENED: Opened<Nvcuvid> = Opened::new();
 
 impl Nvcuvid {
     /// The library that the environment names, else the driver's.
@@ -86,24 +86,8 @@ impl Nvcuvid {
 
     /// The first of these files that can be loaded; once per process and path.
     pub fn open(paths: &[PathBuf]) -> Result<&'static Self> {
-        let mut opened = OPENED.lock();
-        if let Some((_, library)) = opened.iter().find(|(path, _)| paths.contains(path)) {
-            return Ok(library);
-        }
-        let mut tried = Vec::new();
-        for path in paths {
-            match Self::load(path) {
-                Ok(library) => {
-                    let library: &'static Self = Box::leak(Box::new(library));
-                    opened.push((path.clone(), library));
-                    return Ok(library);
-                }
-                Err(what) => tried.push(what),
-            }
-        }
-        Err(CudaError::NoVideo {
-            what: tried.join("; "),
-        })
+        let opened = OPENED.first(paths, Self::load);
+        opened.map_err(|what| CudaError::NoVideo { what })
     }
 
     fn load(path: &Path) -> Result<Self, String> {

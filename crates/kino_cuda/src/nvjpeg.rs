@@ -16,12 +16,12 @@ use std::ffi::{c_int, c_uint, c_void};
 use std::path::{Path, PathBuf};
 use std::ptr;
 
-use kino_sync::Mutex;
 use libloading::Library;
 
 use crate::error::{CudaError, Result};
 use crate::ffi::StreamHandle;
 use crate::functions::functions;
+use crate::library::Opened;
 
 /// The variable that names the library.
 const VARIABLE: &str = "KINOGRAPH_NVJPEG_LIBRARY";
@@ -89,7 +89,7 @@ impl std::fmt::Debug for Nvjpeg {
     }
 }
 
-static OPENED: Mutex<Vec<(PathBuf, &'static Nvjpeg)>> = Mutex::new(Vec::new());
+static OPENED: Opened<Nvjpeg> = Opened::new();
 
 /// A decoder of batches: the library's handle and its state.
 #[derive(Debug)]
@@ -125,24 +125,8 @@ impl Nvjpeg {
 
     /// The first of these files that can be loaded; once per process and path.
     pub fn open(paths: &[PathBuf]) -> Result<&'static Self> {
-        let mut opened = OPENED.lock();
-        if let Some((_, library)) = opened.iter().find(|(path, _)| paths.contains(path)) {
-            return Ok(library);
-        }
-        let mut tried = Vec::new();
-        for path in paths {
-            match Self::load(path) {
-                Ok(library) => {
-                    let library: &'static Self = Box::leak(Box::new(library));
-                    opened.push((path.clone(), library));
-                    return Ok(library);
-                }
-                Err(what) => tried.push(what),
-            }
-        }
-        Err(CudaError::NoJpeg {
-            what: tried.join("; "),
-        })
+        let opened = OPENED.first(paths, Self::load);
+        opened.map_err(|what| CudaError::NoJpeg { what })
     }
 
     fn load(path: &Path) -> Result<Self, String> {

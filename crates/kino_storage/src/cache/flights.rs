@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use kino_sync::{Condvar, Mutex};
 
-/// Nobody waits longer: a process may have been forked while another thread fetched, and does not have that thread.
+/// No thread waits longer: a process may have been forked while another thread fetched, and does not have that thread.
 const LONGEST: Duration = Duration::from_secs(5);
 
 /// A file by its hash, and the number of a block.

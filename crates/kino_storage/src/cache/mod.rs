@@ -71,7 +71,7 @@ impl Cached {
     fn read_shard(&self, key: &str, shard: &str, range: Range<u64>) -> Result<Bytes> {
         let mut got = BytesMut::new();
         let mut next = range.start;
-        // For a fetch that failed, or did not keep the block, nobody waits twice.
+        // For a fetch that failed, or did not keep the block, no thread waits twice.
         let mut has_waited = false;
         while next < range.end {
             let block = next / BLOCK_BYTES;
